@@ -1,0 +1,156 @@
+"""The configuration of a run: typed, frozen, validated, and nothing but data.
+
+It is what a recipe holds, what the command line overrides and what a run directory keeps, so it must be
+importable without any framework.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Frozen(BaseModel):
+    """Base of every configuration: no unknown fields, no changes, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class ModelConfig(Frozen):
+    """Which net: a preset of `highway_keras`, and what differs from it."""
+
+    preset: str
+    """Name of the preset (`highway_keras.from_preset`)."""
+    depth: Count | None = None
+    """Hidden layers of a dense net; None keeps the preset's."""
+    width: Count | None = None
+    """Units a layer, or filters of the first stage; None keeps the preset's."""
+    activation: str | None = None
+    """Activation of the block state H; None keeps the preset's."""
+    transform_bias: float | Literal["auto"] | None = None
+    """Initial bias of the transform gate; "auto" takes it from the depth, None keeps the preset's."""
+    match: Literal["width", "parameters"] | None = None
+    """What a plain or residual twin shares with the highway net; None keeps the preset's."""
+
+
+class Preprocess(Frozen):
+    """From uint8 pixels to what the net sees: scale, then contrast, then mean. Applied in this order."""
+
+    scale: Positive = 1 / 255
+    """Factor on the raw pixel."""
+    contrast: Positive | None = None
+    """Global contrast normalisation: each image gets mean 0 and this standard deviation; None leaves it out."""
+    mean: Literal["none", "channel", "pixel"] = "none"
+    """Mean of the training images to subtract: of each channel, or of each pixel."""
+
+
+class Augment(Frozen):
+    """Changes to the training images, made after preprocessing, so that padding is the mean."""
+
+    pad: NonNegative = 0
+    """Pixels of zero padding on each side before a random crop of the first size; 0 leaves both out."""
+    mirror: bool = False
+    """Mirror each image left to right with probability 1/2."""
+
+
+class Optimizer(Frozen):
+    """How weights follow gradients."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    """SGD with momentum, or Adam."""
+    learning_rate: Positive = 0.01
+    """At the start, before the schedule."""
+    momentum: Rate = 0.9
+    """Of SGD."""
+    nesterov: bool = True
+    """Of SGD."""
+    bias_multiplier: Positive = 1.0
+    """Factor on the learning rate of every bias (SGD)."""
+    clip_norm: Positive | None = None
+    """Largest global norm of the gradient; None does not clip."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Momentum of a running average of the weights, used for validation and for the final model."""
+
+
+class Schedule(Frozen):
+    """Learning rate over steps."""
+
+    kind: Literal["constant", "step", "exponential", "cosine"] = "constant"
+    """Constant; times `factor` at each boundary; times `factor` every `decay_steps`; cosine to zero at the end."""
+    boundaries: tuple[Count, ...] = ()
+    """Steps at which the rate is multiplied by `factor` (step)."""
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Multiplier (step, exponential)."""
+    decay_steps: Count = 1000
+    """Steps in which the rate falls by `factor` once (exponential)."""
+    warmup_steps: NonNegative = 0
+    """Steps of a linear rise from zero (cosine)."""
+
+    @model_validator(mode="after")
+    def _boundaries_belong_to_step(self) -> Self:
+        if (self.kind == "step") != bool(self.boundaries):
+            raise ValueError("a step schedule needs boundaries, and only a step schedule has them")
+        if list(self.boundaries) != sorted(set(self.boundaries)):
+            raise ValueError(f"boundaries must rise. Received: boundaries={self.boundaries}")
+        return self
+
+
+class Config(Frozen):
+    """Everything that decides what a run computes."""
+
+    recipe: str
+    """Name of the recipe that this started from."""
+    model: ModelConfig
+    data: str
+    """TFDS name (`mnist`, `cifar10`, ..., with version or config if wanted), or the folder of a prepared data set."""
+    validation: NonNegative = 0
+    """Training examples held out for validation, drawn by the seed of the data; ignored for data with a validation split."""
+    preprocess: Preprocess = Preprocess()
+    augment: Augment = Augment()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    epochs: Count = 1
+    """Passes over the training examples; each has `examples // batch_size` steps."""
+    batch_size: Count = 100
+    """Examples a step."""
+    label_smoothing: Rate = 0.0
+    """Share of each target spread over all classes."""
+    seed: NonNegative = 0
+    """Decides weights, order of the data, augmentation and dropout."""
+    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    """Keras dtype policy; "auto" is what this machine computes fastest with."""
+    steps_per_execution: Count = 1
+    """Steps in one call of the compiled program; metrics and progress follow at this interval."""
+
+
+class Provenance(Frozen):
+    """Where the numbers of a recipe come from."""
+
+    recorded: tuple[str, ...] = ()
+    """Fields read in the authors' own files or printed in the paper."""
+    count_matched: tuple[str, ...] = ()
+    """Fields chosen so that the parameter count meets the paper's."""
+    assumed: tuple[str, ...] = ()
+    """Fields that are ours, because the source is silent."""
+
+
+class Recipe(Frozen):
+    """A named result: the configuration that makes it, and what is known of it."""
+
+    config: Config
+    source: str
+    """Paper and table or figure."""
+    published: str
+    """The source's own metric: best (mean +- std), and what it was measured on."""
+    provenance: Provenance
+    measured: str = ""
+    """What this code made: best (mean +- std, n), command, hardware, versions, wall time; empty if not yet run."""
+
+    @property
+    def name(self) -> str:
+        """The name of the recipe, that of its preset."""
+        return self.config.recipe

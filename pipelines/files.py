@@ -1,0 +1,59 @@
+"""Files that are complete or absent: written aside, flushed to disk, then renamed."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends without an error.
+
+    The temporary file keeps the suffix of `path`, because Keras and matplotlib choose the format by it.
+
+    Args:
+        path: the file to write or replace.
+
+    Yields:
+        The path to write to. If the block raises, it is removed and `path` stays as it was.
+
+    Example:
+        with replacing(run / "model.keras") as aside:
+            model.save(aside)
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    aside = Path(name)
+    try:
+        yield aside
+        flush(aside)
+        os.chmod(aside, 0o666 & ~_umask())
+        os.replace(aside, path)
+        flush(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` to `path`, complete or not at all."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def flush(path: Path) -> None:
+    """Makes sure that what was written to a file, or renamed in a folder, is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    # The mask can only be read by setting it.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
