@@ -7,6 +7,8 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import ipaddress
+import socket
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,16 @@ def real_data():
         return Path(root)
 
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    """A test that reaches for the network fails at once, on every machine alike."""
+    connect = socket.socket.connect
+
+    def local_only(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not ipaddress.ip_address(address[0]).is_loopback:
+            raise OSError(f"tests have no network; something connects to {address}")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)

@@ -1,0 +1,45 @@
+# The commands of the project. `make demo` and `make test` need Python 3.11 to 3.13, make and access to PyPI.
+PYTHON ?= python3
+# cpu, or gpu for TensorFlow with CUDA.
+ACCELERATOR ?= cpu
+BIN := .venv/bin
+INSTALLED := .venv/installed-$(ACCELERATOR)
+
+.PHONY: help install demo test lint format lock clean
+
+help:  ## List the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+install: $(INSTALLED)  ## Create .venv with the locked dependencies
+
+$(INSTALLED): requirements/$(ACCELERATOR).lock setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
+	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/$(ACCELERATOR).lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: install  ## Train, evaluate, export and predict on 5 000 real digits
+	@$(BIN)/python -m pipelines.demo
+
+test: install  ## Run every test, the library's on both backends
+	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2
+	KERAS_BACKEND=jax $(BIN)/python -m pytest -q -n 2 tests/unit/highway_keras
+
+lint: install  ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install  ## Format the code
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: install  ## Resolve the dependencies anew
+	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
+	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
+	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
+
+clean:  ## Remove .venv and caches; runs, models and data stay
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis build *.egg-info
