@@ -1,0 +1,6 @@
+"""Highway layers, and the maths of their gates."""
+
+from highway_keras.layers.conv_highway import ConvHighway as ConvHighway
+from highway_keras.layers.gate import auto_transform_bias as auto_transform_bias
+from highway_keras.layers.highway import Highway as Highway
+from highway_keras.layers.recording import recording as recording

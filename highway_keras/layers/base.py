@@ -1,0 +1,216 @@
+"""What every highway layer shares: arguments, weights, gates and the blend; a subclass adds the affine map."""
+
+from typing import Any
+
+import keras
+from keras import activations, constraints, initializers, ops, regularizers
+
+from highway_keras.layers.gate import blend, check_gate, gate_dtype, resolve_transform_bias
+from highway_keras.layers.recording import record
+
+Shape = tuple[int | None, ...]
+
+
+class BaseHighway(keras.layers.Layer):
+    """A layer y = T * H + C * x whose output has the shape of its input; see `Highway` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        activation: Any = "relu",
+        gate_activation: Any = "sigmoid",
+        transform_bias: float | str = -2.0,
+        depth: int | None = None,
+        carry_gate: str = "coupled",
+        kernel_initializer: Any = "he_normal",
+        transform_initializer: Any = "he_normal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        transform_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        transform_constraint: Any = None,
+        batch_normalization: bool = False,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if carry_gate not in ("coupled", "separate"):
+            raise ValueError(f"`carry_gate` must be 'coupled' or 'separate'. Received: carry_gate={carry_gate!r}")
+        if isinstance(dropout, bool) or not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be a rate in [0, 1). Received: dropout={dropout}")
+        self.activation = activations.get(activation)
+        self.gate_activation = activations.get(gate_activation)
+        self.initial_transform_bias = resolve_transform_bias(transform_bias, depth)
+        self._transform_bias_argument = transform_bias
+        self.depth = depth
+        self.carry_gate = carry_gate
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.transform_initializer = initializers.get(transform_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.transform_regularizer = regularizers.get(transform_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.transform_constraint = constraints.get(transform_constraint)
+        self.batch_normalization = batch_normalization
+        self.dropout = dropout
+        self.seed = seed
+        self.supports_masking = True
+        self.input_spec = keras.InputSpec(min_ndim=2)
+        self._gate_dtype = gate_dtype(self.compute_dtype)
+        biases = {"transform_bias": self.initial_transform_bias}
+        if carry_gate == "separate":
+            biases["carry_bias"] = -self.initial_transform_bias
+        check_gate(self.gate_activation, biases, self.compute_dtype)
+        if batch_normalization:
+            self.normalization = keras.layers.BatchNormalization(dtype=self._gate_dtype, name="normalization")
+        if dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, input_shape: Shape) -> None:
+        """Makes the weights: of the block state H, of the transform gate T, and of the carry gate C if separate."""
+        units = input_shape[-1]
+        if units is None:
+            raise ValueError(
+                f"The last axis of the input of `{type(self).__name__}` must be defined, because it is the size of "
+                f"the layer. Received: input_shape={input_shape}"
+            )
+        self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={-1: units})
+        shape = self._kernel_shape(input_shape)
+        self.kernel = self._add_kernel("kernel", shape, self.kernel_initializer)
+        # Normalisation subtracts the mean, a constant with it, and has an offset of its own.
+        self.bias = None if self.batch_normalization else self._add_bias("bias", units, self.bias_initializer)
+        self.transform_kernel = self._add_kernel("transform_kernel", shape, self.transform_initializer)
+        initial = initializers.Constant(self.initial_transform_bias)
+        self.transform_bias = self._add_bias("transform_bias", units, initial)
+        if self.carry_gate == "separate":
+            self.carry_kernel = self._add_kernel("carry_kernel", shape, _another(self.transform_initializer))
+            initial = initializers.Constant(-self.initial_transform_bias)
+            self.carry_bias = self._add_bias("carry_bias", units, initial)
+        if self.batch_normalization:
+            self.normalization.build(input_shape)
+        self.built = True
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Blends H and x, y = T * H + C * x, with T, C and the sum in float32 or wider."""
+        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
+        seen = self._seen(inputs, mask)
+        transform = self._transform(seen, training)
+        record(self.name, transform)
+        carry = self._gate(seen, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
+        block = self._block(seen, training, mask)
+        outputs = blend(block, ops.cast(inputs, self._gate_dtype), transform, carry)
+        return ops.cast(outputs, self.compute_dtype)
+
+    def gates(self, inputs: Any, mask: Any = None) -> Any:
+        """The transform gate T of each unit for each input, as used in inference.
+
+        Args:
+            inputs: what the layer would be called with.
+            mask: the mask of the inputs, if there is one.
+
+        Returns:
+            T, of the shape of the inputs, float32 (float64 if the layer computes in float64), values in [0, 1].
+
+        Example:
+            >>> highway_keras.Highway(transform_bias=-2.0).gates(numpy.zeros((1, 3)))  # sigmoid(-2)
+            [[0.119, 0.119, 0.119]]
+        """
+        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(tuple(inputs.shape))
+        return self._transform(self._seen(inputs, mask), training=False)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """The shape of the input."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, in a form that can be written as JSON."""
+        return {
+            **super().get_config(),
+            "activation": activations.serialize(self.activation),
+            "gate_activation": activations.serialize(self.gate_activation),
+            "transform_bias": self._transform_bias_argument,
+            "depth": self.depth,
+            "carry_gate": self.carry_gate,
+            "kernel_initializer": initializers.serialize(self.kernel_initializer),
+            "transform_initializer": initializers.serialize(self.transform_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
+            "transform_regularizer": regularizers.serialize(self.transform_regularizer),
+            "kernel_constraint": constraints.serialize(self.kernel_constraint),
+            "transform_constraint": constraints.serialize(self.transform_constraint),
+            "batch_normalization": self.batch_normalization,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+    def _kernel_shape(self, input_shape: Shape) -> Shape:
+        raise NotImplementedError
+
+    def _affine(self, inputs: Any, kernel: Any) -> Any:
+        raise NotImplementedError
+
+    def _seen(self, inputs: Any, mask: Any) -> Any:
+        """What the maps of H and of the gates see of the inputs."""
+        del mask
+        return inputs
+
+    def _product(self, seen: Any, kernel: Any) -> Any:
+        """The affine map in the layer's compute dtype, its result widened for what follows."""
+        return ops.cast(self._affine(seen, ops.cast(kernel, self.compute_dtype)), self._gate_dtype)
+
+    def _gate(self, seen: Any, kernel: Any, bias: Any) -> Any:
+        return self.gate_activation(self._product(seen, kernel) + ops.cast(bias, self._gate_dtype))
+
+    def _transform(self, seen: Any, training: bool | None) -> Any:
+        transform = self._gate(seen, self.transform_kernel, self.transform_bias)
+        if not self.dropout:
+            return transform
+        # A dropped unit carries. What is left is not scaled up, which would push T above 1 and 1 - T below 0;
+        # inference scales down to the mean instead.
+        if not training:
+            return transform * (1 - self.dropout)
+        drawn = keras.random.uniform(ops.shape(transform), dtype=self._gate_dtype, seed=self.seed_generator)
+        return ops.where(drawn >= self.dropout, transform, ops.zeros_like(transform))
+
+    def _block(self, seen: Any, training: bool | None, mask: Any) -> Any:
+        product = self._product(seen, self.kernel)
+        if not self.batch_normalization:
+            return self.activation(product + ops.cast(self.bias, self._gate_dtype))
+        if mask is not None:
+            mask = ops.broadcast_to(expand_mask(mask, len(seen.shape) - 1), ops.shape(seen)[:-1])
+        return self.activation(self.normalization(product, training=training, mask=mask))
+
+    # Without autocast: a bias narrowed before it is added would lose its low bits, and where it is cast is said above.
+    def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
+        of_block = name == "kernel"
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=initializer,
+            regularizer=self.kernel_regularizer if of_block else self.transform_regularizer,
+            constraint=self.kernel_constraint if of_block else self.transform_constraint,
+            autocast=False,
+        )
+
+    def _add_bias(self, name: str, units: int, initializer: Any) -> Any:
+        return self.add_weight(name=name, shape=(units,), initializer=initializer, autocast=False)
+
+
+def _another(initializer: Any) -> Any:
+    """An initialiser of the same kind that draws other numbers."""
+    if not isinstance(initializer, initializers.Initializer):
+        return initializer
+    config = initializer.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] += 1
+    return type(initializer).from_config(config)
+
+
+def expand_mask(mask: Any, rank: int) -> Any:
+    """The mask with axes of length 1 added at its end, up to `rank` axes."""
+    for _ in range(rank - len(mask.shape)):
+        mask = ops.expand_dims(mask, -1)
+    return mask
