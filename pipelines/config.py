@@ -92,8 +92,10 @@ class Schedule(Frozen):
 
     @model_validator(mode="after")
     def _boundaries_belong_to_step(self) -> Self:
-        if (self.kind == "step") != bool(self.boundaries):
-            raise ValueError("a step schedule needs boundaries, and only a step schedule has them")
+        if self.kind == "step" and not self.boundaries:
+            raise ValueError("a step schedule needs boundaries: the steps at which the rate falls")
+        if self.kind != "step" and self.boundaries:
+            raise ValueError(f"only a step schedule has boundaries. Received: boundaries={self.boundaries}")
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise. Received: boundaries={self.boundaries}")
         return self
@@ -108,7 +110,7 @@ class Config(Frozen):
     data: str
     """TFDS name (`mnist`, `cifar10`, ..., with version or config if wanted), or the folder of a prepared data set."""
     validation: NonNegative = 0
-    """Training examples held out for validation, drawn by the seed of the data; ignored for data with a validation split."""
+    """Training examples held out for validation, drawn by a fixed seed; ignored for data that has a validation split."""
     preprocess: Preprocess = Preprocess()
     augment: Augment = Augment()
     optimizer: Optimizer = Optimizer()

@@ -20,6 +20,16 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
         A `UserError`, to be raised by the caller.
     """
     choices = sorted(choices)
-    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    hint = f"Did you mean '{close[0]}'? " if close else ""
+    close = nearest(name, choices)
+    hint = f"Did you mean '{close}'? " if close else ""
     return UserError(f"there is no {kind} '{name}'. {hint}Choices: {', '.join(choices)}.")
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice that is most like `name`, or None if none is like it.
+
+    Example:
+        nearest("trian", ["train", "export"])  # "train"
+    """
+    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    return close[0] if close else None

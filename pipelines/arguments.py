@@ -1,0 +1,243 @@
+"""From the words of the command line to typed values: a recipe with its overrides, or the arguments of another verb.
+
+tyro matches the words with the fields and writes the help; pydantic reads and checks every value, so that a wrong one
+is told in the same words whether it came from the command line or from a file.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from tyro.constructors import (
+    MISSING,
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
+
+from pipelines import recipes
+from pipelines.config import Config, Frozen
+from pipelines.errors import UserError, nearest
+from pipelines.readable import explain, is_group, options, placeholder, several
+
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+TRAIN = "highway train"
+_RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
+_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR]
+       highway train --resume RUN [--data-dir DIR]
+
+Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
+  highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
+
+  highway train RECIPE --help   every field, with the recipe's value
+  highway recipes               the recipes and where they come from
+  --run DIR                     folder of the new run (default: runs/RECIPE)
+  --resume RUN                  go on with a run that was stopped
+  --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
+
+recipes:
+  {recipes}
+"""
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What `highway train` was asked for."""
+
+    config: Config | None
+    """The recipe with its overrides; None when a run is resumed, as that run holds its own."""
+    run: Path | None
+    """The new run directory; None for the default."""
+    resume: Path | None
+    """The run directory to go on with."""
+    data_dir: Path | None
+    """Where prepared data lies; None for the default of TFDS."""
+
+
+class _NewRun(Config):
+    """Everything that decides what a run computes, and where it is kept."""
+
+    run: Path | None = None
+    """Folder of the new run; none is runs/RECIPE."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+class _ResumedRun(Frozen):
+    """Goes on with a run that was stopped; its configuration is the one it was started with."""
+
+    resume: Path
+    """Folder of the run."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str) -> Arguments:
+    """Reads the arguments of a verb.
+
+    Args:
+        kind: a pydantic model, best a `pipelines.config.Frozen`; the docstring under a field becomes its help. A
+            field of type `tyro.conf.Positional[...]` is given by its place, any other as `--field-name VALUE`.
+        arguments: the words after the verb.
+        prog: what stands before them ("highway export").
+        description: the first lines of the help.
+
+    Returns:
+        The checked arguments.
+
+    Raises:
+        UserError: an option is unknown or a value is wrong.
+        SystemExit: after `--help` (status 0), or when a required argument or the value of an option is missing (2).
+
+    Example:
+        class Arguments(Frozen):
+            run: tyro.conf.Positional[Path]
+            "The run to export."
+            to: Path | None = None
+            "The model's folder; none is models/NAME."
+
+        parse(Arguments, ["runs/demo", "--to", "models/digits"], "highway export", "Writes a version of a model.")
+    """
+    return _checked(kind, _read(kind, arguments, prog, description))
+
+
+def parse_train(arguments: list[str]) -> TrainArguments:
+    """Reads `RECIPE [--any.field VALUE ...] [--run DIR] [--data-dir DIR]`, or `--resume RUN [--data-dir DIR]`.
+
+    A schedule of another kind than the recipe's starts without its boundaries, which only a step schedule has.
+
+    Args:
+        arguments: the words after `highway train`.
+
+    Returns:
+        The checked arguments.
+
+    Raises:
+        UserError: no or an unknown recipe, an unknown field, a value out of range, or overrides of a resumed run.
+        SystemExit: after `--help` (status 0), or when the value of an option is missing (2).
+
+    Example:
+        parse_train(["mnist_conv_32", "--epochs", "2", "--optimizer.learning-rate", "0.02"]).config
+    """
+    if any(word.partition("=")[0] == "--resume" for word in arguments):
+        try:
+            resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
+        except UserError as error:
+            raise UserError(f"{error} {_RESUME_ALONE}") from None
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir)
+    if not arguments or arguments[0].startswith("-"):
+        if {"-h", "--help"} & set(arguments):
+            sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
+            raise SystemExit(0)
+        raise UserError(
+            f"which recipe? The command is {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
+        )
+    recipe = recipes.get(arguments[0])
+    default = _NewRun(**dict(recipe.config))
+    values = _read(_NewRun, arguments[1:], f"{TRAIN} {recipe.name}", recipe.source, default=default, hidden=("recipe",))
+    schedule = values["schedule"]
+    # tyro hands an untouched default back as it is, so a tuple that is the recipe's own was not given by the user.
+    if schedule["kind"] != default.schedule.kind and schedule["boundaries"] is default.schedule.boundaries:
+        schedule["boundaries"] = ()
+    chosen = _checked(_NewRun, {"recipe": recipe.name, **values})
+    config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
+    return TrainArguments(config, chosen.run, None, chosen.data_dir)
+
+
+def _read(
+    kind: type[BaseModel],
+    arguments: list[str],
+    prog: str,
+    description: str,
+    *,
+    default: BaseModel | None = None,
+    hidden: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Gives every field of `kind` its words from the command line, or its default; nothing is checked yet."""
+    registry = ConstructorRegistry()
+
+    @registry.struct_rule
+    def model(info: StructTypeInfo) -> StructConstructorSpec | None:
+        if not is_group(info.type):
+            return None
+        given = info.default if isinstance(info.default, BaseModel) else None
+        shown = {name: field for name, field in info.type.model_fields.items() if name not in hidden}
+        return StructConstructorSpec(dict, tuple(_field(name, field, given) for name, field in shown.items()))
+
+    values, rest = tyro.cli(
+        kind,
+        args=arguments,
+        prog=prog,
+        description=description,
+        default=MISSING if default is None else default,
+        registry=registry,
+        return_unknown_args=True,
+    )
+    if rest:
+        raise _unknown(rest[0], sorted(_options(kind, hidden)), prog)
+    return values
+
+
+def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldSpec:
+    default = getattr(given, name) if given else MISSING if field.is_required() else field.get_default()
+    kind: Any = field.annotation
+    if kind is not bool and not is_group(kind):
+        kind = Annotated[(object, _words(field), *field.metadata)]
+    return StructFieldSpec(name, kind, default, field.description)
+
+
+def _words(field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
+    """Takes the words for a field as they are; only "none" is read, as pydantic takes no word for None."""
+    takes_none = type(None) in options(field)
+    many = several(field)
+
+    def read(words: list[str]) -> Any:
+        return words if many else None if takes_none and words[0].lower() == "none" else words[0]
+
+    def write(value: Any) -> list[str]:
+        return [str(item) for item in value] if many else ["none" if value is None else str(value)]
+
+    return PrimitiveConstructorSpec(
+        nargs="*" if many else 1,
+        metavar=placeholder(field),
+        instance_from_str=read,
+        is_instance=lambda _: True,
+        str_from_instance=write,
+    )
+
+
+def _checked(kind: type[Arguments], values: dict[str, Any]) -> Arguments:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise UserError(explain(error, kind, _option)) from None
+
+
+def _options(kind: type[BaseModel], hidden: tuple[str, ...] = (), path: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        if is_group(field.annotation):
+            yield from _options(field.annotation, (), (*path, name))
+        elif name not in hidden:
+            yield _option((*path, name))
+
+
+def _option(path: tuple[str, ...]) -> str:
+    return "--" + ".".join(path).replace("_", "-")
+
+
+def _unknown(word: str, known: list[str], prog: str) -> UserError:
+    if not word.startswith("-"):
+        return UserError(f"'{word}' is one word too many. `{prog} --help` tells what is expected.")
+    word = word.partition("=")[0].replace("_", "-")
+    # --momentum for --optimizer.momentum is the commonest slip, and no likeness of letters finds it as surely.
+    close = next((option for option in known if option.rpartition(".")[2] == word.strip("-")), nearest(word, known))
+    hint = f"Did you mean '{close}'? " if close else ""
+    return UserError(f"there is no option '{word}'. {hint}`{prog} --help` lists them all.")

@@ -1,0 +1,49 @@
+"""Recipes: one named, complete configuration a result, with the source of every number. No framework needed.
+
+A family of results is a file; the plain and residual twins of each recipe are derived in `twins`.
+"""
+
+from types import ModuleType
+
+from pipelines.config import Recipe
+from pipelines.errors import unknown
+from pipelines.recipes import cifar, demo, dense, fitnet, mnist_conv
+from pipelines.recipes.twins import twins
+
+_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense)
+_RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
+    recipe.name: (recipe, family)
+    for family in _FAMILIES
+    for original in family.RECIPES
+    for recipe in (original, *(twins(original) if family is not demo else ()))
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all recipes: families together, each recipe followed by its twins."""
+    return tuple(_RECIPES)
+
+
+def get(name: str) -> Recipe:
+    """The recipe of that name.
+
+    Args:
+        name: one of `names()`.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        UserError: there is none of that name; the nearest is proposed.
+
+    Example:
+        get("mnist_conv_32").config.epochs  # 300
+    """
+    if name not in _RECIPES:
+        raise unknown("recipe", name, names())
+    return _RECIPES[name][0]
+
+
+def header(name: str) -> str:
+    """What the file of a recipe's family says of paper, data, command and measurements."""
+    return (_RECIPES[get(name).name][1].__doc__ or "").strip()

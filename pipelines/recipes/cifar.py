@@ -1,0 +1,63 @@
+"""CIFAR-10 and CIFAR-100, highway nets of 19 layers: Srivastava, Greff, Schmidhuber 2015, Table 3.
+
+Command     highway train cifar10_19       (or cifar100_19)
+Net         19 layers in three stages of 32, 80 and 128 filters (2 256 838 parameters for 10 classes)
+Data        all 50 000 training images, global contrast normalisation, mean subtracted, 8 pixels of padding on each
+            side, random 32x32 crop, mirror; test images unpadded
+Published   CIFAR-10: 92.40 % best, 92.31 +- 0.12; CIFAR-100: 67.76 % best, 67.61 +- 0.15 (test accuracy)
+Waypoints   the authors' log, CIFAR-10, test: 68.97 % after 5 000 steps, 85.92 after 50 000, 86.94 after 100 000, 90.38
+            after 100 500, 92.14 at the end (92.44 at most); CIFAR-100 ends at 68.09
+Sources     the authors' Caffe files. They do not record the scale of the contrast normalisation: 0.67 fits their loss
+            before training best. Nor whether the mean is that of each pixel or of each channel.
+Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+"""
+
+from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+
+RECORDED = (
+    "augment.pad",
+    "augment.mirror",
+    "optimizer.name",
+    "optimizer.learning_rate",
+    "optimizer.momentum",
+    "optimizer.nesterov",
+    "optimizer.bias_multiplier",
+    "schedule.kind",
+    "schedule.boundaries",
+    "schedule.factor",
+    "epochs",
+    "batch_size",
+)
+ASSUMED = ("validation", "preprocess.scale", "preprocess.contrast", "preprocess.mean")
+
+
+def config(name: str, data: str) -> Config:
+    """The recorded training of the 19-layer nets, for any preset; Table 2's nets are trained the same way."""
+    return Config(
+        recipe=name,
+        model=ModelConfig(preset=name),
+        data=data,
+        # The contrast normalisation undoes any scale before it.
+        preprocess=Preprocess(scale=1 / 255, contrast=0.67, mean="pixel"),
+        augment=Augment(pad=8, mirror=True),
+        optimizer=Optimizer(name="sgd", learning_rate=0.025, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+        schedule=Schedule(kind="step", boundaries=(100_000, 150_000, 175_000), factor=0.1),
+        epochs=400,
+        batch_size=100,
+    )
+
+
+RECIPES = (
+    Recipe(
+        config=config("cifar10_19", "cifar10"),
+        source="Srivastava et al. 2015, Table 3",
+        published="92.40 best (92.31 +- 0.12) % test accuracy, CIFAR-10",
+        provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
+    ),
+    Recipe(
+        config=config("cifar100_19", "cifar100"),
+        source="Srivastava et al. 2015, Table 3",
+        published="67.76 best (67.61 +- 0.15) % test accuracy, CIFAR-100",
+        provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
+    ),
+)

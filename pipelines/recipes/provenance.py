@@ -1,0 +1,33 @@
+"""Each field of a configuration by its dotted name, and what a recipe says of where it comes from."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipelines.config import Recipe
+
+
+def flat(config: BaseModel) -> dict[str, Any]:
+    """All values of a configuration by dotted name.
+
+    Example:
+        flat(recipe.config)["optimizer.learning_rate"]  # 0.01
+    """
+    values: dict[str, Any] = {}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            values |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
+        else:
+            values[name] = value
+    return values
+
+
+def tags(recipe: Recipe) -> dict[str, str]:
+    """The tag of each field that has one: "recorded", "count-matched" or "assumed".
+
+    Example:
+        tags(recipe)["optimizer.learning_rate"]  # "recorded"
+    """
+    groups = recipe.provenance.model_dump()
+    return {field: group.replace("_", "-") for group, fields in groups.items() for field in fields}
