@@ -42,7 +42,7 @@ class BaseHighway(keras.layers.Layer):
         self.activation = activations.get(activation)
         self.gate_activation = activations.get(gate_activation)
         self.initial_transform_bias = resolve_transform_bias(transform_bias, depth)
-        self._transform_bias_argument = transform_bias
+        self._automatic_bias = transform_bias == "auto"
         self.depth = depth
         self.carry_gate = carry_gate
         self.kernel_initializer = initializers.get(kernel_initializer)
@@ -57,7 +57,6 @@ class BaseHighway(keras.layers.Layer):
         self.seed = seed
         self.supports_masking = True
         self.input_spec = keras.InputSpec(min_ndim=2)
-        self._gate_dtype = gate_dtype(self.compute_dtype)
         biases = {"transform_bias": self.initial_transform_bias}
         if carry_gate == "separate":
             biases["carry_bias"] = -self.initial_transform_bias
@@ -131,7 +130,7 @@ class BaseHighway(keras.layers.Layer):
             **super().get_config(),
             "activation": activations.serialize(self.activation),
             "gate_activation": activations.serialize(self.gate_activation),
-            "transform_bias": self._transform_bias_argument,
+            "transform_bias": "auto" if self._automatic_bias else self.initial_transform_bias,
             "depth": self.depth,
             "carry_gate": self.carry_gate,
             "kernel_initializer": initializers.serialize(self.kernel_initializer),
@@ -145,6 +144,10 @@ class BaseHighway(keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
         }
+
+    @property
+    def _gate_dtype(self) -> str:
+        return gate_dtype(self.compute_dtype)
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         raise NotImplementedError
@@ -210,7 +213,8 @@ def _another(initializer: Any) -> Any:
 
 
 def expand_mask(mask: Any, rank: int) -> Any:
-    """The mask with axes of length 1 added at its end, up to `rank` axes."""
+    """The mask, true where an input counts, with axes of length 1 added at its end, up to `rank` axes."""
+    mask = ops.cast(mask, "bool")
     for _ in range(rank - len(mask.shape)):
         mask = ops.expand_dims(mask, -1)
     return mask

@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from highway_keras.layers.base import BaseHighway, Shape, expand_mask
-from highway_keras.layers.gate import is_integer
 
 
 @keras.saving.register_keras_serializable(package="highway_keras")
@@ -42,18 +41,18 @@ class ConvHighway(BaseHighway):
 
     def __init__(self, kernel_size: int | tuple[int, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        sizes = (kernel_size,) if is_integer(kernel_size) else tuple(kernel_size)
-        if not sizes or not all(is_integer(size) and size > 0 for size in sizes):
+        self.kernel_size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
+        sizes = self._sizes(axes=1)
+        if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
             raise ValueError(
                 f"`kernel_size` must be a positive integer, or a tuple of them. Received: kernel_size={kernel_size}"
             )
-        self.kernel_size = kernel_size if is_integer(kernel_size) else sizes
         self.input_spec = keras.InputSpec(min_ndim=3, max_ndim=5)
 
     def build(self, input_shape: Shape) -> None:
         """Makes the weights; the rank of the input says along how many axes to convolve."""
         axes = len(input_shape) - 2
-        if not is_integer(self.kernel_size) and len(self.kernel_size) != axes:
+        if len(self._sizes(axes)) != axes:
             raise ValueError(
                 f"`kernel_size` must be one integer or as many as the input has axes between batch and channels, "
                 f"{axes} here. Received: kernel_size={self.kernel_size}, input_shape={input_shape}"
@@ -65,9 +64,7 @@ class ConvHighway(BaseHighway):
         return {**super().get_config(), "kernel_size": self.kernel_size}
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
-        axes = len(input_shape) - 2
-        sizes = (self.kernel_size,) * axes if is_integer(self.kernel_size) else self.kernel_size
-        return (*sizes, input_shape[-1], input_shape[-1])
+        return (*self._sizes(len(input_shape) - 2), input_shape[-1], input_shape[-1])
 
     def _affine(self, inputs: Any, kernel: Any) -> Any:
         return ops.conv(inputs, kernel, strides=1, padding="same", data_format="channels_last")
@@ -76,3 +73,6 @@ class ConvHighway(BaseHighway):
         if mask is None:
             return inputs
         return ops.where(expand_mask(mask, len(inputs.shape)), inputs, ops.zeros_like(inputs))
+
+    def _sizes(self, axes: int) -> tuple[int, ...]:
+        return (self.kernel_size,) * axes if isinstance(self.kernel_size, int) else self.kernel_size

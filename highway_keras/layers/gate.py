@@ -35,7 +35,7 @@ def auto_transform_bias(depth: int) -> float:
         >>> auto_transform_bias(30)
         -3.0
     """
-    if not is_integer(depth) or depth < 1:
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
         raise ValueError(
             f"`depth` must be a positive integer, the number of layers of the net. Received: depth={depth}"
         )
@@ -59,14 +59,15 @@ def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> fl
         >>> resolve_transform_bias("auto", depth=20)
         -2.0
     """
-    if isinstance(transform_bias, str) and transform_bias == "auto":
+    if transform_bias == "auto":
         if depth is None:
             raise ValueError(
                 "`transform_bias='auto'` takes the bias from the number of layers of the net: pass it as `depth`. "
                 "Received: depth=None"
             )
         return auto_transform_bias(depth)
-    if isinstance(transform_bias, (bool, str)) or not np.isscalar(transform_bias) or not np.isfinite(transform_bias):
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(transform_bias, bool) or not isinstance(transform_bias, numbers) or not np.isfinite(transform_bias):
         raise ValueError(
             f"`transform_bias` must be a finite number or 'auto'. Received: transform_bias={transform_bias!r}"
         )
@@ -155,8 +156,3 @@ def _evaluate(function: Callable[[Any], Any], numbers: Any, dtype: str) -> np.nd
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
-
-
-def is_integer(value: Any) -> bool:
-    """Whether `value` is a whole number of Python's or numpy's, and no truth value."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,0 +1,90 @@
+"""The transform gates of a whole model, read in one forward pass."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from highway_keras.layers.recording import recording
+
+
+class GateModel(keras.Model):
+    """A model whose outputs are the transform gates of every highway layer of another model, in inference.
+
+    It holds the other model's own weights, not copies. Its `predict` compiles one program, and what is recorded while
+    that program is traced is returned by that same program. It is a tool for reading, not a model to save.
+
+    Args:
+        model: any Keras model: functional, sequential, subclassed, nested.
+        mean: whether to return, for each example, the mean gate of each layer in place of all gates; what is reduced
+            inside the program never leaves it.
+
+    Example:
+        GateModel(model, mean=True).predict(images)["highway"]  # [examples]
+    """
+
+    def __init__(self, model: keras.Model, mean: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.mean = mean
+        self.layer_names: tuple[str, ...] = ()
+
+    def call(self, inputs: Any) -> dict[str, Any]:
+        """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`."""
+        with recording() as recorded:
+            self.model(inputs, training=False)
+        # Backends return dictionaries sorted by key; names are not tensors, and may be kept from a trace.
+        self.layer_names = tuple(recorded)
+        if self.mean:
+            return {name: ops.mean(gate, axis=tuple(range(1, len(gate.shape)))) for name, gate in recorded.items()}
+        return recorded
+
+    def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
+        """The outputs for all of `x`, in the order in which the layers are called."""
+        values = self.predict(x, batch_size=batch_size, verbose=0)
+        return {name: values[name] for name in self.layer_names}
+
+
+def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:
+    """The transform gate T of every unit of every highway layer of a model, for each example.
+
+    The whole model runs once. All gates of all examples are kept: for a convolutional net that is a number for each
+    pixel and channel of each layer, so ask for few examples, or for `mean_gates`.
+
+    Args:
+        model: any built Keras model.
+        x: what `model.predict` would take.
+        batch_size: examples in one step; None where `x` comes in batches already.
+
+    Returns:
+        Layer name to T, `[examples, ...]` of the shape of the layer's output, float32, values in [0, 1], in the order
+        in which the layers are called. A layer called twice, or of a name met before, gets ":2", ":3" and so on. Empty
+        if the model has no highway layer.
+
+    Example:
+        for name, gate in highway_keras.gates(model, images[:100]).items():
+            print(name, gate.mean(axis=0))  # one value a unit
+
+    Reference:
+        arXiv 1507.06228, section 4.1 and Figure 2.
+    """
+    return GateModel(model).read(x, batch_size)
+
+
+def mean_gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, float]:
+    """The mean transform gate of every highway layer of a model, over all units and examples.
+
+    Args:
+        model: any built Keras model.
+        x: what `model.predict` would take.
+        batch_size: examples in one step; None where `x` comes in batches already.
+
+    Returns:
+        Layer name to the mean of T, in [0, 1], in the order in which the layers are called; see `gates` for the names.
+
+    Example:
+        >>> highway_keras.mean_gates(model, images)
+        {'highway': 0.131, 'highway_1': 0.117}
+    """
+    return {name: float(np.mean(means)) for name, means in GateModel(model, mean=True).read(x, batch_size).items()}
