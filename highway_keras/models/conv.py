@@ -1,0 +1,153 @@
+"""Convolutional nets from stages: all nets of the paper's Tables 1 to 3."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
+
+from highway_keras.initializers import caffe_xavier, gaussian
+from highway_keras.models import checks
+from highway_keras.models.blocks import KINDS, Kind, block, plain
+from highway_keras.models.resize import MODES, Mode, Resize
+from highway_keras.models.stages import Stage, layers, parameters, scaled, with_resize
+from highway_keras.models.twins import MATCHES, conv_stages
+
+
+def conv(
+    input_shape: tuple[int, int, int],
+    outputs: int,
+    stages: Sequence[Stage],
+    *,
+    kind: Kind = "highway",
+    match: Literal["width", "parameters"] = "width",
+    width: int | None = None,
+    activation: str = "relu",
+    transform_bias: float | Literal["auto"] = -1.0,
+    resize: Literal["plain"] | Mode = "plain",
+    input_dropout: float = 0.0,
+    hidden: int | None = None,
+    first_std: float | None = None,
+    classifier_std: float | None = None,
+    l2: float = 0.0,
+    classifier_l2: float = 0.0,
+    name: str | None = None,
+) -> keras.Model:
+    """A convolutional highway net, or its plain or residual twin.
+
+    Kernels start as in the authors' Caffe code (`initializers.caffe_xavier`) where no standard deviation is given.
+    The output is logits in float32 under every dtype policy.
+
+    Args:
+        input_shape: height, width, channels.
+        outputs: classes.
+        stages: see `Stage`; a last stage without "average" pooling is flattened.
+        kind: "highway", "plain" (H alone) or "residual" (x + H).
+        match: what a twin shares with the highway net: the filters, or the parameters of the whole net, reached by
+            one factor on the filters of all stages.
+        width: filters of the first stage, the others in proportion; None keeps those of `stages`.
+        activation: of all convolutions and of the hidden layer.
+        transform_bias: initial bias of the transform gates; "auto" takes it from the number of layers.
+        resize: how a stage with an entry convolution changes the number of channels: by that convolution ("plain"), or
+            by "zero_pad" or "subsample", and then the entry's kernel belongs to one more block.
+        input_dropout: share of the input pixels dropped while training.
+        hidden: units of a fully connected layer before the classifier; None has none.
+        first_std: standard deviation of the first kernel.
+        classifier_std: standard deviation of the classifier's kernel.
+        l2: factor of the L2 penalty on all kernels but the classifier's.
+        classifier_l2: factor of the L2 penalty on the classifier's kernel.
+        name: of the model.
+
+    Returns:
+        A functional model from "image", `(batch, height, width, channels)`, to `(batch, outputs)`.
+
+    Raises:
+        ValueError: if an argument is out of its range, or if a stage changes the number of channels in a way that
+            `resize` cannot follow; both shapes are named.
+
+    Example:
+        stages = (Stage(16, blocks=(3, 3), pool=(2, 2)), Stage(32, blocks=(3, 3), pool="average"))
+        model = conv((32, 32, 3), outputs=10, stages=stages)
+
+    Reference:
+        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, sections 2.1, 3.2 and 3.3.
+    """
+    checks.choice("kind", kind, KINDS)
+    checks.choice("match", match, MATCHES)
+    checks.choice("resize", resize, MODES)
+    checks.positive("outputs", outputs)
+    shape = checks.shape(input_shape, rank=3)
+    if width is not None:
+        checks.positive("width", width)
+        stages = scaled(stages, width / stages[0].filters)
+    stages = with_resize(stages, resize)
+    if match == "parameters" and kind != "highway":
+        highway = parameters(stages, shape, outputs, hidden, "highway")
+        stages = conv_stages(stages, highway, lambda twin: parameters(twin, shape, outputs, hidden, kind))
+
+    depth = layers(stages, hidden)
+    shared: dict[str, Any] = {"activation": activation, "l2": l2}
+    inputs = x = _dropout(keras.Input(shape, name="image", dtype="float32"), input_dropout, "dropout_0")
+    number = 0
+    for index, stage in enumerate(stages, start=1):
+        if stage.entry:
+            x = plain(
+                x,
+                stage.filters,
+                name=f"entry_{index}",
+                kernel_size=stage.entry,
+                padding=stage.padding,
+                initializer=gaussian(first_std) if index == 1 else caffe_xavier(),
+                **shared,
+            )
+        else:
+            x = _resized(x, stage.filters, resize, name=f"resize_{index}")
+        for side in stage.blocks:
+            number += 1
+            x = block(
+                kind,
+                x,
+                name=f"{kind}_{number:02}",
+                kernel_size=side,
+                transform_bias=transform_bias,
+                depth=depth,
+                initializer=caffe_xavier(),
+                **shared,
+            )
+        x = _dropout(_pooled(x, stage.pool, f"pool_{index}"), stage.dropout, f"dropout_{index}")
+    if len(x.shape) > 2:
+        x = keras.layers.Flatten(data_format="channels_last", name="flatten")(x)
+    if hidden:
+        x = plain(x, hidden, name="hidden", initializer=caffe_xavier(), **shared)
+    classifier = keras.layers.Dense(
+        outputs,
+        kernel_initializer=gaussian(classifier_std),
+        kernel_regularizer=keras.regularizers.L2(classifier_l2) if classifier_l2 else None,
+        dtype="float32",
+        name="logits",
+    )
+    return keras.Model(inputs, classifier(x), name=name)
+
+
+def _resized(x: Any, filters: int, mode: Literal["plain"] | Mode, name: str) -> Any:
+    if x.shape[-1] == filters:
+        return x
+    if mode == "plain":
+        raise ValueError(
+            "A stage without an entry convolution keeps the number of channels; give it one, or resize by 'zero_pad' "
+            f"or 'subsample'. Received: input shape {tuple(x.shape)}, output shape {(*x.shape[:-1], filters)}"
+        )
+    return Resize(filters, mode=mode, name=name)(x)
+
+
+def _pooled(x: Any, pool: tuple[int, int] | Literal["average"] | None, name: str) -> Any:
+    if pool is None:
+        return x
+    if pool == "average":
+        return keras.layers.GlobalAveragePooling2D(data_format="channels_last", name=name)(x)
+    size, stride = pool
+    # Caffe rounds the size of a pooled map up; "same" does too.
+    return keras.layers.MaxPooling2D(size, stride, padding="same", data_format="channels_last", name=name)(x)
+
+
+def _dropout(x: Any, rate: float, name: str) -> Any:
+    return keras.layers.Dropout(rate, name=name)(x) if rate else x

@@ -1,0 +1,88 @@
+"""Dense nets of any depth and width: one plain layer that sets the width, then blocks that keep it."""
+
+from typing import Literal
+
+import keras
+
+from highway_keras.models import checks
+from highway_keras.models.blocks import KINDS, Kind, block, plain
+from highway_keras.models.resize import MODES, Mode, Resize
+from highway_keras.models.twins import MATCHES, dense_width
+
+# Keras walks such a net by recursion, two levels a residual block; Python gives up at 1 000 levels.
+DEEPEST = 400
+
+
+def dense(
+    input_shape: tuple[int, ...],
+    outputs: int,
+    depth: int,
+    width: int,
+    *,
+    kind: Kind = "highway",
+    match: Literal["width", "parameters"] = "width",
+    activation: str = "tanh",
+    transform_bias: float | Literal["auto"] = -2.0,
+    resize: Literal["plain"] | Mode = "plain",
+    input_name: str = "image",
+    name: str | None = None,
+) -> keras.Model:
+    """A dense highway net, or its plain or residual twin.
+
+    The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow. With another
+    `resize` the input itself is padded or sub-sampled to `width` units, and all hidden layers are blocks. All kernels
+    start by "normalised initialisation" (Glorot uniform). The output is logits in float32 under every dtype policy.
+
+    Args:
+        input_shape: of one example without the batch; flattened inside.
+        outputs: units of the last layer.
+        depth: hidden layers, at most 400.
+        width: units a layer; of the highway net, where `match` makes its twin wider.
+        kind: "highway", "plain" (H alone) or "residual" (x + H).
+        match: what a twin shares with the highway net: the width, or the parameters of a hidden layer.
+        activation: of the first layer and of H.
+        transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
+        resize: "plain", or "zero_pad" or "subsample" to reach `width` without weights.
+        input_name: of the input.
+        name: of the model.
+
+    Returns:
+        A functional model from `(batch, *input_shape)` to `(batch, outputs)`.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    Example:
+        model = dense((28, 28, 1), outputs=10, depth=50, width=50, transform_bias=-2.0)
+
+    Reference:
+        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, sections 3.1 and 4.
+    """
+    checks.choice("kind", kind, KINDS)
+    checks.choice("match", match, MATCHES)
+    checks.choice("resize", resize, MODES)
+    for argument, value in (("outputs", outputs), ("depth", depth), ("width", width)):
+        checks.positive(argument, value)
+    if depth > DEEPEST:
+        raise ValueError(f"A net built layer by layer has at most {DEEPEST} layers. Received: depth={depth}")
+    blocks = depth - 1 if resize == "plain" else depth
+    units = dense_width(width) if match == "parameters" and kind != "highway" and blocks else width
+    digits = max(2, len(str(blocks)))
+
+    inputs = x = keras.Input(checks.shape(input_shape), name=input_name, dtype="float32")
+    if len(input_shape) > 1:
+        x = keras.layers.Flatten(name="flatten")(x)
+    if resize == "plain":
+        x = plain(x, units, name="entry", activation=activation)
+    else:
+        x = Resize(units, mode=resize, name="entry")(x)
+    for number in range(1, blocks + 1):
+        x = block(
+            kind,
+            x,
+            name=f"{kind}_{number:0{digits}}",
+            activation=activation,
+            transform_bias=transform_bias,
+            depth=depth,
+        )
+    return keras.Model(inputs, keras.layers.Dense(outputs, dtype="float32", name="logits")(x), name=name)

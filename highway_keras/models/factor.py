@@ -1,0 +1,56 @@
+"""The factor model: a small dense highway net for regression on tabular data."""
+
+from typing import Literal
+
+import keras
+
+from highway_keras.models.blocks import Kind
+from highway_keras.models.dense import dense
+
+
+def factor(
+    input_shape: tuple[int, ...] = (5,),
+    outputs: int = 1,
+    *,
+    depth: int = 5,
+    width: int = 128,
+    kind: Kind = "highway",
+    match: Literal["width", "parameters"] = "width",
+    activation: str = "relu",
+    transform_bias: float | Literal["auto"] = -1.0,
+    name: str | None = None,
+) -> keras.Model:
+    """A highway net from factors to one number, whose gates tell calm regimes (closed) from complex ones (open).
+
+    Args:
+        input_shape: number of factors, as `(factors,)`.
+        outputs: numbers to predict.
+        depth: hidden layers: one plain layer and `depth - 1` blocks.
+        width: units a layer.
+        kind: "highway", "plain" or "residual".
+        match: what a twin shares with the highway net: the width, or the parameters of a hidden layer.
+        activation: of the first layer and of H.
+        transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
+        name: of the model.
+
+    Returns:
+        A functional model from the input "features", `(batch, factors)`, to `(batch, outputs)`.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    Example:
+        model = factor(input_shape=(8,))
+    """
+    return dense(
+        input_shape,
+        outputs,
+        depth,
+        width,
+        kind=kind,
+        match=match,
+        activation=activation,
+        transform_bias=transform_bias,
+        input_name="features",
+        name=name,
+    )
