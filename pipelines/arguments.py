@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import tyro
 from pydantic import BaseModel, ValidationError
@@ -138,7 +138,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
             raise SystemExit(0)
         raise UserError(
-            f"which recipe? The command is {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
+            f"which recipe? It comes first: {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
         )
     recipe = recipes.get(arguments[0])
     default = _NewRun(**dict(recipe.config))
@@ -190,24 +190,24 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
     default = getattr(given, name) if given else MISSING if field.is_required() else field.get_default()
     kind: Any = field.annotation
     if kind is not bool and not is_group(kind):
-        kind = Annotated[(object, _words(field), *field.metadata)]
+        kind = Annotated[(object, _words(name, field), *field.metadata)]
     return StructFieldSpec(name, kind, default, field.description)
 
 
-def _words(field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
+def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
     """Takes the words for a field as they are; only "none" is read, as pydantic takes no word for None."""
     takes_none = type(None) in options(field)
     many = several(field)
 
     def read(words: list[str]) -> Any:
-        return words if many else None if takes_none and words[0].lower() == "none" else words[0]
+        return words if many else None if takes_none and words[0] in {"none", "None"} else words[0]
 
     def write(value: Any) -> list[str]:
         return [str(item) for item in value] if many else ["none" if value is None else str(value)]
 
     return PrimitiveConstructorSpec(
         nargs="*" if many else 1,
-        metavar=placeholder(field),
+        metavar=placeholder(field) if get_origin(field.annotation) is Literal or not _by_place(field) else name.upper(),
         instance_from_str=read,
         is_instance=lambda _: True,
         str_from_instance=write,
@@ -218,14 +218,23 @@ def _checked(kind: type[Arguments], values: dict[str, Any]) -> Arguments:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise UserError(explain(error, kind, _option)) from None
+        raise UserError(explain(error, kind, lambda path: _called(kind, path))) from None
+
+
+def _called(kind: type[BaseModel], path: tuple[str, ...]) -> str:
+    first = kind.model_fields.get(path[0]) if path else None
+    return path[0].upper() if first and _by_place(first) else _option(path)
+
+
+def _by_place(field: FieldInfo) -> bool:
+    return tyro.conf.Positional in field.metadata
 
 
 def _options(kind: type[BaseModel], hidden: tuple[str, ...] = (), path: tuple[str, ...] = ()) -> Iterator[str]:
     for name, field in kind.model_fields.items():
         if is_group(field.annotation):
             yield from _options(field.annotation, (), (*path, name))
-        elif name not in hidden:
+        elif name not in hidden and not _by_place(field):
             yield _option((*path, name))
 
 

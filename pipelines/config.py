@@ -110,7 +110,7 @@ class Config(Frozen):
     data: str
     """TFDS name (`mnist`, `cifar10`, ..., with version or config if wanted), or the folder of a prepared data set."""
     validation: NonNegative = 0
-    """Training examples held out for validation, drawn by a fixed seed; ignored for data that has a validation split."""
+    """Training examples held out for validation, drawn by a fixed seed; ignored for data with a validation split."""
     preprocess: Preprocess = Preprocess()
     augment: Augment = Augment()
     optimizer: Optimizer = Optimizer()

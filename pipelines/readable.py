@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -12,7 +12,7 @@ from pipelines.errors import nearest
 
 WORDS = {int: "a whole number", float: "a number", str: "text", Path: "a path", bool: "true or false", NoneType: "none"}
 PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", bool: "BOOL", NoneType: "none"}
-LIMITS = {"ge": "at least", "gt": "greater than", "le": "at most", "lt": "less than"}
+LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "less than"}
 
 
 def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tuple[str, ...]], str] = ".".join) -> str:
@@ -24,10 +24,10 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
         name: what the reader calls a field, from its path (("optimizer", "momentum")).
 
     Returns:
-        One sentence or two for each wrong field.
+        A line for each wrong field.
 
     Example:
-        explain(error, Config)  # "epochs must be a whole number, at least 1. Received: 0."
+        explain(error, Config)  # "epochs must be a whole number of at least 1. Received: 0."
     """
     sentences = {}
     for detail in error.errors():
@@ -44,11 +44,11 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
             sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}."
         else:
             sentences[path] = f"{called}: {detail['msg']}."
-    return " ".join(sentences.values())
+    return "\n".join(sentences.values())
 
 
 def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
-    """The values that a field takes, in words ("a number, at least 0 and less than 1").
+    """The values that a field takes, in words ("a number of at least 0 and less than 1").
 
     Args:
         annotation: a pydantic field, or the type of a value.
@@ -56,9 +56,9 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
     """
     kind, limits = _bare(annotation, limits)
     if options(kind):
-        return " or ".join(expectation(option, limits) for option in options(kind))
+        return _either([expectation(option, limits) for option in options(kind)])
     if get_origin(kind) is Literal:
-        return " or ".join(f"'{choice}'" for choice in get_args(kind))
+        return _either([f"'{choice}'" for choice in get_args(kind)])
     if several(kind):
         return f"values, each {expectation(get_args(kind)[0])}"
     if is_group(kind):
@@ -66,7 +66,7 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
     bounds = [
         f"{word} {getattr(limit, key):g}" for limit in limits for key, word in LIMITS.items() if hasattr(limit, key)
     ]
-    return WORDS[kind] + (", " + " and ".join(bounds) if bounds else "")
+    return " ".join([WORDS[kind], " and ".join(bounds)]).strip()
 
 
 def placeholder(annotation: Any) -> str:
@@ -91,9 +91,13 @@ def several(annotation: Any) -> bool:
     return get_origin(kind) in {tuple, list}
 
 
-def is_group(annotation: Any) -> bool:
+def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
     """Whether a field is a configuration of its own."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _either(choices: list[str]) -> str:
+    return " or ".join([", ".join(choices[:-1]), choices[-1]] if choices[1:] else choices)
 
 
 def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:

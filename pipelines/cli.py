@@ -1,0 +1,123 @@
+"""The program `highway`: finds the verb, runs it, and turns a user's mistake into one message.
+
+Nothing heavier than the standard library is imported here, so that `highway --help` answers at once.
+"""
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+
+from pipelines.errors import UserError, unknown
+
+VERBS = {
+    "train": ("pipelines.train", "train the net of a recipe, or go on with a run that was stopped"),
+    "evaluate": ("pipelines.evaluate", "measure a run on the test images"),
+    "export": ("pipelines.export", "write a version of a model: SavedModel, ONNX, labels, manifest"),
+    "predict": ("pipelines.predict", "classify images with an exported model"),
+    "recipes": ("pipelines.recipes.verb", "list the recipes, or show the numbers of one and where they come from"),
+    "data": ("pipelines.data.verb", "list data sets, prepare one, look at its images, measure its throughput"),
+}
+
+ENVIRONMENT = {
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow's notes on the CPU and on missing GPUs
+    "ABSL_MIN_LOG_LEVEL": "2",
+    "GRPC_VERBOSITY": "ERROR",
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data from its import on
+}
+"""Set before any framework is imported, unless the user has."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: the words after `highway`; None takes them from the process.
+
+    Returns:
+        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted; 141 when the reader of the
+        output is gone. A bug keeps its stack trace and ends in status 1.
+
+    Example:
+        main(["train", "demo"])
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    program = f"highway {arguments[0]}" if arguments and arguments[0] in VERBS else "highway"
+    try:
+        _dispatch(arguments)
+        sys.stdout.flush()
+    except UserError as error:
+        return _fail(program, str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{program}: interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # Python flushes stdout once more at its end; there is nobody to read it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if not _disk_is_full(error):
+            raise
+        return _fail(
+            program, f"the disk is full ({_root(error)}). Free some space, or name another folder, and repeat."
+        )
+    return 0
+
+
+def _dispatch(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        sys.stdout.write(_help())
+    elif arguments[0] == "--version":
+        from importlib.metadata import version
+
+        sys.stdout.write(f"highway {version('highway-keras')}\n")
+    elif arguments[0] in VERBS:
+        importlib.import_module(VERBS[arguments[0]][0]).main(arguments[1:])
+    else:
+        raise unknown("verb", arguments[0], VERBS)
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {verb:<10}{summary}" for verb, (_, summary) in VERBS.items())
+    return f"""usage: highway VERB [ARGUMENT ...]
+       highway VERB --help
+       highway --version
+
+Trains, measures, exports and uses highway networks.
+
+{verbs}
+
+A first run of a few minutes on real digits, with no download:
+  highway train demo
+"""
+
+
+def _fail(program: str, message: str) -> int:
+    sys.stderr.write(f"{program}: error: {message}\n")
+    return 2
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    # Frameworks hide the error number: h5py and TensorFlow pass on only the text, in errors of their own.
+    return any(
+        (isinstance(link, OSError) and link.errno in FULL) or os.strerror(errno.ENOSPC) in str(link)
+        for link in _chain(error)
+    )
+
+
+def _root(error: BaseException) -> str:
+    *_, first = _chain(error)
+    return str(first).strip().splitlines()[0] if str(first).strip() else type(first).__name__
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
