@@ -1,0 +1,61 @@
+"""What the tests of the layers share: settings by backend, weights as numpy, gradients on either backend."""
+
+import keras
+import numpy as np
+from hypothesis import settings
+
+BACKEND = keras.backend.backend()
+# JAX computes in float64 only if told so before it starts.
+PRECISE = "float64" if BACKEND == "tensorflow" else "float32"
+TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-9}, "float32": {"rtol": 2e-4, "atol": 2e-5}}[PRECISE]
+few_examples = settings(max_examples=10, deadline=None, derandomize=True, database=None)
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64" if BACKEND == "tensorflow" else "float32"))
+
+
+def weights_of(layer):
+    return {weight.name: array(weight).astype("float64") for weight in layer.weights}
+
+
+def scramble(layer, seed=0):
+    """Gives every weight a random value, so that no zero or one hides a mistake."""
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        positive = "variance" in weight.name
+        weight.assign(rng.uniform(0.5 if positive else -1.0, 1.5 if positive else 1.0, weight.shape))
+    return layer
+
+
+def inputs(*shape, seed=1):
+    return np.random.default_rng(seed).normal(size=shape).astype(PRECISE)
+
+
+def gradients(layer, x, upstream, training=False):
+    """Gradients of sum(y * upstream) by name: of "x" and of each trainable weight."""
+    upstream = keras.ops.convert_to_tensor(upstream, dtype=PRECISE)
+    names = ["x", *[variable.name for variable in layer.trainable_variables]]
+
+    def total(y):
+        return keras.ops.sum(keras.ops.cast(y, PRECISE) * upstream)
+
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.convert_to_tensor(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = total(layer(x, training=training))
+        values = tape.gradient(loss, [x, *[variable.value for variable in layer.trainable_variables]])
+    else:
+        import jax
+
+        fixed = [variable.value for variable in layer.non_trainable_variables]
+
+        def loss(values):
+            y, _ = layer.stateless_call(values[1:], fixed, values[0], training=training)
+            return total(y)
+
+        values = jax.grad(loss)([jax.numpy.asarray(x), *[variable.value for variable in layer.trainable_variables]])
+    return {name: array(value) for name, value in zip(names, values, strict=True)}

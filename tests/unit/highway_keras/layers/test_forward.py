@@ -1,0 +1,131 @@
+"""The layers compute what the paper's equations say, in every option, rank and size."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highway_keras import ConvHighway, Highway
+from highway_keras.layers import recording
+from tests.unit.highway_keras import reference
+from tests.unit.highway_keras.helpers import PRECISE, TOLERANCE, array, few_examples, inputs, scramble, weights_of
+
+OPTIONS = {
+    "default": ({}, {}),
+    "tanh": ({"activation": "tanh"}, {"activation": np.tanh}),
+    "separate": ({"carry_gate": "separate"}, {}),
+    "normalized": ({"batch_normalization": True}, {}),
+    "normalized, separate, tanh": (
+        {"batch_normalization": True, "carry_gate": "separate", "activation": "tanh"},
+        {"activation": np.tanh},
+    ),
+    "dropout": ({"dropout": 0.3}, {"kept": 0.7}),
+    "dropout, separate": ({"dropout": 0.3, "carry_gate": "separate"}, {"kept": 0.7}),
+    "hard gate": ({"gate_activation": "hard_sigmoid"}, {"gate": lambda z: np.clip(z / 6 + 0.5, 0, 1)}),
+}
+SHAPES = {"dense": (6, 5), "1-D": (3, 6, 4), "2-D": (2, 5, 6, 3), "3-D": (2, 3, 4, 3, 2)}
+
+
+def made(kind, x, **arguments):
+    return weighted(x.shape, None if kind == "dense" else 3, **arguments)
+
+
+def weighted(shape, kernel_size, **arguments):
+    # No random initialisers: JAX would compile them anew for each shape.
+    arguments |= {"kernel_initializer": "zeros", "transform_initializer": "zeros", "dtype": PRECISE}
+    layer = Highway(**arguments) if kernel_size is None else ConvHighway(kernel_size, **arguments)
+    layer.build(tuple(shape))
+    return scramble(layer)
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_inference_is_the_reference(kind, option):
+    arguments, options = OPTIONS[option]
+    x = inputs(*SHAPES[kind])
+    layer = made(kind, x, **arguments)
+    expected = reference.forward(x, weights_of(layer), **options)
+    np.testing.assert_allclose(array(layer(x, training=False)), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["dense", "2-D"])
+def test_gates_are_those_of_inference(kind):
+    x = inputs(*SHAPES[kind])
+    layer = made(kind, x, dropout=0.3)
+    expected = reference.transform(x, weights_of(layer)) * 0.7
+    np.testing.assert_allclose(array(layer.gates(x)), expected, **TOLERANCE)
+    with recording() as recorded:
+        layer(x, training=False)
+    np.testing.assert_allclose(array(recorded[layer.name]), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["dense", "2-D"])
+def test_normalization_takes_the_moments_of_the_batch_in_training_and_keeps_their_average(kind):
+    x = inputs(*SHAPES[kind])
+    layer = made(kind, x, batch_normalization=True)
+    before = weights_of(layer)
+    expected = reference.forward(x, before, training=True)
+    np.testing.assert_allclose(array(layer(x, training=True)), expected, **TOLERANCE)
+    z = reference.affine(x, before["kernel"])
+    mean = 0.99 * before["moving_mean"] + 0.01 * z.mean(tuple(range(z.ndim - 1)))
+    np.testing.assert_allclose(weights_of(layer)["moving_mean"], mean, **TOLERANCE)
+
+
+@pytest.mark.parametrize("carry_gate", ["coupled", "separate"])
+def test_a_unit_that_is_dropped_carries(carry_gate):
+    x = inputs(400, 8)
+    layer = made("dense", x, dropout=0.3, seed=3, carry_gate=carry_gate)
+    with recording() as recorded:
+        y = array(layer(x, training=True))
+    kept = array(recorded[layer.name]) != 0
+    assert abs(kept.mean() - 0.7) < 0.03
+    assert 0 < kept.mean(axis=0).min() < 1  # each unit of each example for itself
+    assert 0 < kept.mean(axis=1).min() < 1
+    np.testing.assert_allclose(y, reference.forward(x, weights_of(layer), kept=kept), **TOLERANCE)
+
+
+def test_dropout_draws_anew_each_call_and_repeats_with_its_seed():
+    x = inputs(20, 8)
+    first, second = (made("dense", x, dropout=0.5, seed=7) for _ in range(2))
+    one, two = array(first(x, training=True)), array(first(x, training=True))
+    assert not np.allclose(one, two)
+    np.testing.assert_array_equal(array(second(x, training=True)), one)
+
+
+@few_examples
+@given(shape=st.lists(st.integers(1, 4), min_size=2, max_size=5))
+def test_highway_takes_any_rank(shape):
+    x = inputs(*shape)
+    layer = weighted(shape, None)
+    assert layer.compute_output_shape(tuple(shape)) == tuple(shape)
+    np.testing.assert_allclose(array(layer(x)), reference.forward(x, weights_of(layer)), **TOLERANCE)
+
+
+@st.composite
+def convolutions(draw):
+    axes = draw(st.integers(1, 3))
+    size = st.integers(1, 4)
+    kernel = draw(st.one_of(size, st.tuples(*[size] * axes)))
+    return kernel, (draw(st.integers(1, 2)), *[draw(st.integers(1, 5)) for _ in range(axes)], draw(st.integers(1, 3)))
+
+
+@few_examples
+@given(convolutions())
+def test_conv_highway_takes_one_to_three_axes_and_any_kernel(drawn):
+    kernel_size, shape = drawn
+    x = inputs(*shape)
+    layer = weighted(shape, kernel_size)
+    assert layer.compute_output_shape(shape) == shape
+    np.testing.assert_allclose(array(layer(x)), reference.forward(x, weights_of(layer)), **TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_axes_may_be_unknown_but_the_last(kind):
+    layer = Highway() if kind == "dense" else ConvHighway(3)
+    shape = (*[None] * (len(SHAPES[kind]) - 1), 5)
+    symbolic = layer(keras.KerasTensor(shape, dtype="float32"))
+    assert symbolic.shape == shape
+    assert symbolic.dtype == "float32"
+    x = inputs(*[3] * (len(shape) - 1), 5).astype("float32")
+    assert tuple(layer(x).shape) == x.shape
