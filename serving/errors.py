@@ -1,0 +1,13 @@
+"""What can be wrong with a model version or a picture."""
+
+
+class ServingError(Exception):
+    """What happened, what was expected and what to do, in one message without a stack trace."""
+
+
+class ModelError(ServingError):
+    """A model version is missing, incomplete or damaged."""
+
+
+class PictureError(ServingError):
+    """A picture is missing, unreadable, or not what the model takes."""

@@ -1,0 +1,215 @@
+"""`manifest.json`: what is in a model version, where it came from, and what was measured when it was written.
+
+A version folder is a TensorFlow SavedModel with files beside it:
+
+    saved_model.pb, variables/, ...  the SavedModel, signature `serving_default`
+    model.onnx                       the same function for ONNX Runtime
+    labels.txt                       names of the classes, one a line, by index
+    manifest.json                    a `Manifest`
+
+Both forms take one input, `image`: uint8 `[batch, height, width, channels]`, as read from a picture, and give
+`probabilities`, float32 `[batch, classes]`, and `class_id`, int64 `[batch]`. Preprocessing is inside the graph.
+
+`format` rises when an older reader would read a manifest wrongly. Fields it does not know, a reader leaves alone.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from serving.errors import ModelError
+
+NAME = "manifest.json"
+ONNX = "model.onnx"
+LABELS = "labels.txt"
+INPUT = "image"
+PROBABILITIES = "probabilities"
+CLASS_ID = "class_id"
+
+Format = Literal[1]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class Tensor(_Part):
+    """One input or output of the graph."""
+
+    dtype: Literal["uint8", "float32", "int64"]
+    """Type of an element."""
+    shape: tuple[int | None, ...]
+    """Its sizes; null is the batch, of any size."""
+
+
+class Input(Tensor):
+    """The picture batch."""
+
+    name: str = INPUT
+    """Of the input, in both forms of the model."""
+    dtype: Literal["uint8"] = "uint8"
+    """Pixels as they are in the file, 0 to 255."""
+    shape: tuple[None, int, int, int]
+    """Batch, height, width, channels."""
+    colour: Literal["grey", "rgb"]
+    """What the channels are: one of grey, or red, green and blue."""
+
+
+class Net(_Part):
+    """The net inside."""
+
+    preset: str
+    """Preset of `highway_keras`; a twin ends in _plain or _residual."""
+    overrides: dict[str, Any]
+    """What differs from the preset."""
+    parameters: Count
+    """Trained weights."""
+    weights: Literal["final", "best"]
+    """Those after the last step, or those of the epoch with the highest validation accuracy."""
+
+
+class Training(_Part):
+    """The run that the weights come from."""
+
+    name: str
+    """Name of the run directory."""
+    config: dict[str, Any]
+    """Everything that decided what it computed."""
+    data: dict[str, Any]
+    """Name, version and example counts of the data it was trained on."""
+    commit: str | None
+    """Of the code, with "+" at the end if tracked files differed; null where it ran from an installed package."""
+    backend: str
+    """Keras backend it was trained on."""
+    precision: str
+    """Keras dtype policy it was trained under; what is exported is float32 always."""
+    versions: dict[str, str]
+    """Of Python and the packages it was trained with."""
+    steps: Count
+    """Training steps."""
+    seconds: float
+    """Wall time of training."""
+    metrics: dict[str, float]
+    """After the last epoch, on training and validation data."""
+    test: dict[str, Any] | None
+    """Result on the test split; null if the run had not been evaluated."""
+
+
+class Agreement(_Part):
+    """Two forms of a model on the same pictures."""
+
+    max_abs_difference: float
+    """Largest absolute difference of two probabilities."""
+    same_label: Count
+    """Pictures that both give the same class."""
+    ties: Count
+    """Pictures given different classes whose two most probable ones lie closer than twice the tolerance."""
+
+
+class Parity(_Part):
+    """How far the written files are from the Keras model, measured on real pictures after writing."""
+
+    split: str
+    """Split of the training run's data that the pictures are from; never its test split."""
+    images: Count
+    """How many pictures."""
+    batch_sizes: tuple[int, ...]
+    """Sizes of the batches they were given in."""
+    tolerance: float
+    """Largest absolute difference that is let pass."""
+    saved_model: Agreement
+    """SavedModel, loaded back from disk, against the Keras model in float32."""
+    onnx: Agreement
+    """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
+    precision: Agreement | None
+    """Keras model in the precision it was trained in against float32, for information; null if that is float32."""
+
+
+class File(_Part):
+    """One file of the version."""
+
+    size: Count
+    """Bytes."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """Digest of the content."""
+
+
+class Manifest(_Part):
+    """Everything about one model version."""
+
+    format: Format = 1
+    """Of this file."""
+    name: str
+    """Of the model."""
+    version: Annotated[int, Field(ge=1)]
+    """Of the model; the name of its folder."""
+    created: str
+    """ISO 8601, UTC."""
+    input: Input
+    """The one input."""
+    outputs: dict[str, Tensor]
+    """By name."""
+    labels: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of the classes, by index."""
+    preprocess: dict[str, Any]
+    """Settings of what the graph does to the pixels first: scale, contrast, mean."""
+    model: Net
+    """The net."""
+    run: Training
+    """Where the weights come from."""
+    opset: int
+    """Of `model.onnx`."""
+    versions: dict[str, str]
+    """Of Python and the packages that wrote the files."""
+    parity: Parity
+    """What was measured after writing."""
+    files: dict[str, File]
+    """Every other file of the folder, by its path in it."""
+
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, files: dict[str, File]) -> dict[str, File]:
+        for name in files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or name != str(path):
+                raise ValueError(f"file names must lie inside the folder. Received: {name}")
+        if missing := {ONNX, LABELS} - files.keys():
+            raise ValueError(f"{' and '.join(sorted(missing))} must be among the files")
+        return files
+
+
+def read(folder: Path) -> Manifest:
+    """Reads the manifest of a version.
+
+    Args:
+        folder: the version.
+
+    Returns:
+        What it says; the files themselves are not looked at (see `serving.files.verify`).
+
+    Raises:
+        ModelError: if there is none, or it is damaged, or of a later format.
+
+    Example:
+        labels = read(Path("models/demo/1")).labels
+    """
+    path = folder / NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{folder} is no model version: it has no {NAME}. Make one with `highway export`.") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["loc"] == ("format",) and isinstance(first["input"], int):
+            known = ", ".join(str(number) for number in get_args(Format))
+            raise ModelError(
+                f"{path} has format {first['input']}, this program reads format {known}. Update it, or export again."
+            ) from error
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ModelError(f"{path} is damaged: {where}: {first['msg']}. Export the model again.") from error

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from serving import files
+from serving.errors import ModelError
+from serving.manifest import NAME, read
+from serving.model import open_model, top
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3, 70])
+def test_any_batch_size(version, kernel, batch):
+    images = np.random.default_rng(1).integers(0, 256, (batch, 4, 3, 1), dtype="uint8")
+    logits = images.reshape(batch, 12) @ kernel
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    probabilities, class_id = open_model(version).predict(images)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
+    np.testing.assert_array_equal(class_id, expected.argmax(-1))
+    assert (probabilities.dtype, class_id.dtype) == (np.float32, np.int64)
+
+
+def test_the_models_folder_opens_its_newest_version(version):
+    assert open_model(version.parent).folder == version
+
+
+@pytest.mark.parametrize("images", [np.zeros((1, 4, 3, 1), "float32"), np.zeros((1, 3, 4, 1), "uint8")])
+def test_other_images_are_refused(version, images):
+    with pytest.raises(ValueError, match=r"must be uint8 of shape \(batch, 4, 3, 1\).*Received"):
+        open_model(version).predict(images)
+
+
+def test_a_damaged_file_is_not_opened(version):
+    (version / "model.onnx").write_bytes(b"damaged")
+    with pytest.raises(ModelError, match=r"model\.onnx is damaged"):
+        open_model(version)
+
+
+def test_what_onnx_runtime_cannot_load_is_named(version):
+    (version / "model.onnx").write_bytes(b"no graph")
+    rewritten = read(version).model_copy(update={"files": files.digests(version)})
+    (version / NAME).write_text(rewritten.model_dump_json())
+    with pytest.raises(ModelError, match=r"model\.onnx cannot be loaded"):
+        open_model(version)
+
+
+def test_top_sorts_and_is_stable():
+    probabilities = np.array([[0.1, 0.4, 0.1, 0.4], [0.0, 0.0, 1.0, 0.0]])
+    np.testing.assert_array_equal(top(probabilities, 3), [[1, 3, 0], [2, 0, 1]])
+    assert top(probabilities, 9).shape == (2, 4)

@@ -1,0 +1,37 @@
+import shutil
+
+import pytest
+
+from serving.errors import ModelError
+from serving.repository import find, versions
+
+
+def test_a_version_is_itself(version):
+    assert find(version) == version
+
+
+def test_the_newest_version_is_by_number_not_by_name(version):
+    for number in ("2", "10"):
+        shutil.copytree(version, version.parent / number)
+    assert find(version.parent) == version.parent / "10"
+
+
+@pytest.mark.parametrize("name", [".export-12", "0", "03", "-1", "1a", "²", "latest"])
+def test_other_names_are_no_versions(version, name):
+    shutil.copytree(version, version.parent / name)
+    assert versions(version.parent) == [1]
+
+
+def test_a_file_with_a_number_is_no_version(version):
+    (version.parent / "7").write_text("")
+    assert versions(version.parent) == [1]
+
+
+def test_missing_path(tmp_path):
+    with pytest.raises(ModelError, match="there is no model"):
+        find(tmp_path / "nothing")
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(ModelError, match="is no model: expected a version folder"):
+        find(tmp_path)
