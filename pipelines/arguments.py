@@ -200,7 +200,7 @@ def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
     many = several(field)
 
     def read(words: list[str]) -> Any:
-        return words if many else None if takes_none and words[0] in {"none", "None"} else words[0]
+        return words if many else None if takes_none and words[0] in ("none", "None") else words[0]
 
     def write(value: Any) -> list[str]:
         return [str(item) for item in value] if many else ["none" if value is None else str(value)]

@@ -39,8 +39,8 @@ def main(argv: list[str] | None = None) -> int:
         argv: the words after `highway`; None takes them from the process.
 
     Returns:
-        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted; 141 when the reader of the
-        output is gone. A bug keeps its stack trace and ends in status 1.
+        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted. A bug keeps its stack
+        trace and ends in status 1, as does, without a word, a command whose output nobody reads any more.
 
     Example:
         main(["train", "demo"])
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         # Python flushes stdout once more at its end; there is nobody to read it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 1
     except Exception as error:
         if not _disk_is_full(error):
             raise

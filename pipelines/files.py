@@ -30,8 +30,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield aside
         flush(aside)
-        os.chmod(aside, 0o666 & ~_umask())
-        os.replace(aside, path)
+        aside.chmod(0o666 & ~_umask())
+        aside.replace(path)
         flush(path.parent)
     finally:
         aside.unlink(missing_ok=True)

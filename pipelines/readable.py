@@ -39,7 +39,8 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
             close = nearest(path[-1], _siblings(model, path))
             sentences[path] = f"there is no field {called}." + (f" Did you mean '{close}'?" if close else "")
         elif detail["type"] == "value_error":
-            sentences[path] = f"{called}: {detail['ctx']['error']}." if path else f"{detail['ctx']['error']}."
+            group = f"{'.'.join(path)}: " if path else ""
+            sentences[path] = f"{group}{detail['ctx']['error']}."
         elif field is not None:
             sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}."
         else:
@@ -60,7 +61,8 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
     if get_origin(kind) is Literal:
         return _either([f"'{choice}'" for choice in get_args(kind)])
     if several(kind):
-        return f"values, each {expectation(get_args(kind)[0])}"
+        number = "one or more values" if any(getattr(limit, "min_length", 0) for limit in limits) else "values"
+        return f"{number}, each {expectation(get_args(kind)[0])}"
     if is_group(kind):
         return "a group of fields"
     bounds = [

@@ -1,0 +1,110 @@
+"""The program as a user meets it: in a process of its own, in an empty folder."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import VERBS
+
+HEAVY = ("tensorflow", "keras", "jax", "tensorflow_datasets", "onnxruntime", "onnx", "tf2onnx", "matplotlib")
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def highway(tmp_path):
+    """A function that runs `highway` in an empty folder."""
+
+    def run(*arguments, stdout=subprocess.PIPE):
+        return subprocess.run(
+            [sys.executable, "-m", "pipelines", *arguments],
+            check=False,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+
+    return run
+
+
+def imported(code):
+    script = f"import sys, json\n{code}\nprint('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_needs_the_standard_library_only():
+    modules = imported("from pipelines.cli import main\nmain(['--help'])")
+    assert modules.isdisjoint({*HEAVY, "pydantic", "tyro", "rich", "numpy"})
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_needs_no_framework(verb):
+    call = f"try: main(['{verb}', '--help'])\nexcept SystemExit as end: assert end.code == 0"
+    modules = imported(f"from pipelines.cli import main\n{call}")
+    assert modules.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb(highway, verb):
+    done = highway(verb, "--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"usage: highway {verb}")
+
+
+def test_recipes_need_no_framework():
+    modules = imported("from pipelines.cli import main\nmain(['recipes'])\nmain(['recipes', 'show', 'demo'])")
+    assert modules.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("trian", "Did you mean 'train'?"),
+        ("train", "which recipe?"),
+        ("train mnist_conv_33", "Did you mean 'mnist_conv_32'?"),
+        ("train demo --epoch 3", "Did you mean '--epochs'?"),
+        ("train demo --momentum 0.9", "Did you mean '--optimizer.momentum'?"),
+        ("train demo --epochs 0", "--epochs must be a whole number of at least 1. Received: '0'."),
+        ("train demo --epochs many", "--epochs must be a whole number of at least 1. Received: 'many'."),
+        ("train demo --optimizer.momentum 9", "must be a number of at least 0 and less than 1. Received: '9'."),
+        ("train demo --epochs", "--epochs"),
+        ("train mnist_conv_32 --schedule.boundaries 9 5", "boundaries must rise"),
+        ("recipes show mnist_conv_33", "Did you mean 'mnist_conv_32'?"),
+        ("evaluate", "RUN"),
+        ("export", "RUN"),
+        ("predict", "MODEL"),
+    ],
+)
+def test_a_mistake_is_told_and_leaves_nothing(highway, tmp_path, arguments, message):
+    done = highway(*arguments.split())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("argument", ["--help", "recipes"])
+def test_a_full_disk_is_told(highway, argument):
+    with FULL.open("w") as full:
+        done = highway(argument, stdout=full)
+    assert done.returncode == 2
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("argument", ["--help", "recipes"])
+def test_a_reader_that_left_is_no_error(highway, argument):
+    read, write = os.pipe()
+    os.close(read)
+    done = highway(argument, stdout=write)
+    os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == ""

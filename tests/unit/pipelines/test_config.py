@@ -1,0 +1,79 @@
+import json
+
+import pytest
+from hypothesis import given
+from pydantic import BaseModel, ValidationError
+
+from pipelines.config import Config, ModelConfig, Optimizer, Schedule
+from pipelines.recipes.provenance import flat
+
+from .strategies import configs
+
+
+@given(configs)
+def test_json_round_trip(config):
+    assert Config.model_validate_json(config.model_dump_json(indent=2)) == config
+
+
+def test_json_is_plain(small):
+    assert json.loads(small.model_dump_json())["optimizer"]["momentum"] == 0.9
+
+
+def test_nothing_can_be_changed(small):
+    with pytest.raises(ValidationError):
+        small.epochs = 3
+    with pytest.raises(ValidationError):
+        small.optimizer.momentum = 0.5
+
+
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        (Optimizer, {"learning_rate": 0}),
+        (Optimizer, {"learning_rate": float("nan")}),
+        (Optimizer, {"learning_rate": float("inf")}),
+        (Optimizer, {"momentum": 1}),
+        (Optimizer, {"momentum": -0.1}),
+        (Optimizer, {"ema": 1}),
+        (Optimizer, {"clip_norm": 0}),
+        (Optimizer, {"name": "rmsprop"}),
+        (Optimizer, {"momentun": 0.9}),
+        (Schedule, {"kind": "step"}),
+        (Schedule, {"kind": "cosine", "boundaries": [3]}),
+        (Schedule, {"kind": "step", "boundaries": [5, 3]}),
+        (Schedule, {"kind": "step", "boundaries": [3, 3]}),
+        (Schedule, {"kind": "step", "boundaries": [0]}),
+        (ModelConfig, {"preset": "x", "transform_bias": "automatic"}),
+        (ModelConfig, {"preset": "x", "depth": 0}),
+        (ModelConfig, {}),
+    ],
+)
+def test_what_is_out_of_range_is_refused(model, values):
+    with pytest.raises(ValidationError):
+        model(**values)
+
+
+def test_every_field_is_told():
+    def untold(model: type[BaseModel]) -> list[str]:
+        missing = []
+        for name, field in model.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                missing += untold(kind)
+            elif not field.description:
+                missing.append(f"{model.__name__}.{name}")
+        return missing
+
+    assert untold(Config) == []
+
+
+@pytest.fixture
+def small():
+    return Config(recipe="x", model=ModelConfig(preset="x"), data="mnist")
+
+
+def test_defaults_are_those_of_the_docstrings(small):
+    values = flat(small)
+    assert values["optimizer.momentum"] == 0.9
+    assert values["preprocess.scale"] == 1 / 255
+    assert values["schedule.kind"] == "constant"

@@ -1,0 +1,101 @@
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipelines.files import replacing, write_text
+
+FULL = Path("/dev/full")
+
+
+def test_a_new_file_and_its_folders(tmp_path):
+    path = tmp_path / "a" / "b" / "record.json"
+    write_text(path, "größer\n")
+    assert path.read_bytes() == "größer\n".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_file_aside_has_the_suffix_and_lies_in_the_same_folder(tmp_path):
+    with replacing(tmp_path / "model.keras") as aside:
+        assert aside.suffix == ".keras"
+        assert aside.parent == tmp_path
+        assert aside.name.startswith(".")
+        aside.write_bytes(b"weights")
+    assert (tmp_path / "model.keras").read_bytes() == b"weights"
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError, match="half-way"), replacing(path) as aside:  # noqa: PT012
+        aside.write_text("ne")
+        raise RuntimeError("half-way")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interruption_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "record.json") as aside:  # noqa: PT012
+        aside.write_text("ne")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+    with pytest.raises(OSError, match="No space left") as caught, replacing(path) as aside:  # noqa: PT012
+        aside.unlink()
+        aside.symlink_to(FULL)
+        aside.write_text("new")
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_is_full_only_when_flushed_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_renamed_is_on_disk_before(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def flushed(handle):
+        events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def renamed(source, target):
+        events.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_text(path, "new")
+    assert events == ["file", "rename", "folder"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_rights_follow_the_mask_as_for_any_new_file(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "record.json", "")
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "record.json").stat().st_mode) == 0o666 & ~mask
