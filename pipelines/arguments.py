@@ -245,7 +245,7 @@ def _option(path: tuple[str, ...]) -> str:
 def _unknown(word: str, known: list[str], prog: str) -> UserError:
     if not word.startswith("-"):
         return UserError(f"'{word}' is one word too many. `{prog} --help` tells what is expected.")
-    word = word.partition("=")[0].replace("_", "-")
+    word = word.partition("=")[0]
     # --momentum for --optimizer.momentum is the commonest slip, and no likeness of letters finds it as surely.
     close = next((option for option in known if option.rpartition(".")[2] == word.strip("-")), nearest(word, known))
     hint = f"Did you mean '{close}'? " if close else ""

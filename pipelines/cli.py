@@ -58,12 +58,12 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"\n{program}: interrupted\n")
         return 130
     except BrokenPipeError:
-        # Python flushes stdout once more at its end; there is nobody to read it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 1
     except Exception as error:
         if not _disk_is_full(error):
             raise
+        _give_up_output()
         return _fail(
             program, f"the disk is full ({_root(error)}). Free some space, or name another folder, and repeat."
         )
@@ -101,6 +101,14 @@ A first run of a few minutes on real digits, with no download:
 def _fail(program: str, message: str) -> int:
     sys.stderr.write(f"{program}: error: {message}\n")
     return 2
+
+
+def _give_up_output() -> None:
+    # Python flushes stdout once more at its end, and would complain there again.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _disk_is_full(error: BaseException) -> bool:

@@ -18,6 +18,9 @@ FULL = Path("/dev/full")
 def highway(tmp_path):
     """A function that runs `highway` in an empty folder."""
 
+    # Output is buffered, as in a user's shell.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
     def run(*arguments, stdout=subprocess.PIPE):
         return subprocess.run(
             [sys.executable, "-m", "pipelines", *arguments],
@@ -26,6 +29,7 @@ def highway(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
+            env=environment,
         )
 
     return run

@@ -101,6 +101,7 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --epoch 3", "there is no option '--epoch'. Did you mean '--epochs'?"),
         ("demo --epoch=3", "there is no option '--epoch'. Did you mean '--epochs'?"),
         ("demo --learning_rate 3", "Did you mean '--optimizer.learning-rate'?"),
+        ("demo --ema 0.9", "Did you mean '--optimizer.ema'?"),
         ("demo --kind step", "Did you mean '--schedule.kind'?"),
         ("demo --transform-bias 1", "Did you mean '--model.transform-bias'?"),
         ("demo --recipe x", "there is no option '--recipe'."),
