@@ -41,12 +41,13 @@ class ConvHighway(BaseHighway):
 
     def __init__(self, kernel_size: int | tuple[int, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.kernel_size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
-        sizes = self._sizes(axes=1)
-        if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+        sizes = (kernel_size,) if isinstance(kernel_size, int) else kernel_size
+        valid = isinstance(sizes, (tuple, list)) and all(isinstance(size, int) and size > 0 for size in sizes)
+        if not valid or not sizes:
             raise ValueError(
                 f"`kernel_size` must be a positive integer, or a tuple of them. Received: kernel_size={kernel_size}"
             )
+        self.kernel_size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
         self.input_spec = keras.InputSpec(min_ndim=3, max_ndim=5)
 
     def build(self, input_shape: Shape) -> None:

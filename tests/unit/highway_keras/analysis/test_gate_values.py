@@ -1,0 +1,136 @@
+"""The gates of a whole model: right in value, name and order, for every kind of model, in one compiled pass."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, Highway, gates, mean_gates
+from highway_keras.analysis import GateModel
+from tests.unit.highway_keras import reference
+from tests.unit.highway_keras.helpers import array, weights_of
+
+X = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
+
+
+def functional():
+    inputs = keras.Input((4,))
+    x = Highway(name="first", dropout=0.5, seed=0)(inputs)
+    x = Highway(name="second", activation="tanh")(x)
+    return keras.Model(inputs, keras.layers.Dense(2)(x))
+
+
+def sequential():
+    return keras.Sequential([keras.Input((4,)), Highway(name="first"), Highway(name="second"), keras.layers.Dense(2)])
+
+
+def nested():
+    inputs = keras.Input((4,))
+    inner = keras.Sequential([keras.Input((4,)), Highway(name="second")], name="inner")
+    return keras.Model(inputs, inner(Highway(name="first")(inputs)))
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.layers_in_turn = [Highway(name="first"), Highway(name="second")]
+
+    def call(self, x):  # without `training`, as simple models are written
+        for layer in self.layers_in_turn:
+            x = layer(x)
+        return x
+
+
+def highways(model):
+    found = {}
+    for layer in model._flatten_layers():
+        if isinstance(layer, Highway):
+            found[layer.name] = layer
+    return found
+
+
+@pytest.mark.parametrize("make", [functional, sequential, nested, Subclassed])
+def test_every_kind_of_model(make):
+    model = make()
+    model(X)
+    read = gates(model, X, batch_size=3)
+    assert list(read) == ["first", "second"]
+    first, second = (highways(model)[name] for name in read)
+    kept = 1 - first.dropout
+    np.testing.assert_allclose(read["first"], reference.transform(X, weights_of(first)) * kept, rtol=1e-4)
+    between = array(first(X, training=False))
+    np.testing.assert_allclose(read["second"], reference.transform(between, weights_of(second)), rtol=1e-4)
+
+
+def test_a_shared_layer_and_equal_names_are_all_there():
+    shared = Highway(name="same")
+    inner = keras.Sequential([keras.Input((4,)), Highway(name="same")])
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, inner(shared(shared(inputs))))
+    read = gates(model, X)
+    assert list(read) == ["same", "same:2", "same:3"]
+    assert not np.allclose(read["same"], read["same:2"])
+
+
+def test_layers_come_in_the_order_of_their_calls_beyond_ten():
+    names = [f"highway_{i}" for i in range(12)]
+    model = keras.Sequential([keras.Input((4,)), *[Highway(name=name) for name in names]])
+    assert list(gates(model, X)) == names
+    assert list(mean_gates(model, X)) == names
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 7, 128])
+def test_the_mean_weighs_a_last_partial_batch_right(batch_size):
+    model = keras.Sequential([keras.Input((5, 5, 2)), ConvHighway(3, name="conv"), keras.layers.Flatten(), Highway()])
+    x = np.random.default_rng(1).normal(size=(7, 5, 5, 2)).astype("float32") * np.arange(1, 8)[:, None, None, None]
+    expected = {name: gate.mean(dtype="float64") for name, gate in gates(model, x).items()}
+    found = mean_gates(model, x, batch_size=batch_size)
+    assert list(found) == list(expected)
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-5)
+    assert all(type(value) is float for value in found.values())
+
+
+def test_a_model_without_highway_layers_has_no_gates():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    assert gates(model, X) == {}
+    assert mean_gates(model, X) == {}
+
+
+def test_gates_are_float32_under_a_mixed_policy():
+    model = keras.Sequential([keras.Input((4,)), Highway(dtype="mixed_bfloat16", name="highway")])
+    assert gates(model, X)["highway"].dtype == np.float32
+
+
+def test_reading_changes_nothing():
+    model = functional()
+    before = [array(variable) for variable in model.variables]
+    gates(model, X)
+    for variable, old in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(array(variable), old)
+
+
+def test_a_second_reading_sees_new_weights_and_compiles_nothing_anew():
+    traces = []
+
+    class Counted(Highway):
+        def call(self, inputs, training=None, mask=None):
+            traces.append(1)
+            return super().call(inputs, training=training, mask=mask)
+
+    layer = Counted(name="counted")
+    reader = GateModel(keras.Sequential([keras.Input((4,)), layer]))
+    first = reader.read(X, 7)["counted"]
+    made = len(traces)
+    layer.transform_bias.assign(np.zeros(4))
+    second = reader.read(X, 7)["counted"]
+    assert len(traces) == made
+    np.testing.assert_allclose(second, reference.transform(X, weights_of(layer)), rtol=1e-4)
+    assert not np.allclose(first, second)
+
+
+def test_a_model_can_be_read_and_trained_in_turn():
+    model = functional()
+    model.compile("sgd", "mse")
+    for _ in range(2):
+        before = gates(model, X)["first"]
+        model.fit(X, np.ones((7, 2)), verbose=0)
+        assert not np.array_equal(gates(model, X)["first"], before)

@@ -1,0 +1,107 @@
+"""Where gates start, what may be a gate, and which gates cannot learn."""
+
+import doctest
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, Highway
+from highway_keras.layers import auto_transform_bias, gate
+from tests.unit.highway_keras.helpers import array
+
+
+@pytest.mark.parametrize(("depth", "bias"), [(1, -1), (10, -1), (20, -2), (30, -3), (50, -5), (100, -10), (1000, -10)])
+def test_automatic_bias_follows_the_papers_guideline(depth, bias):
+    assert auto_transform_bias(depth) == bias
+    layer = Highway(transform_bias="auto", depth=depth)
+    layer.build((None, 2))
+    np.testing.assert_array_equal(array(layer.transform_bias), bias)
+
+
+@pytest.mark.parametrize("depth", [0, -3, 2.5, True, "10"])
+def test_a_depth_that_is_none_is_refused(depth):
+    with pytest.raises(ValueError, match=re.escape(f"Received: depth={depth}")):
+        auto_transform_bias(depth)
+
+
+def test_automatic_bias_without_a_depth_is_refused():
+    with pytest.raises(ValueError, match=r"`transform_bias='auto'`.* pass it as `depth`"):
+        Highway(transform_bias="auto")
+
+
+@pytest.mark.parametrize("bias", ["automatic", None, True, float("nan"), float("-inf"), [-1.0], 1j])
+def test_a_bias_that_is_no_number_is_refused(bias):
+    with pytest.raises(ValueError, match=r"`transform_bias` must be a finite number or 'auto'\. Received: "):
+        Highway(transform_bias=bias)
+
+
+@pytest.mark.parametrize("bias", [-2, -2.0, np.float32(-2), np.int64(-2)])
+def test_numbers_of_every_kind_are_biases(bias):
+    assert Highway(transform_bias=bias).get_config()["transform_bias"] == -2.0
+
+
+def test_a_function_of_ones_own_may_be_a_gate():
+    layer = Highway(gate_activation=lambda z: keras.ops.sigmoid(2 * z), transform_bias=-1.0)
+    np.testing.assert_allclose(array(layer.gates(np.zeros((1, 2)))), 1 / (1 + np.exp(2)), rtol=1e-5)
+
+
+def test_the_fault_of_a_gate_is_named():
+    with pytest.raises(ValueError, match="mixes the elements of its input"):
+        Highway(gate_activation="softmax")
+    with pytest.raises(ValueError, match="leaves that range"):
+        Highway(gate_activation="tanh")
+
+
+def test_an_error_inside_a_gate_reaches_the_caller():
+    def broken(z):
+        raise RuntimeError("broken gate")
+
+    with pytest.raises(RuntimeError, match="broken gate"):
+        Highway(gate_activation=broken)
+
+
+def test_a_layer_may_be_made_while_another_is_traced():
+    class Outer(keras.layers.Layer):
+        def call(self, x):
+            Highway(gate_activation="hard_sigmoid")
+            return x
+
+    assert Outer()(keras.Input((3,))).shape == (None, 3)
+
+
+DEAD = [(-20, "mixed_float16"), (-17.5, "float16"), (20, "float32"), (20, "mixed_float16"), (-120, "mixed_bfloat16")]
+ALIVE = [(-20, "float32"), (-20, "mixed_bfloat16"), (-16, "mixed_float16"), (10, "mixed_bfloat16"), (-80, "bfloat16")]
+
+
+@pytest.mark.parametrize(("bias", "dtype"), DEAD)
+def test_a_dead_gate_is_warned_of(bias, dtype):
+    compute = dtype.removeprefix("mixed_")
+    with pytest.warns(UserWarning, match=f"initial transform_bias {bias} is dead in {compute}.*Choose") as caught:
+        Highway(transform_bias=bias, dtype=dtype)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("bias", "dtype"), ALIVE)
+def test_a_gate_that_can_learn_is_not_warned_of(bias, dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Highway(transform_bias=bias, dtype=dtype)
+        ConvHighway(3, transform_bias=bias, dtype=dtype)
+
+
+def test_a_carry_gate_of_its_own_is_checked_too():
+    # The transform gate at -20 is alive in float32, the carry gate at +20 is 1 - 0.
+    with pytest.warns(UserWarning, match="initial carry_bias 20 is dead in float32"):
+        Highway(transform_bias=-20, carry_gate="separate")
+
+
+def test_a_hard_gate_dies_sooner():
+    with pytest.warns(UserWarning, match="transform_bias -3 is dead in float32"):
+        Highway(transform_bias=-3, gate_activation="hard_sigmoid")
+
+
+def test_examples_in_the_docstrings_are_true():
+    assert doctest.testmod(gate).failed == 0

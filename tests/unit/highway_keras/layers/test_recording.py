@@ -1,0 +1,47 @@
+"""What the recorder collects, and that it ends where its block ends."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from highway_keras import Highway
+from highway_keras.layers import recording
+from tests.unit.highway_keras.helpers import array, inputs
+
+
+def test_layers_record_in_the_order_of_their_calls():
+    x = inputs(2, 3).astype("float32")
+    last, first = Highway(name="a"), Highway(name="b")
+    with recording() as recorded:
+        last(first(x))
+    assert list(recorded) == ["b", "a"]
+    np.testing.assert_allclose(array(recorded["b"]), array(first.gates(x)), rtol=1e-6)
+
+
+def test_a_name_that_comes_again_gets_a_number():
+    x = inputs(2, 3).astype("float32")
+    shared = Highway(name="same")
+    with recording() as recorded:
+        Highway(name="same")(shared(shared(x)))
+    assert list(recorded) == ["same", "same:2", "same:3"]
+
+
+def test_nothing_is_recorded_outside_or_after_an_error():
+    layer, x = Highway(), inputs(2, 3).astype("float32")
+    with pytest.raises(RuntimeError), recording() as recorded:
+        raise RuntimeError
+    layer(x)
+    assert recorded == {}
+
+
+def test_an_inner_recorder_has_its_own_and_other_threads_have_none():
+    layer, x = Highway(name="layer"), inputs(2, 3).astype("float32")
+    with recording() as outer:
+        with recording() as inner:
+            layer(x)
+        thread = threading.Thread(target=layer, args=(x,))
+        thread.start()
+        thread.join()
+    assert list(inner) == ["layer"]
+    assert outer == {}

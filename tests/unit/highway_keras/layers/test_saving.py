@@ -1,0 +1,84 @@
+"""Saved models and weights give the same numbers in a fresh process, on either backend."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, Highway, gates
+from tests.unit.highway_keras.helpers import scramble
+
+SCRIPT = """
+import json, sys, warnings
+from pathlib import Path
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)  # Keras 3.15 with numpy 2
+backend, folder = sys.argv[1], Path(sys.argv[2])
+
+import keras
+bare = set(sys.modules)
+import highway_keras
+assert keras.backend.backend() == backend
+frameworks = {"tensorflow", "tensorflow_datasets", "jax", "torch", "matplotlib", "pipelines", "serving"}
+brought = sorted(frameworks & (set(sys.modules) - bare))
+assert backend == "tensorflow" or "tensorflow" not in sys.modules
+
+import numpy as np
+given = np.load(folder / "given.npz")
+whole = keras.saving.load_model(folder / "whole.keras")
+rebuilt = keras.Model.from_config(json.loads((folder / "config.json").read_text()))
+rebuilt.load_weights(folder / "model.weights.h5")
+apart = [float(np.abs(model.predict(given["x"], verbose=0) - given["y"]).max()) for model in (whole, rebuilt)]
+read = highway_keras.gates(whole, given["x"])
+apart.append(max(float(np.abs(gate - given["gate/" + name]).max()) for name, gate in read.items()))
+print(json.dumps({"brought": brought, "apart": apart, "gates": list(read)}))
+"""
+
+
+def everything():
+    """A model with every option of both layers."""
+    inputs = keras.Input((6, 6, 3))
+    x = ConvHighway(3, transform_bias="auto", depth=20, name="conv")(inputs)
+    x = ConvHighway((1, 3), batch_normalization=True, carry_gate="separate", kernel_regularizer="l2", name="all")(x)
+    x = keras.layers.Reshape((36, 3))(x)
+    x = ConvHighway(2, activation="tanh", name="steps")(x)
+    x = Highway(gate_activation="hard_sigmoid", dropout=0.25, seed=1, transform_constraint="non_neg", name="rank3")(x)
+    x = Highway(carry_gate="separate", batch_normalization=True, name="flat")(keras.layers.Flatten()(x))
+    return keras.Model(inputs, keras.layers.Dense(4)(x))
+
+
+# Keras 3.15's variables with numpy 2, whenever a model is saved.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    model = scramble(everything())
+    x = np.random.default_rng(0).normal(size=(3, 6, 6, 3)).astype("float32")
+    read = {f"gate/{name}": gate for name, gate in gates(model, x).items()}
+    np.savez(folder / "given.npz", x=x, y=model.predict(x, verbose=0), **read)
+    model.save(folder / "whole.keras")
+    model.save_weights(folder / "model.weights.h5")
+    (folder / "config.json").write_text(json.dumps(model.get_config()))
+    return folder
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_fresh_process_on_either_backend(saved, backend):
+    done = fresh(backend, SCRIPT, backend, str(saved))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["brought"] == [], "highway_keras imports a framework of its own"
+    assert found["gates"] == ["conv", "all", "steps", "rank3", "flat"]
+    assert max(found["apart"]) < 1e-5
+
+
+def fresh(backend, *arguments):
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    command = [sys.executable, "-c", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
