@@ -86,7 +86,8 @@ def conv(
 
     depth = layers(stages, hidden)
     shared: dict[str, Any] = {"activation": activation, "l2": l2}
-    inputs = x = _dropout(keras.Input(shape, name="image", dtype="float32"), input_dropout, "dropout_0")
+    inputs = keras.Input(shape, name="image", dtype="float32")
+    x = _dropout(inputs, input_dropout, "dropout_0")
     number = 0
     for index, stage in enumerate(stages, start=1):
         if stage.entry:

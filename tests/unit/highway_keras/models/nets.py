@@ -1,0 +1,45 @@
+"""Whole nets in numpy and float64, layer by layer, from the weights of a model."""
+
+import numpy as np
+
+from tests.unit.highway_keras import reference
+from tests.unit.highway_keras.helpers import array, weights_of
+
+
+def plain(model, name, x, activation):
+    w = weights_of(model.get_layer(name))
+    return activation(reference.affine(x, w["kernel"]) + w["bias"])
+
+
+def block(model, kind, name, x, activation):
+    if kind == "plain":
+        return plain(model, name, x, activation)
+    if kind == "residual":
+        return x + plain(model, f"{name}_h", x, activation)
+    return reference.forward(x, weights_of(model.get_layer(name)), activation=activation)
+
+
+def pool(x, size, stride):
+    """Max pooling rounded up, the overhang shared out on both sides as "same" does."""
+    for axis in (1, 2):
+        length = x.shape[axis]
+        outputs = -(-length // stride)
+        overhang = max(0, (outputs - 1) * stride + size - length)
+        around = [(0, 0)] * 4
+        around[axis] = (overhang // 2, overhang - overhang // 2)
+        padded = np.pad(x, around, constant_values=-np.inf)
+        starts = range(0, outputs * stride, stride)
+        x = np.stack([padded.take(range(start, start + size), axis).max(axis) for start in starts], axis)
+    return x
+
+
+def shake(model, seed=0):
+    """Moves every weight, so that a bias in the wrong place shows."""
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        weight.assign(array(weight) + rng.normal(0, 0.3, weight.shape))
+    return model
+
+
+def names(model):
+    return [layer.name for layer in model.layers]

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from highway_keras.models import from_preset
+from highway_keras.models.presets import PRESETS
+from tests.unit.highway_keras.helpers import array, weights_of
+
+
+def test_a_dense_net_of_another_shape():
+    model = from_preset(
+        "mnist_dense_50", input_shape=(4, 4, 3), outputs=7, depth=3, width=6, activation="relu", transform_bias=-4.0
+    )
+
+    assert (model.input_shape, model.output_shape) == ((None, 4, 4, 3), (None, 7))
+    assert model.count_params() == (48 + 1) * 6 + 2 * 2 * (6 + 1) * 6 + (6 + 1) * 7
+    np.testing.assert_array_equal(weights_of(model.get_layer("highway_02"))["transform_bias"], -4.0)
+    assert array(model(np.ones((2, 4, 4, 3), "float32"))).shape == (2, 7)
+
+
+def test_the_width_of_a_convolutional_net_is_that_of_its_first_stage():
+    model = from_preset("cifar10_19", width=16, input_shape=(20, 24, 1), outputs=3)
+
+    assert [model.get_layer(f"entry_{stage}").filters for stage in (1, 2, 3, 4)] == [16, 40, 64, 50]
+    assert (model.input_shape, model.output_shape) == ((None, 20, 24, 1), (None, 3))
+    assert from_preset("mnist_conv_32", width=16).count_params() == PRESETS["mnist_conv_16"].parameters
+
+
+def test_a_twin_takes_the_width_of_the_highway_net_and_then_what_it_shares():
+    shape = {"input_shape": (4,), "outputs": 2, "depth": 3, "width": 10}
+
+    assert from_preset("mnist_dense_50_plain", **shape).get_layer("plain_02").units == 14
+    assert from_preset("mnist_dense_50_plain", match="width", **shape).get_layer("plain_02").units == 10
+
+
+def test_none_keeps_the_presets_own():
+    none = dict.fromkeys(("input_shape", "outputs", "depth", "width", "activation", "transform_bias", "match"))
+
+    assert from_preset("mnist_conv_16", **none).count_params() == PRESETS["mnist_conv_16"].parameters
+
+
+def test_auto_takes_the_bias_from_the_depth_asked_for():
+    model = from_preset("factor", depth=20, width=2, transform_bias="auto")
+
+    np.testing.assert_array_equal(weights_of(model.get_layer("highway_19"))["transform_bias"], -2.0)
+
+
+@pytest.mark.parametrize(("name", "near"), [("mnist_conv32", "mnist_conv_32"), ("fitnet-a_plain", "fitnet_a_plain")])
+def test_an_unknown_name_is_answered_with_the_nearest(name, near):
+    with pytest.raises(ValueError, match=f"Did you mean '{near}'.*factor_residual. Received: name='{name}'"):
+        from_preset(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        (
+            "cifar10_19",
+            {"depth": 30},
+            "'cifar10_19' can override input_shape, outputs, width, activation, transform_bias. Received: depth=30",
+        ),
+        (
+            "factor_plain",
+            {"transform_bias": -2.0},
+            "can override input_shape, outputs, width, activation, depth, match. Received: transform_bias=-2.0",
+        ),
+        ("mnist_dense_50", {"match": "width"}, "Received: match='width'"),
+        ("mnist_conv_16", {"hidden": 5}, "Received: hidden=5"),
+        ("mnist_conv_16", {"width": -1}, "at least 1. Received: width=-1"),
+        ("mnist_conv_16", {"input_shape": (28, 28)}, r"Received: input_shape=\(28, 28\)"),
+        ("mnist_dense_50", {"transform_bias": "automatic"}, "Received: transform_bias='automatic'"),
+    ],
+)
+def test_what_a_preset_does_not_take_is_an_error(name, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        from_preset(name, **wrong)

@@ -1,0 +1,156 @@
+from functools import cache
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, Highway
+from highway_keras.models import from_preset, presets
+from highway_keras.models.presets import FAMILIES, PRESETS
+from tests.unit.highway_keras.helpers import BACKEND, weights_of
+from tests.unit.highway_keras.models import nets
+
+build = cache(from_preset)
+# JAX compiles an initializer anew for every shape: there the highway nets are enough, as counts know no backend.
+TWINS = ("", "_plain", "_residual") if BACKEND == "tensorflow" else ("",)
+BUILT = [name + twin for name in FAMILIES for twin in TWINS]
+SHAPES = {"mnist": (None, 28, 28, 1), "cifar": (None, 32, 32, 3), "fitne": (None, 32, 32, 3), "facto": (None, 5)}
+
+
+def highways(name):
+    return [layer for layer in build(name).layers if isinstance(layer, (Highway, ConvHighway))]
+
+
+def test_every_net_has_its_two_twins():
+    assert presets() == tuple(name + twin for name in FAMILIES for twin in ("", "_plain", "_residual"))
+    assert set(FAMILIES) == {
+        "mnist_conv_16", "mnist_conv_32", "cifar10_19", "cifar100_19", "fitnet_a", "fitnet_b", "fitnet_c",
+        "mnist_dense_50", "factor",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_preset_has_the_recorded_number_of_parameters(name):
+    model = build(name)
+
+    assert model.count_params() == PRESETS[name].parameters
+    assert model.name == name
+    assert [tensor.name for tensor in model.inputs] == ["features" if name.startswith("factor") else "image"]
+    assert model.inputs[0].dtype == "float32"
+    assert model.input_shape == SHAPES[name[:5]]
+    assert model.layers[-1].name == "logits"
+    assert model.layers[-1].activation is keras.activations.linear
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="counts know no backend, and JAX builds slowly")
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("kind", ["plain", "residual"])
+def test_twins_have_the_recorded_number_of_parameters_by_either_match(name, kind):
+    own = FAMILIES[name].match
+    other = "width" if own == "parameters" else "parameters"
+
+    assert PRESETS[f"{name}_{kind}"].parameters == FAMILIES[name].twins[own]
+    assert from_preset(f"{name}_{kind}", match=other).count_params() == FAMILIES[name].twins[other]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("mnist_conv_32", 151_690), ("cifar10_19", 2_256_838), ("fitnet_a", 236_328), ("fitnet_c", 1_254_970)],
+)
+def test_the_counts_of_the_paper_and_of_the_authors_logs(name, parameters):
+    assert build(name).count_params() == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "bias"),
+    [
+        ("mnist_conv_16", 8, -1.0),
+        ("mnist_conv_32", 8, -1.0),
+        ("cifar10_19", 14, -2.0),
+        ("cifar100_19", 14, -2.0),
+        ("fitnet_a", 6, -1.0),
+        ("fitnet_b", 14, -2.0),
+        ("fitnet_c", 28, -3.0),
+        ("mnist_dense_50", 49, -2.0),
+        ("factor", 4, -1.0),
+    ],
+)
+def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
+    assert [layer.name for layer in highways(name)] == [f"highway_{number:02}" for number in range(1, blocks + 1)]
+    for layer in highways(name):
+        weights = weights_of(layer)
+        np.testing.assert_array_equal(weights["transform_bias"], bias)
+        np.testing.assert_array_equal(weights["bias"], 0)
+    assert not any(highways(name + twin) for twin in TWINS if twin)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("mnist_conv_32", 10), ("cifar10_19", 19), ("fitnet_a", 11), ("fitnet_b", 19), ("fitnet_c", 32)],
+)
+def test_the_depth_is_that_of_the_paper(name, layers):
+    with_weights = (keras.layers.Conv2D, keras.layers.Dense, ConvHighway)
+
+    for twin in TWINS:
+        assert sum(isinstance(layer, with_weights) for layer in build(name + twin).layers) == layers
+
+
+def test_mnist_layer_by_layer():
+    # One plain and eight highway convolutions; the claim of nine highway convolutions is wrong.
+    assert nets.names(build("mnist_conv_32")) == [
+        "image", "dropout_0",
+        "entry_1", "highway_01", "highway_02", "pool_1", "dropout_1",
+        "highway_03", "highway_04", "highway_05", "pool_2", "dropout_2",
+        "highway_06", "highway_07", "highway_08", "pool_3", "dropout_3",
+        "flatten", "logits",
+    ]  # fmt: skip
+    model = build("mnist_conv_32")
+    assert [model.get_layer(f"dropout_{i}").rate for i in range(4)] == [0.2, 0.3, 0.4, 0.5]
+    assert [model.get_layer(f"pool_{i}").output.shape[1] for i in (1, 2, 3)] == [12, 6, 3]
+    assert model.get_layer("entry_1").output.shape == (None, 24, 24, 32)
+
+
+def test_cifar_layer_by_layer():
+    model = build("cifar10_19")
+
+    assert [layer.output.shape[1:] for layer in model.layers if layer.name.startswith(("entry", "pool"))] == [
+        (32, 32, 32), (16, 16, 32), (16, 16, 80), (8, 8, 80), (8, 8, 128), (8, 8, 100), (100,)
+    ]  # fmt: skip
+    assert [layer.rate for layer in model.layers if layer.name.startswith("dropout")] == [0.2] * 4
+    assert all(layer.activation is keras.activations.relu for layer in highways("cifar10_19"))
+
+
+def test_the_stages_of_the_deepest_fitnet_alternate_small_and_large_kernels():
+    kernels = [layer.kernel_size for layer in highways("fitnet_c")]
+
+    assert kernels == [1, 3] * 4 + [1, 3] * 5 + [1, 3] * 5
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT if PRESETS[name].factory == "conv"])
+def test_weight_decay_is_on_every_kernel_and_ten_times_as_strong_on_the_classifier(name):
+    seen = {variable.regularizer.l2 for variable in build(name).trainable_variables[:-2] if "kernel" in variable.name}
+
+    assert {round(float(l2), 8) for l2 in seen} == {5e-4}
+    assert float(build(name).get_layer("logits").kernel_regularizer.l2) == pytest.approx(5e-3)
+    assert all(v.regularizer is None for v in build(name).trainable_variables if "bias" in v.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "classifier"),
+    [("mnist_conv_32", np.sqrt(2 / 25), 0.1), ("cifar10_19", 1.0, 0.05), ("cifar100_19", 1.0, np.sqrt(2 / 100))],
+)
+def test_kernels_start_as_the_authors_recorded(name, first, classifier):
+    model = build(name)
+
+    for layer, std in (("entry_1", first), ("logits", classifier)):
+        np.testing.assert_allclose(weights_of(model.get_layer(layer))["kernel"].std(), std, rtol=0.12)
+
+
+def test_the_dense_nets_are_one_plain_layer_and_blocks():
+    assert nets.names(build("mnist_dense_50"))[:3] == ["image", "flatten", "entry"]
+    assert build("mnist_dense_50").get_layer("entry").activation is keras.activations.tanh
+    assert build("mnist_dense_50_plain").get_layer("plain_49").units == 71
+    assert nets.names(build("factor")) == [
+        "features", "entry", "highway_01", "highway_02", "highway_03", "highway_04", "logits"
+    ]  # fmt: skip
+    assert build("factor").get_layer("highway_01").activation is keras.activations.relu

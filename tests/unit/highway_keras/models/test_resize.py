@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highway_keras.models.resize import Resize
+from tests.unit.highway_keras.helpers import array, few_examples
+
+
+@few_examples
+@given(given_size=st.integers(1, 9), size=st.integers(1, 9), rank=st.integers(2, 4))
+def test_grows_by_zeros_and_shrinks_by_evenly_spaced_picks(given_size, size, rank):
+    shape = (*(2, 3, 4)[: rank - 1], given_size)
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    layer = Resize(size, mode="zero_pad" if size >= given_size else "subsample")
+    y = array(layer(x))
+
+    assert y.shape == layer.compute_output_shape(shape) == (*shape[:-1], size)
+    if size >= given_size:
+        np.testing.assert_array_equal(y[..., :given_size], x)
+        np.testing.assert_array_equal(y[..., given_size:], 0)
+    else:
+        picks = [x[..., unit * given_size // size] for unit in range(size)]
+        np.testing.assert_array_equal(y, np.stack(picks, axis=-1))
+    assert not layer.weights
+
+
+def test_subsampling_by_a_whole_number_is_a_stride():
+    x = np.arange(12, dtype="float32").reshape(1, 12)
+
+    np.testing.assert_array_equal(array(Resize(4, mode="subsample")(x)), x[:, ::3])
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "verb"), [("zero_pad", 3, "only grow .* use 'subsample'"), ("subsample", 5, "only shrink .* use")]
+)
+def test_the_wrong_way_is_an_error_with_both_shapes(mode, size, verb):
+    shapes = rf"input shape \(2, 7, 4\), output shape \(2, 7, {size}\)"
+    with pytest.raises(ValueError, match=f"{verb}.*{shapes}"):
+        Resize(size, mode=mode)(np.zeros((2, 7, 4), "float32"))
+
+
+def test_sizes_and_modes_are_checked():
+    with pytest.raises(ValueError, match="Received: size=0"):
+        Resize(0)
+    with pytest.raises(ValueError, match=r"'zero_pad', 'subsample'. Received: mode='plain'"):
+        Resize(4, mode="plain")
+    with pytest.raises(ValueError, match=r"must be known. Received: input shape \(2, None\)"):
+        Resize(4).compute_output_shape((2, None))
+
+
+def test_config_makes_the_same_layer():
+    layer = Resize(4, mode="subsample", name="resize_2")
+
+    assert Resize.from_config(layer.get_config()).get_config() == layer.get_config()

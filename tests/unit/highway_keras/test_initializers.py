@@ -1,0 +1,37 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from highway_keras.initializers import caffe_xavier, gaussian
+
+
+@pytest.mark.parametrize("shape", [(500, 80), (3, 3, 50, 60)])
+def test_caffe_xavier_is_he_normal_that_is_not_cut_off(shape):
+    keras.utils.set_random_seed(0)
+    kernel = ops.convert_to_numpy(caffe_xavier()(shape))
+    std = np.sqrt(2 / np.prod(shape[:-1]))
+
+    np.testing.assert_allclose(kernel.std(), std, rtol=0.02)
+    np.testing.assert_allclose(np.mean(np.abs(kernel) < std), 0.6827, atol=0.01)  # a Gaussian, not a uniform draw
+    assert np.abs(kernel).max() > 3 * std
+
+
+def test_gaussian_has_its_own_deviation_whatever_the_shape():
+    keras.utils.set_random_seed(0)
+    kernel = ops.convert_to_numpy(gaussian(0.05)((400, 100)))
+
+    np.testing.assert_allclose(kernel.std(), 0.05, rtol=0.02)
+    assert gaussian(None).get_config() == caffe_xavier().get_config()
+
+
+def test_each_call_draws_other_values():
+    first, second = (ops.convert_to_numpy(caffe_xavier()((4, 4))) for _ in range(2))
+
+    assert not np.allclose(first, second)
+
+
+def test_an_initializer_survives_its_config():
+    again = keras.initializers.deserialize(keras.initializers.serialize(caffe_xavier()))
+
+    assert again.get_config() == caffe_xavier().get_config()
