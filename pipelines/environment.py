@@ -89,6 +89,21 @@ def accelerators() -> tuple[str, ...]:
     return tuple(tf.config.experimental.get_device_details(device).get("device_name", device.name) for device in found)
 
 
+def compute_capability() -> tuple[int, int] | None:
+    """Of the first NVIDIA GPU, as (major, minor); None for any other accelerator, or none."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        major, _, minor = str(getattr(jax.devices()[0], "compute_capability", "")).partition(".")
+        return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    import tensorflow as tf
+
+    found = [tf.config.experimental.get_device_details(device) for device in tf.config.list_physical_devices("GPU")]
+    return found[0].get("compute_capability") if found else None
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)

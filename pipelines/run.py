@@ -109,6 +109,8 @@ class Record(Frozen):
     """Steps that the checkpoint holds; all of them once finished."""
     seconds: float = 0.0
     """Wall time spent in training so far, validation and checkpoints included."""
+    gates: dict[str, float] = Field(default_factory=dict)
+    """Mean transform gate of each highway layer before training; how it goes on is in metrics.csv."""
     metrics: dict[str, float] = Field(default_factory=dict)
     """The last row of metrics.csv: loss, accuracy, val_loss, val_accuracy, and best_epoch where there is validation."""
 
@@ -214,7 +216,8 @@ def locked(run: Run) -> Iterator[None]:
     Raises:
         UserError: if another process holds it.
     """
-    handle = os.open(run.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # config.json is written once and never replaced, so it can stand for the run without a file of its own.
+    handle = os.open(run.path / "config.json", os.O_RDWR | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

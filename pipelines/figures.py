@@ -1,0 +1,158 @@
+"""The pictures of a run, drawn from what its folder holds.
+
+Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from pipelines.evaluation import Evaluation
+from pipelines.files import replacing
+from pipelines.run import Run
+from pipelines.training.table import Row, read
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+STYLE = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+def draw_training(run: Run) -> None:
+    """Draws figures/learning_curve.png, and figures/gates.png where the net has gates.
+
+    Args:
+        run: a run with at least one epoch done.
+    """
+    rows = read(run.path / "metrics.csv")
+    if not rows:
+        return
+    name = run.config.recipe
+    with _saved(run.path / "figures" / "learning_curve.png", (10, 4.2)) as figure:
+        learning_curve(figure, rows, f"{name} on {run.record.data.name}")
+    if run.record.gates:
+        with _saved(run.path / "figures" / "gates.png", (10, 4.6)) as figure:
+            gates(figure, rows, run.record.gates, f"{name}: mean transform gate")
+
+
+def draw_confusion(run: Run, result: Evaluation) -> None:
+    """Draws figures/confusion.png.
+
+    Args:
+        run: the run.
+        result: its evaluation.
+    """
+    side = 6.4 if len(result.classes) <= 20 else 8.0
+    with _saved(run.path / "figures" / "confusion.png", (side + 0.6, side)) as figure:
+        confusion(figure, result, f"{run.config.recipe} on {result.data}, test")
+
+
+def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
+    """Loss and accuracy over steps, in training and validation.
+
+    Args:
+        figure: an empty figure.
+        rows: of metrics.csv.
+        title: above both.
+    """
+    steps = [row["step"] for row in rows]
+    marker = "o" if len(rows) <= 30 else None
+    for axes, metric in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        axes.plot(steps, [row[metric] for row in rows], color=BLUE, marker=marker, ms=4, label="training")
+        if f"val_{metric}" in rows[0]:
+            values = [row[f"val_{metric}"] for row in rows]
+            axes.plot(steps, values, color=ORANGE, marker=marker, ms=4, ls="--", label="validation")
+        axes.set_xlabel("step")
+        axes.set_title(metric)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.legend()
+        if metric == "loss":
+            axes.set_yscale("log")
+        else:
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    figure.suptitle(title)
+
+
+def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: str) -> None:
+    """The mean gate of each layer: before and after training, and on the way.
+
+    Args:
+        figure: an empty figure.
+        rows: of metrics.csv.
+        before: the mean gates before training, by layer.
+        title: above both.
+    """
+    layers = list(before)
+    history = np.array([[row[f"gate/{layer}"] for layer in layers] for row in rows])
+    steps = np.array([0, *(row["step"] for row in rows)])
+    numbers = np.arange(1, len(layers) + 1)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    left.plot(numbers, list(before.values()), color=GREY, ls="--", marker="o", ms=3, label="before training")
+    left.plot(numbers, history[-1], color=BLUE, marker="o", ms=4, label=f"after {steps[-1]:,.0f} steps")
+    left.set_ylim(bottom=0)
+    left.set_xlabel("highway layer, from the input")
+    left.set_ylabel("mean of T (0: layer carries its input on)")
+    left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    left.legend()
+    # Each epoch's column reaches back to the epoch before it.
+    mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis")
+    right.grid(visible=False)
+    right.set_xlabel("step")
+    right.set_ylabel("highway layer, from the input")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    right.yaxis.set_major_locator(MaxNLocator(10, integer=True))
+    figure.colorbar(mesh, ax=right, label="mean of T")
+    figure.suptitle(title)
+
+
+def confusion(figure: Figure, result: Evaluation, title: str) -> None:
+    """How often each class was taken for each other.
+
+    Rows are shares of the true class; up to 20 classes carry their names and counts.
+
+    Args:
+        figure: an empty figure.
+        result: the evaluation.
+        title: above it.
+    """
+    counts = np.array(result.confusion)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes = figure.subplots()
+    axes.grid(visible=False)
+    # Mistakes are few: a root makes them visible beside the diagonal.
+    picture = axes.imshow(shares, cmap="Blues", norm=mpl.colors.PowerNorm(0.5, 0, 1))
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    if len(counts) <= 20:
+        names = [item.label for item in result.classes]
+        long = max(map(len, names)) > 3
+        axes.set_xticks(range(len(names)), names, rotation=45 if long else 0, ha="right" if long else "center")
+        axes.set_yticks(range(len(names)), names)
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                color = "white" if shares[row, column] > 0.4 else "black"
+                axes.text(column, row, f"{count}", ha="center", va="center", fontsize=9, color=color)
+    bar = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.03, label="share of the true class")
+    bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], labels=["0 %", "1 %", "5 %", "10 %", "25 %", "50 %", "100 %"])
+    axes.set_title(f"{title}\n{result.accuracy:.2%} of {result.count:,} correct")
+
+
+@contextmanager
+def _saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    # Figure without pyplot: no window system, no state shared with the user's own plots.
+    with mpl.rc_context(STYLE), replacing(path) as aside:
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        figure.savefig(aside, dpi=120)

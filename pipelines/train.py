@@ -1,0 +1,85 @@
+"""`highway train`: trains the net of a recipe, or goes on with a run that was stopped."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines import frameworks
+from pipelines.arguments import TrainArguments, parse_train
+from pipelines.run import Run, open_run, refuse_existing
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway train`.
+
+    Raises:
+        UserError: see `train`.
+    """
+    console = Console()
+    given = parse_train(arguments)
+    run = train(given, console)
+    console.print(_summary(run), highlight=False, soft_wrap=True)
+
+
+def train(given: TrainArguments, console: Console) -> Run:
+    """Trains a run to its end and draws its figures.
+
+    Args:
+        given: recipe with overrides and folder, or the run to go on with.
+        console: for progress.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: if the folder of a new run exists, there is nothing to resume, data or net cannot be made,
+            a file is damaged, or training diverges.
+
+    Example:
+        train(parse_train(["demo", "--epochs", "2"]), Console())
+    """
+    path = folder(given)
+    if given.config is None:
+        open_run(path)
+    else:
+        # Here as well, as the frameworks take seconds to import.
+        refuse_existing(path)
+    frameworks.load()
+    from pipelines import figures, report
+    from pipelines.training import loop
+
+    try:
+        if given.config is None:
+            run = loop.resume(path, given.data_dir, console)
+        else:
+            run = loop.start(given.config, path, given.data_dir, console)
+    except KeyboardInterrupt:
+        if path.is_dir():
+            console.print(f"stopped; go on with: highway train --resume {path}", highlight=False, soft_wrap=True)
+        raise
+    figures.draw_training(run)
+    report.write(run)
+    return run
+
+
+def folder(given: TrainArguments) -> Path:
+    """The run directory that is meant: the one to resume, the one that was named, or runs/RECIPE."""
+    if given.resume is not None:
+        return given.resume
+    return given.run or Path("runs") / (given.config.recipe if given.config else "")
+
+
+def _summary(run: Run) -> str:
+    metrics = run.record.metrics
+    parts = [f"loss {metrics['loss']:.4f}", f"accuracy {metrics['accuracy']:.2%}"]
+    if "val_accuracy" in metrics:
+        best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")
+    return (
+        f"trained {run.record.step:,} steps in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
+        f"run directory {run.path}, report {run.path / 'report.md'}\n"
+        f"next: highway evaluate {run.path}; highway export {run.path}"
+    )

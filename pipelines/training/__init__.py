@@ -1,0 +1,1 @@
+"""Training: what `pipelines.train` puts together."""

@@ -1,0 +1,112 @@
+"""What is seen while a run trains: a bar on a terminal, a line an epoch elsewhere."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+# Faster than the eye, and slow enough not to wait for the accelerator at each step.
+INTERVAL = 0.1
+
+
+class ProgressBar(keras.callbacks.Callback):
+    """Shows epoch, loss, accuracy, validation accuracy, images a second and the time left.
+
+    Args:
+        console: where to.
+        epochs: of the whole run.
+        steps_per_epoch: in each.
+        batch_size: images a step.
+        first_epoch: epochs already done.
+    """
+
+    def __init__(self, console: Console, epochs: int, steps_per_epoch: int, batch_size: int, first_epoch: int) -> None:
+        super().__init__()
+        self.console = console
+        self.epochs = epochs
+        self.steps_per_epoch = steps_per_epoch
+        self.batch_size = batch_size
+        self.first_epoch = first_epoch
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> "ProgressBar":
+        if self.console.is_terminal:
+            self.bar = Progress(
+                SpinnerColumn(),
+                TextColumn("epoch {task.fields[epoch]}"),
+                BarColumn(bar_width=None),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[scores]}"),
+                TimeRemainingColumn(compact=True),
+                console=self.console,
+                expand=True,
+            )
+            done = self.first_epoch * self.steps_per_epoch
+            self.task = self.bar.add_task(
+                "train",
+                total=self.epochs * self.steps_per_epoch,
+                completed=done,
+                epoch=f"{self.first_epoch + 1}/{self.epochs}",
+                scores="compiling",
+            )
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.validation = ""
+
+    def on_epoch_begin(self, epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.epoch = epoch
+        self.started = self.shown = time.perf_counter()
+        self.speed = 0.0
+        self.counted_from: tuple[float, int] | None = None
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        now = time.perf_counter()
+        if self.counted_from is None:
+            # The first call of a run compiles; it says nothing about speed.
+            self.counted_from = (now, batch)
+        elif batch > self.counted_from[1]:
+            since, first = self.counted_from
+            self.speed = (batch - first) * self.batch_size / (now - since)
+        if self.bar and now - self.shown > INTERVAL:
+            self.shown = now
+            self.bar.update(
+                self.task,
+                completed=self.epoch * self.steps_per_epoch + batch + 1,
+                epoch=f"{self.epoch + 1}/{self.epochs}",
+                scores=self._scores(logs or {}),
+            )
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        logs = logs or {}
+        if "val_accuracy" in logs:
+            self.validation = f"  validation {float(logs['val_accuracy']):.2%}"
+        scores = self._scores(logs)
+        if self.bar:
+            self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=scores)
+        else:
+            seconds = time.perf_counter() - self.started
+            self.console.print(
+                f"epoch {epoch + 1}/{self.epochs}  {scores}  {seconds:.1f} s", highlight=False, soft_wrap=True
+            )
+
+    def _scores(self, logs: Mapping[str, Any]) -> str:
+        parts = []
+        if "loss" in logs:
+            parts.append(f"loss {float(logs['loss']):.4f}")
+        if "accuracy" in logs:
+            parts.append(f"accuracy {float(logs['accuracy']):.2%}")
+        text = "  ".join(parts) + self.validation
+        return f"{text}  {self.speed:,.0f} images/s" if self.speed else text

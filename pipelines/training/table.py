@@ -1,0 +1,55 @@
+"""metrics.csv: one row an epoch, the columns those of the first row."""
+
+import csv
+from pathlib import Path
+
+from pipelines.errors import UserError
+from pipelines.files import flush, write_text
+
+Row = dict[str, float]
+
+
+def append(path: Path, row: Row) -> None:
+    """Adds a row, and the head before the first.
+
+    Args:
+        path: the file; made if missing.
+        row: values by column.
+    """
+    new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(row)
+        writer.writerow([f"{value:.9g}" for value in row.values()])
+    flush(path)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows, oldest first; none if there is no file.
+
+    Raises:
+        UserError: if a cell is no number, or a row is short.
+    """
+    if not path.exists():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: {error}. Expected a number in each cell.") from error
+
+
+def truncate(path: Path, rows: int) -> None:
+    """Keeps the first `rows` rows: a run that was killed may have written more than its checkpoint holds.
+
+    Raises:
+        UserError: if there are fewer.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    if rows and len(lines) < rows + 1:
+        raise UserError(f"{path} has fewer rows than the checkpoint has epochs ({rows}). Restore it from a copy.")
+    if not rows:
+        path.unlink(missing_ok=True)
+    else:
+        write_text(path, "".join(lines[: rows + 1]))
