@@ -28,8 +28,9 @@ def versions() -> dict[str, str]:
 
 def command() -> str:
     """The command line of this process, as it could be typed again."""
-    program = Path(sys.argv[0]).name or "python"
-    return shlex.join([program, *sys.argv[1:]])
+    path = Path(sys.argv[0])
+    program = ["python", "-m", path.parent.name] if path.name == "__main__.py" else [path.name or "python"]
+    return shlex.join([*program, *sys.argv[1:]])
 
 
 def code() -> Code | None:

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from pipelines.evaluation import Evaluation
 from pipelines.files import replacing
@@ -76,12 +76,17 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
             axes.plot(steps, values, color=ORANGE, marker=marker, ms=4, ls="--", label="validation")
         axes.set_xlabel("step")
         axes.set_title(metric)
+        axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.legend()
-        if metric == "loss":
-            axes.set_yscale("log")
-        else:
+        low, high = axes.dataLim.intervaly
+        if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        elif high > 5 * low > 0:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
     figure.suptitle(title)
 
 
@@ -101,7 +106,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     left.plot(numbers, list(before.values()), color=GREY, ls="--", marker="o", ms=3, label="before training")
     left.plot(numbers, history[-1], color=BLUE, marker="o", ms=4, label=f"after {steps[-1]:,.0f} steps")
-    left.set_ylim(bottom=0)
+    left.set_ylim(0, 1.12 * max(history[-1].max(), *before.values()))
     left.set_xlabel("highway layer, from the input")
     left.set_ylabel("mean of T (0: layer carries its input on)")
     left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
@@ -155,4 +160,4 @@ def _saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     with mpl.rc_context(STYLE), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        figure.savefig(aside, dpi=120)
+        figure.savefig(aside, dpi=120, bbox_inches="tight")
