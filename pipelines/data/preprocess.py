@@ -1,0 +1,136 @@
+"""From uint8 pixels to what the net sees: one function for tf.data, the SavedModel and the ONNX graph."""
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from pydantic import ValidationError
+
+from pipelines.config import Preprocess
+from pipelines.errors import UserError
+from pipelines.files import replacing
+
+# Least standard deviation that contrast normalisation divides by, in grey levels: above the rounding noise of an
+# image of one colour (1e-5), below what a single pixel one level off makes in 224 x 224 x 3 (2.6e-3).
+FLAT = 1e-3
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Preprocessing with the numbers that it took from the training images."""
+
+    settings: Preprocess
+    mean: np.ndarray | None
+    """float32, of shape (c,) for a mean of each channel or (h, w, c) of each pixel; None subtracts nothing."""
+
+
+def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitted:
+    """Measures on the training images what `apply` will subtract.
+
+    Args:
+        settings: what is to be done to an image.
+        images: training images, uint8 [n, h, w, c], or batches of them (`Stream.images`).
+
+    Returns:
+        The settings with the mean, summed in float64.
+
+    Example:
+        fitted = fit(config.preprocess, load("cifar10", "train").images)
+    """
+    plain = Fitted(settings, None)
+    if settings.mean == "none":
+        return plain
+    count, total = 0, np.zeros(())
+    for batch in _chunks(images):
+        count += len(batch)
+        total = total + apply(plain, tf.constant(batch)).numpy().sum(axis=0, dtype=np.float64)
+    if not count:
+        raise ValueError("the mean needs at least one image. Received: no images")
+    mean = total / count
+    return Fitted(settings, (mean.mean(axis=(0, 1)) if settings.mean == "channel" else mean).astype(np.float32))
+
+
+def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
+    """Scales, normalises the contrast and subtracts the mean, in this order, in float32.
+
+    Contrast normalisation gives each image, over all its pixels and channels, mean 0 and the standard deviation
+    `settings.contrast` (that of the whole image, not of a sample). An image of one colour becomes 0.
+
+    Args:
+        fitted: from `fit` or `load`.
+        images: uint8 [b, h, w, c], pixels 0 to 255.
+
+    Returns:
+        float32 [b, h, w, c]. Only plain TensorFlow operations are used, each with a counterpart in ONNX.
+
+    Raises:
+        TypeError: the images are not uint8.
+        ValueError: their shape does not fit the mean.
+
+    Example:
+        x = apply(fitted, tf.constant(images[:100]))
+    """
+    if images.dtype != tf.uint8:
+        raise TypeError(f"preprocessing starts from the pixels of a file, uint8. Received: dtype={images.dtype.name}")
+    mean = fitted.mean
+    if mean is not None and tuple(images.shape[-mean.ndim :]) != mean.shape:
+        raise ValueError(f"the mean has shape {mean.shape}, which does not fit. Received: images.shape={images.shape}")
+    x = tf.cast(images, tf.float32) * fitted.settings.scale
+    if fitted.settings.contrast is not None:
+        x -= tf.reduce_mean(x, axis=(1, 2, 3), keepdims=True)
+        deviation = tf.sqrt(tf.reduce_mean(tf.square(x), axis=(1, 2, 3), keepdims=True))
+        x *= fitted.settings.contrast / tf.maximum(deviation, FLAT * fitted.settings.scale)
+    return x if mean is None else x - mean
+
+
+def save(fitted: Fitted, path: Path) -> None:
+    """Writes settings and mean to one `.npz` file.
+
+    Args:
+        fitted: what to keep.
+        path: the file, replaced if it is there.
+    """
+    settings = np.array(fitted.settings.model_dump_json())
+    with replacing(path) as aside:
+        if fitted.mean is None:
+            np.savez(aside, settings=settings)
+        else:
+            np.savez(aside, settings=settings, mean=fitted.mean)
+
+
+def load(path: Path) -> Fitted:
+    """Reads what `save` wrote.
+
+    Args:
+        path: the `.npz` file.
+
+    Returns:
+        The same settings and mean.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            settings = Preprocess.model_validate(json.loads(str(kept["settings"])))
+            mean = kept.get("mean")
+    except FileNotFoundError:
+        raise UserError(f"there is no preprocessing at {path}; a run directory holds one. Is it complete?") from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, ValidationError) as error:
+        raise UserError(f"the preprocessing in {path} is damaged ({error}). Restore the file or train again.") from None
+    if (settings.mean == "none") != (mean is None):
+        raise UserError(f"the preprocessing in {path} is damaged (its mean is missing). Restore it or train again.")
+    return Fitted(settings, mean)
+
+
+def _chunks(images: np.ndarray | Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    if not isinstance(images, np.ndarray):
+        yield from images
+        return
+    for start in range(0, len(images), CHUNK):
+        yield images[start : start + CHUNK]

@@ -1,0 +1,203 @@
+"""Opens a data set: what it holds, and its images as arrays."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from pipelines.data import folders
+from pipelines.data.holdout import held_out
+from pipelines.data.prepare import prepared
+from pipelines.data.stream import Stream
+from pipelines.errors import UserError
+
+Split = Literal["train", "validation", "test"]
+
+# Decoded images above this many bytes are streamed from disk instead. Below it, training holds them twice (numpy and
+# TensorFlow), and a third time for a moment at its start.
+MEMORY = 2 * 2**30
+READ = 1000
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """What a data set holds."""
+
+    name: str
+    version: str
+    shape: tuple[int, int, int]
+    """Height, width and channels of every image."""
+    labels: tuple[str, ...]
+    """Names of the classes, by class number."""
+    counts: dict[str, int]
+    """Examples for train, validation (after it is taken from train) and test."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Decoded examples; the arrays are shared and cannot be written to."""
+
+    images: np.ndarray
+    """uint8 [n, h, w, c]."""
+    labels: np.ndarray
+    """int64 [n]."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def describe(data: str, data_dir: Path | None = None, validation: int = 0) -> DataInfo:
+    """What a data set holds; it is prepared first if need be.
+
+    Args:
+        data: TFDS name ("mnist_5k", "cifar10", "name/config:version"), or the folder of a prepared data set.
+        data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+        validation: training examples to hold out; ignored for data with a validation split of its own.
+
+    Returns:
+        Name, version, shape, classes, and counts as `load` will give them.
+
+    Raises:
+        UserError: the data cannot be had, or is not images of one size with labels.
+
+    Example:
+        describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
+    """
+    return summary(opened(data, data_dir), validation)
+
+
+def load(
+    data: str, split: Split, data_dir: Path | None = None, validation: int = 0, *, memory: int = MEMORY
+) -> Examples | Stream:
+    """The examples of one split.
+
+    Validation examples come from the data set's own validation split, or else from its training split: always the
+    same ones, of each class its share. The test split is read for `split="test"` alone.
+
+    Args:
+        data: TFDS name, or the folder of a prepared data set.
+        split: "train" (without what is held out), "validation" or "test".
+        data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+        validation: training examples to hold out; ignored for data with a validation split of its own.
+        memory: bytes of decoded images above which they stay on disk.
+
+    Returns:
+        Arrays, or a `Stream` when the decoded split would be larger than `memory`.
+
+    Raises:
+        UserError: the data cannot be had, is damaged, has no such split, or is not images of one size with labels.
+
+    Example:
+        train = load("cifar10", "train", validation=5000)
+        held_out = load("cifar10", "validation", validation=5000)  # decoded already
+    """
+    builder = opened(data, data_dir)
+    info = summary(builder, validation)
+    if not info.counts[split]:
+        hint = " Hold some out of the training split: --validation N." if split == "validation" else ""
+        raise UserError(f"the data set '{data}' has no {split} examples.{hint}")
+    splits = builder.info.splits
+    source = split if split in splits else "train"
+    count = 0 if source != "train" or "validation" in splits else validation
+    if splits[source].num_examples * int(np.prod(info.shape)) > memory:
+        return _streamed(builder, source, count, rest=source == split)
+    kept, held = _decoded(str(builder.data_dir), source, count)
+    return kept if source == split else held
+
+
+def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
+    """The TFDS builder of a data set, prepared first if need be; arguments and errors are those of `describe`."""
+    return folders.found(data, data_dir) or prepared(data, data_dir)
+
+
+def summary(builder: tfds.core.DatasetBuilder, validation: int = 0) -> DataInfo:
+    """What the data set of a TFDS builder holds; arguments and errors are those of `describe`."""
+    shape, labels = _checked(builder)
+    sizes = {name: int(split.num_examples) for name, split in builder.info.splits.items()}
+    if "train" not in sizes:
+        raise UserError(f"'{builder.name}' has no split 'train'. It has: {', '.join(sizes) or 'none'}.")
+    count = 0 if "validation" in sizes else validation
+    if count >= sizes["train"]:
+        raise UserError(
+            f"validation must leave some of the {sizes['train']} training examples of '{builder.name}'. "
+            f"Received: validation={validation}."
+        )
+    counts = {
+        "train": sizes["train"] - count,
+        "validation": sizes.get("validation", count),
+        "test": sizes.get("test", 0),
+    }
+    return DataInfo(builder.name, str(builder.version), shape, labels, counts)
+
+
+def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, int, int], tuple[str, ...]]:
+    """Shape of the images and names of the classes, if these are images of one size with one label each."""
+    features = builder.info.features
+    named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
+    image, label = named.get("image"), named.get("label")
+    if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
+        has = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in named.items())
+        raise UserError(
+            f"the data set '{builder.name}' is not images with labels: it must have the features image (Image) "
+            f"and label (ClassLabel). It has: {has}."
+        )
+    if None in image.shape or image.np_dtype != np.uint8:
+        raise UserError(
+            f"the images of '{builder.name}' must be uint8 and all of one size. "
+            f"Received: shape={image.shape}, dtype={np.dtype(image.np_dtype).name}, where None is a size that varies."
+        )
+    return image.shape, tuple(label.names)
+
+
+@functools.lru_cache(maxsize=1)  # Train and validation lie in the same files, and decoding these takes seconds.
+def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
+    """A split of the files in memory: what is left of it, and `count` examples held out for validation."""
+    builder = tfds.builder_from_directory(folder)
+    total = builder.info.splits[source].num_examples
+    images = np.empty((total, *builder.info.features["image"].shape), np.uint8)
+    labels = np.empty(total, np.int64)
+    start = 0
+    try:
+        for batch in tfds.as_numpy(_read(builder, source).batch(READ)):
+            stop = start + len(batch["label"])
+            images[start:stop], labels[start:stop] = batch["image"], batch["label"]
+            start = stop
+    except tf.errors.OpError as error:
+        raise folders.damaged(Path(folder), error) from error
+    left = total - count
+    held = held_out(labels, count)
+    # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.
+    low, high = np.flatnonzero(held[:left]), left + np.flatnonzero(~held[left:])
+    for array in (images, labels):
+        array[np.r_[low, high]] = array[np.r_[high, low]]
+        array.flags.writeable = False
+    return Examples(images[:left], labels[:left]), Examples(images[left:], labels[left:])
+
+
+def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, rest: bool) -> Stream:
+    """A split of the files on disk, without the held out examples (`rest`) or these alone."""
+    image = builder.info.features["image"]
+    records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
+    whole = Stream(
+        records.map(lambda example: (example["image"], example["label"])),
+        image.decode_example,
+        builder.info.splits[source].num_examples,
+    )
+    if not count:
+        return whole
+    try:
+        chosen = tf.constant(held_out(whole.labels, count) != rest)
+    except tf.errors.OpError as error:
+        raise folders.damaged(Path(builder.data_dir), error) from error
+    part = whole.records.enumerate().filter(lambda place, _: chosen[place]).map(lambda _, record: record)
+    return Stream(part, whole.decode, len(whole) - count if rest else count)
+
+
+def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:
+    # In the order of the files, which decides what is held out; and without TFDS's own copy in memory.
+    config = tfds.ReadConfig(try_autocache=False)
+    return builder.as_dataset(split=source, shuffle_files=False, read_config=config, **options)
