@@ -42,7 +42,7 @@ def save(path: Path, model: keras.Model, progress: Progress) -> None:
         model: a compiled model whose optimiser is built.
         progress: where the run stands.
     """
-    arrays = {f"{index:05d}": keras.ops.convert_to_numpy(value) for index, value in enumerate(_variables(model))}
+    arrays = {f"{index:05d}": variable.numpy() for index, variable in enumerate(_variables(model))}
     with replacing(path) as aside:
         np.savez(aside, allow_pickle=False, progress=np.array(json.dumps(asdict(progress))), **arrays)
 
@@ -64,7 +64,8 @@ def load(path: Path, model: keras.Model) -> Progress:
     model.optimizer.build(model.trainable_variables)
     variables = _variables(model)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # numpy, given a path, leaves a file that it cannot read open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             progress = Progress(**json.loads(str(arrays["progress"])))
             values = [arrays[f"{index:05d}"] for index in range(len(arrays.files) - 1)]
     except Exception as error:

@@ -168,10 +168,10 @@ def _fitted(run: Run, examples: Examples | Stream) -> Fitted:
 
 
 def _announce(run: Run, console: Console) -> None:
-    record, data = run.record, run.record.data
+    record, data, epochs = run.record, run.record.data, run.config.epochs
     console.print(
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training images of "
-        f"{data.name}, {run.config.epochs} epochs of {record.steps_per_epoch:,} steps\n"
+        f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
         highlight=False,
         soft_wrap=True,

@@ -82,7 +82,7 @@ def averaged(model: keras.Model) -> Iterator[None]:
     if not getattr(getattr(model.optimizer, "inner_optimizer", model.optimizer), "use_ema", False):
         yield
         return
-    kept = [keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+    kept = [variable.numpy() for variable in model.trainable_variables]
     model.optimizer.finalize_variable_values(model.trainable_variables)
     try:
         yield

@@ -1,0 +1,77 @@
+import keras
+import numpy as np
+import pytest
+
+from pipelines.config import ModelConfig, Optimizer
+from pipelines.errors import UserError
+from pipelines.training import net
+from tests.toy_data import ToyData, toy_config
+
+DATA = ToyData().describe("toy")
+
+
+def made(config, precision="float32", steps_per_epoch=10):
+    return net.compiled(net.build(config, DATA, precision), config, precision, steps_per_epoch, False)
+
+
+def test_the_net_has_the_size_of_the_data():
+    built = net.build(toy_config(), DATA, "float32")
+    assert built.input_shape == (None, 8, 8, 1)
+    assert built.output_shape == (None, 4)
+    assert not built.compiled
+
+
+def test_the_seed_decides_the_weights():
+    def weights(seed):
+        return net.build(toy_config(seed=seed), DATA, "float32").get_weights()
+
+    assert all(np.array_equal(one, other) for one, other in zip(weights(1), weights(1), strict=True))
+    assert not all(np.array_equal(one, other) for one, other in zip(weights(1), weights(2), strict=True))
+    net.build(toy_config(seed=2**40), DATA, "float32")
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (ModelConfig(preset="mnist_dense_50", match="parameters"), "match"),
+        (ModelConfig(preset="mnist_conv_16", depth=3), "depth"),
+        (ModelConfig(preset="nothing"), "no such preset"),
+        (ModelConfig(preset="mnist_dense_50", activation="rleu"), "rleu"),
+    ],
+)
+def test_what_the_library_refuses_is_the_users_to_mend(model, told):
+    with pytest.raises(UserError, match=told):
+        net.build(toy_config(model=model), DATA, "float32")
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "taken"), [(1, 10, 1), (4, 10, 2), (5, 10, 5), (50, 10, 10), (50, 540, 45), (6, 7, 1)]
+)
+def test_executions_fill_an_epoch(asked, steps, taken):
+    assert net.steps_per_execution(toy_config(steps_per_execution=asked), steps) == taken
+
+
+@pytest.mark.parametrize(("precision", "scaled"), [("float32", 0), ("mixed_bfloat16", 0), ("mixed_float16", 1)])
+def test_loss_scaling_comes_with_float16_alone(precision, scaled):
+    optimizer = made(toy_config(), precision).optimizer
+    assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer) == scaled
+    assert optimizer.built
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_the_loss_smooths_labels():
+    logits, labels = np.array([[2.0, 0, 0, 0]], "float32"), np.array([[1.0, 0, 0, 0]], "float32")
+    log_probabilities = logits - np.log(np.exp(logits).sum())
+    for smoothing in (0.0, 0.2):
+        loss = made(toy_config(label_smoothing=smoothing)).compute_loss(y=labels, y_pred=logits)
+        targets = labels * (1 - smoothing) + smoothing / 4
+        assert float(loss) == pytest.approx(float(-(targets * log_probabilities).sum()), rel=1e-6)
+
+
+def test_a_schedule_knows_the_steps_of_the_whole_run():
+    config = toy_config(epochs=3, schedule={"kind": "cosine"}, optimizer=Optimizer(learning_rate=0.5))
+    optimizer = made(config, steps_per_epoch=10).optimizer
+    optimizer.iterations.assign(15)
+    assert float(optimizer.learning_rate) == pytest.approx(0.25)
+    optimizer.iterations.assign(30)
+    assert float(optimizer.learning_rate) == pytest.approx(0, abs=1e-7)

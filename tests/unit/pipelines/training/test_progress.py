@@ -1,0 +1,42 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from pipelines.training.progress import ProgressBar
+
+
+def shown(terminal):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=160, color_system=None)
+    with ProgressBar(console, epochs=3, steps_per_epoch=4, batch_size=10, first_epoch=1) as bar:
+        bar.on_train_begin()
+        for epoch in (1, 2):
+            bar.on_epoch_begin(epoch)
+            bar.shown = 0.0
+            for batch in range(4):
+                bar.on_train_batch_end(batch, {"loss": 1.5, "accuracy": 0.25})
+            bar.on_epoch_end(epoch, {"loss": 1.25, "accuracy": 0.5, "val_accuracy": 0.75})
+    return file.getvalue()
+
+
+def test_a_line_an_epoch_where_nobody_watches():
+    first, second = shown(terminal=False).splitlines()
+    assert first.startswith("epoch 2/3  loss 1.2500  accuracy 50.00%  validation 75.00%  ")
+    assert second.startswith("epoch 3/3  ")
+    assert "images/s" in second
+
+
+def test_a_bar_on_a_terminal():
+    text = shown(terminal=True)
+    assert "epoch 2/3" in text
+    assert "100%" in text
+    assert "validation 75.00%" in text
+
+
+def test_a_run_that_fails_leaves_no_live_display():
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with pytest.raises(ZeroDivisionError), ProgressBar(console, 3, 4, 10, 0):
+        raise ZeroDivisionError
+    with ProgressBar(console, 3, 4, 10, 0):
+        pass

@@ -1,0 +1,44 @@
+import math
+
+import keras
+import pytest
+
+from pipelines.config import Schedule
+from pipelines.errors import UserError
+from pipelines.training import schedules
+
+
+def rates(schedule, steps, total=100, learning_rate=0.5):
+    built = schedules.build(schedule, learning_rate, total)
+    return [float(keras.ops.convert_to_numpy(built(step))) for step in steps]
+
+
+def test_constant_is_a_plain_number():
+    assert schedules.build(Schedule(), 0.5, 100) == 0.5
+
+
+def test_a_step_schedule_takes_the_new_rate_at_the_boundary_itself():
+    # As Caffe: `iter_ >= stepvalue`, counted from 0.
+    schedule = Schedule(kind="step", boundaries=(10, 20), factor=0.1)
+    assert rates(schedule, [0, 9, 10, 19, 20, 99]) == pytest.approx([0.5, 0.5, 0.05, 0.05, 0.005, 0.005])
+
+
+def test_exponential_falls_by_the_factor_once_in_decay_steps():
+    schedule = Schedule(kind="exponential", factor=0.25, decay_steps=10)
+    assert rates(schedule, [0, 5, 10, 20]) == pytest.approx([0.5, 0.25, 0.125, 0.03125])
+
+
+def test_cosine_ends_at_zero_with_the_run():
+    assert rates(Schedule(kind="cosine"), [0, 25, 50, 100]) == pytest.approx(
+        [0.5, 0.25 * (1 + math.cos(math.pi / 4)), 0.25, 0], abs=1e-7
+    )
+
+
+def test_warm_up_rises_from_zero_and_the_cosine_still_ends_with_the_run():
+    schedule = Schedule(kind="cosine", warmup_steps=20)
+    assert rates(schedule, [0, 10, 20, 60, 100]) == pytest.approx([0, 0.25, 0.5, 0.25, 0], abs=1e-7)
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused():
+    with pytest.raises(UserError, match="warm-up of 100 steps leaves nothing of a run of 100"):
+        schedules.build(Schedule(kind="cosine", warmup_steps=100), 0.5, 100)

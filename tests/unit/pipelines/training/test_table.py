@@ -1,0 +1,47 @@
+import pytest
+
+from pipelines.errors import UserError
+from pipelines.training import table
+
+ROWS = [{"epoch": float(epoch), "loss": 1 / epoch, "gate/highway_1": 0.25} for epoch in (1, 2, 3)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    made = tmp_path / "metrics.csv"
+    for row in ROWS:
+        table.append(made, row)
+    return made
+
+
+def test_rows_come_back(path):
+    assert path.read_text().splitlines()[:2] == ["epoch,loss,gate/highway_1", "1,1,0.25"]
+    assert [row["loss"] for row in table.read(path)] == pytest.approx([1, 1 / 2, 1 / 3], rel=1e-6)
+    assert table.read(path.with_name("none.csv")) == []
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_truncating_keeps_the_first_rows_even_if_the_last_was_cut(path, rows):
+    with path.open("a") as file:
+        file.write("4,0.2")
+    table.truncate(path, rows)
+    assert [row["epoch"] for row in table.read(path)] == [1, 2, 3][:rows]
+
+
+def test_truncating_to_nothing_removes_the_head_too(path):
+    table.truncate(path, 0)
+    assert not path.exists()
+    table.truncate(path, 0)
+
+
+def test_fewer_rows_than_epochs_are_refused(path):
+    with pytest.raises(UserError, match="fewer rows"):
+        table.truncate(path, 4)
+
+
+@pytest.mark.parametrize("line", ["4,x,0.2\n", "4,0.2\n"])
+def test_a_damaged_row_is_told(path, line):
+    with path.open("a") as file:
+        file.write(line)
+    with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
+        table.read(path)
