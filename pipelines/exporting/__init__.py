@@ -1,0 +1,1 @@
+"""The steps of `highway export`: the graph, the files, their parity, the version folder."""

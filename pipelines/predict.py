@@ -1,0 +1,125 @@
+"""`highway predict`: what an exported model sees in picture files. Needs neither TensorFlow nor Keras."""
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from pydantic import Field
+
+from pipelines.arguments import parse
+from pipelines.config import Frozen
+from pipelines.errors import UserError
+from serving.errors import ServingError
+
+BATCH = 64
+TOP = 3
+
+
+class Arguments(Frozen):
+    """Classifies picture files with an exported model."""
+
+    model: tyro.conf.Positional[Path]
+    """A version folder, or a model's folder, whose newest version is taken."""
+    pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
+    """The picture files, of exactly the size and channels that the model takes."""
+    format: Literal["table", "json"] = "table"
+    """Print a table, or one JSON object a line for each picture."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class and how probable it is."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model sees in one picture: the file, and the most probable classes, the first one first."""
+
+    file: str
+    top: tuple[Guess, ...]
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway predict`.
+
+    Raises:
+        UserError: see `predict`.
+    """
+    given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
+    folder, predictions = predict(given.model, given.pictures)
+    if folder != given.model:
+        # Not among the results, which another program may be reading.
+        sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    if given.format == "json":
+        for prediction in predictions:
+            sys.stdout.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")
+    else:
+        show(predictions)
+
+
+def predict(model: Path, pictures: Sequence[Path]) -> tuple[Path, list[Prediction]]:
+    """Classifies picture files.
+
+    Args:
+        model: a version folder, or a model's folder, whose newest version is taken.
+        pictures: the files. All are read before the first is classified: one that cannot be is an error for all.
+
+    Returns:
+        The version folder that was used, and a prediction for each picture.
+
+    Raises:
+        UserError: if the model is missing or damaged, or a picture is missing, unreadable or not what the model takes.
+
+    Example:
+        folder, predictions = predict(Path("models/demo"), [Path("seven.png")])
+        predictions[0].top[0].label  # "7"
+    """
+    import numpy as np
+    from PIL import Image
+
+    from serving.images import read_image
+    from serving.model import open_model, top
+
+    try:
+        opened = open_model(model)
+        shape = opened.manifest.input.shape[1:]
+        with warnings.catch_warnings():
+            # Pillow's warning of large pictures; they are refused by their size before a pixel is read.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            images = np.stack([read_image(picture, shape) for picture in pictures])
+    except ServingError as error:
+        raise UserError(str(error)) from error
+    labels, predictions = opened.manifest.labels, []
+    for start in range(0, len(images), BATCH):
+        probabilities, _ = opened.predict(images[start : start + BATCH])
+        for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, TOP), strict=False):
+            guesses = tuple(Guess(labels[index], float(row[index])) for index in classes)
+            predictions.append(Prediction(str(picture), guesses))
+    return opened.folder, predictions
+
+
+def show(predictions: Sequence[Prediction]) -> None:
+    """Prints a table: file, label, probability, and the classes that come next."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("picture", "label")
+    table.add_column("probability", justify="right")
+    table.add_column("next")
+    for prediction in predictions:
+        first, *others = prediction.top
+        following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
+        table.add_row(escape(prediction.file), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following)
+    Console().print(table)

@@ -1,0 +1,121 @@
+"""Exports of the past and of today, in fresh processes that have nothing of this package.
+
+tests/golden holds an export that was written once. What is read here is read by users' programs too: if one of these
+tests fails, the format has changed, and every model that was exported before is concerned.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.export import export
+from serving.manifest import NAME
+from serving.model import open_model
+from tests.finished_run import finished, tiny_net
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = GOLDEN.parents[1]
+VERSION = GOLDEN / "models" / "tiny" / "1"
+IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
+
+ALONE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(f"{name} is not here", name=name)
+sys.meta_path.insert(0, Absent())
+import numpy as np
+images = np.load(sys.argv[2])
+for number, folder in enumerate(sys.argv[3:]):
+    np.savez(f"{number}.npz", **predict(folder, images))
+"""
+
+SAVED_MODEL = """
+def predict(folder, images):
+    import tensorflow as tf
+    loaded = tf.saved_model.load(folder)
+    outputs = loaded.signatures["serving_default"](image=tf.constant(images))
+    return {name: value.numpy() for name, value in outputs.items()}
+"""
+
+ONNX = """
+def predict(folder, images):
+    import onnxruntime
+    session = onnxruntime.InferenceSession(folder + "/model.onnx", providers=["CPUExecutionProvider"])
+    names = ["probabilities", "class_id"]
+    return dict(zip(names, session.run(names, {"image": images})))
+"""
+
+
+@pytest.fixture(scope="module")
+def today(tmp_path_factory):
+    """The golden net, exported by the code of today."""
+    folder = tmp_path_factory.mktemp("today")
+    run = finished(folder / "tiny", tiny_net())
+    shutil.copy(GOLDEN / "model.keras", run.path)
+    (folder / "datasets").mkdir()
+    return export(run.path, folder / "models" / "tiny", data_dir=folder / "datasets")
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        (SAVED_MODEL, "highway_keras,pipelines,serving"),
+        (ONNX, "highway_keras,pipelines,serving,keras,tensorflow"),
+    ],
+)
+def test_exports_need_nothing_of_this_package(tmp_path, today, program, absent):
+    # -I leaves out the current folder, PYTHONPATH and the user's own packages.
+    words = [sys.executable, "-I", "-c", program + ALONE, absent, GOLDEN / "images.npy", VERSION, today]
+    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for number in range(2):
+        found = np.load(tmp_path / f"{number}.npz")
+        assert set(found) == {"probabilities", "class_id"}
+        np.testing.assert_allclose(found["probabilities"], EXPECTED, atol=1e-5)
+        np.testing.assert_array_equal(found["class_id"], EXPECTED.argmax(-1))
+        assert (found["probabilities"].dtype, found["class_id"].dtype) == (np.float32, np.int64)
+
+
+def test_serving_opens_an_export_of_the_past():
+    model = open_model(VERSION)
+    np.testing.assert_allclose(model.predict(IMAGES)[0], EXPECTED, atol=1e-5)
+    assert model.manifest.labels == tuple("0123456789")
+    assert model.manifest.input.shape == (None, 28, 28, 1)
+
+
+def keys(value):
+    """The form of a JSON value, without what differs from run to run."""
+    if isinstance(value, dict):
+        return {key: keys(inner) for key, inner in value.items() if key not in {"versions", "config", "preprocess"}}
+    return type(value).__name__
+
+
+def test_the_manifest_of_today_has_the_form_of_the_past(today):
+    past, now = (json.loads((folder / NAME).read_text()) for folder in (VERSION, today))
+    assert keys(now) == keys(past)
+
+
+KERAS = """
+import sys
+import keras, numpy as np
+import highway_keras
+model = keras.saving.load_model(sys.argv[1])
+logits = model(np.load(sys.argv[2]) / np.float32(256), training=False)
+np.save(sys.argv[3], keras.ops.convert_to_numpy(keras.ops.softmax(logits)))
+"""
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_model_file_of_the_past_is_loaded_on_every_backend(tmp_path, backend):
+    words = [sys.executable, "-c", KERAS, GOLDEN / "model.keras", GOLDEN / "images.npy", tmp_path / "found.npy"]
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), EXPECTED, atol=1e-5)

@@ -1,0 +1,229 @@
+"""`highway export` on run directories: what is written, and what is refused without leaving anything."""
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import onnx
+import pytest
+
+from pipelines.cli import main
+from pipelines.config import Preprocess
+from pipelines.data import sources
+from pipelines.exporting import parity
+from serving.manifest import Agreement, read
+from serving.model import open_model
+from tests.finished_run import DIGITS, finished, save, tiny_net
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory):
+    """The digits, prepared."""
+    folder = tmp_path_factory.mktemp("datasets")
+    sources.describe("mnist_5k", folder)
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def export(run, data_dir, *words):
+    return main(["export", str(run), "--data-dir", str(data_dir), *words])
+
+
+def refused(capsys, status):
+    """The one line that a refused export says."""
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith("highway export: error: ")
+    assert "Traceback" not in said
+    return said
+
+
+def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
+    made = finished(home / "runs" / "digits", tiny_net(), preprocess=Preprocess(scale=1 / 256, mean="pixel"))
+    (made.path / "evaluation.json").write_text('{"weights": "final", "accuracy": 0.25, "confusion": [[1, 0], [0, 1]]}')
+    assert export(made.path, data_dir) == 0
+    assert "models/digits/1" in capsys.readouterr().out
+    folder = home / "models" / "digits" / "1"
+    assert [entry.name for entry in folder.parent.iterdir()] == ["1"]
+    assert (folder / "labels.txt").read_text() == "".join(f"{digit}\n" for digit in range(10))
+
+    found = read(folder)
+    on_disk = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert set(found.files) == on_disk - {"manifest.json"}
+    assert {"saved_model.pb", "model.onnx", "labels.txt", "variables/variables.index"} <= set(found.files)
+    for name, file in found.files.items():
+        assert file.sha256 == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    assert (found.name, found.version, found.labels) == ("digits", 1, DIGITS.labels)
+    assert (found.parity.split, found.parity.images, found.parity.batch_sizes) == ("validation", 256, (1, 3, 252))
+    assert found.parity.onnx.max_abs_difference <= 1e-4
+    assert found.run.test == {"weights": "final", "accuracy": 0.25}
+    assert found.run.commit == "0" * 40 + "+"
+    assert found.run.metrics == {"loss": 2.0, "val_accuracy": 0.1}
+    assert str(home) not in (folder / "manifest.json").read_text()
+    assert str(home).encode() not in (folder / "saved_model.pb").read_bytes() + (folder / "model.onnx").read_bytes()
+
+    assert export(made.path, data_dir, "--to", "models/other") == 0
+    assert export(made.path, data_dir) == 0
+    assert sorted(path.name for path in (home / "models" / "digits").iterdir()) == ["1", "2"]
+    assert read(home / "models" / "other" / "1").name == "other"
+
+
+def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = tiny_net()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    finished(home / "runs" / "mixed", model, "mixed_bfloat16")
+    assert export("runs/mixed", data_dir) == 0
+    folder = home / "models" / "mixed" / "1"
+    assert 1e-5 < read(folder).parity.precision.max_abs_difference < 0.1
+    graph = onnx.load(folder / "model.onnx").graph
+    assert onnx.TensorProto.BFLOAT16 not in {tensor.data_type for tensor in graph.initializer}
+
+
+def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
+    made = finished(home / "run", tiny_net())
+    best = tiny_net(seed=1)
+    save(best, made.path / "best.keras")
+    (made.path / "evaluation.json").write_text('{"weights": "final", "accuracy": 0.25}')
+    assert export(made.path, data_dir, "--weights", "best", "--to", "best") == 0
+    assert export(made.path, data_dir, "--to", "final") == 0
+    assert read(home / "best" / "1").model.weights == "best"
+    assert read(home / "best" / "1").run.test is None
+    image = sources.load("mnist_5k", "test", data_dir).images[:1]
+    probabilities, _ = open_model(home / "best").predict(image)
+    np.testing.assert_allclose(probabilities, keras.ops.softmax(best(image / np.float32(256))), atol=1e-5)
+    assert np.abs(probabilities - open_model(home / "final").predict(image)[0]).max() > 1e-3
+
+
+def test_a_data_folder_is_not_named(home, data_dir):
+    finished(home / "run", tiny_net(), data=DIGITS)
+    config = json.loads((home / "run" / "config.json").read_text())
+    config["data"] = str(data_dir / "mnist_5k" / "1.0.0")
+    (home / "run" / "config.json").write_text(json.dumps(config))
+    assert export("run", data_dir) == 0
+    assert str(data_dir) not in (home / "models" / "run" / "1" / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("state", ["running", "diverged"])
+def test_an_unfinished_run_is_refused(home, data_dir, capsys, state):
+    made = finished(home / "run", tiny_net())
+    made.update(state=state)
+    (made.path / "model.keras").unlink()
+    said = refused(capsys, export(made.path, data_dir))
+    assert {"running": "is unfinished, after 40 steps", "diverged": "its training diverged"}[state] in said
+    assert not (home / "models").exists()
+
+
+def test_a_checkpoint_of_an_unfinished_run_is_refused_too(home, data_dir, capsys):
+    made = finished(home / "run", tiny_net())
+    made.update(state="running")
+    assert "is unfinished" in refused(capsys, export(made.path, data_dir))
+
+
+@pytest.mark.parametrize("name", ["model.keras", "preprocess.npz", "run.json", "config.json", "evaluation.json"])
+@pytest.mark.parametrize("damage", ["cut", "empty"])
+def test_a_damaged_file_is_refused_by_name(home, data_dir, capsys, name, damage):
+    made = finished(home / "run", tiny_net())
+    (made.path / "evaluation.json").write_text('{"accuracy": 0.5}')
+    content = (made.path / name).read_bytes()
+    (made.path / name).write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    said = refused(capsys, export(made.path, data_dir))
+    assert f"run/{name}" in said
+    assert "damaged" in said
+    assert not (home / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"labels": ("a", "b")}, "one output for each of the 2 labels"), ({"shape": (32, 32, 3)}, "Expected images")],
+)
+def test_what_is_no_classifier_of_its_data_is_refused(home, data_dir, capsys, changes, expected):
+    made = finished(home / "run", tiny_net(), data=DIGITS.model_copy(update=changes))
+    assert expected in refused(capsys, export(made.path, data_dir))
+
+
+def test_a_form_that_computes_something_else_is_not_exported(home, data_dir, capsys, monkeypatch):
+    made = finished(home / "run", tiny_net())
+    off = Agreement(max_abs_difference=2e-4, same_label=256, ties=0)
+    monkeypatch.setattr(parity, "compare", lambda *_: off)
+    assert "does not compute what the Keras model computes" in refused(capsys, export(made.path, data_dir))
+    assert not (home / "models").exists()
+
+
+def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch):
+    made = finished(home / "run", tiny_net())
+
+    def save(_, path):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(onnx, "save", save)
+    assert "disk is full" in refused(capsys, export(made.path, data_dir))
+    assert not (home / "models").exists()
+
+
+FULL = """
+import subprocess, sys
+from pathlib import Path
+from pipelines.cli import main
+disk = Path("disk")
+for size in sys.argv[2:]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", disk], check=True)
+    status = main(["export", "run", "--data-dir", sys.argv[1], "--to", "disk/models"])
+    print(size, status, [path.name for path in disk.iterdir()], flush=True)
+    subprocess.run(["umount", disk], check=True)
+"""
+
+
+def test_a_real_full_disk(home, data_dir):
+    (home / "disk").mkdir()
+    private = ["unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", home / "disk"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this system lets nobody mount a disk of their own")
+    finished(home / "run", tiny_net())
+    sizes = ("4", "40", "64", "96")
+    done = subprocess.run(
+        [*private, sys.executable, "-c", FULL, data_dir, *sizes],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [f"{size} 2 []" for size in sizes], done.stderr
+    assert done.stderr.count("the disk is full") == len(sizes)
+    assert "Traceback" not in done.stderr
+
+
+TRAINED_ON_JAX = """
+from pathlib import Path
+from tests.finished_run import finished, tiny_net
+import keras
+assert keras.backend.backend() == "jax"
+finished(Path("run"), tiny_net())
+"""
+
+
+def test_a_run_trained_on_jax_is_exported_whatever_the_environment_says(home, data_dir):
+    jax = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", TRAINED_ON_JAX], env=jax, check=True)
+    words = [sys.executable, "-m", "pipelines", "export", "run", "--data-dir", data_dir]
+    done = subprocess.run(words, env=jax, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read(home / "models" / "run" / "1").run.backend == "jax"

@@ -1,0 +1,111 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.cli import main
+from pipelines.errors import UserError
+from pipelines.predict import predict
+from pipelines.sheet import save_pictures
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden"
+MODEL = GOLDEN / "models" / "tiny"
+IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return save_pictures(IMAGES, [f"digit-{index}" for index in range(len(IMAGES))], tmp_path)
+
+
+def refused(capsys, *words):
+    status = main(["predict", *map(str, words)])
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (2, "")
+    assert captured.err.startswith("highway predict: error: ")
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_probabilities_are_those_of_the_net(pictures):
+    # More than one batch, and the last one not full.
+    folder, predictions = predict(MODEL / "1", pictures * 8)
+    assert folder == MODEL / "1"
+    assert [prediction.file for prediction in predictions] == [str(picture) for picture in pictures * 8]
+    for prediction, row in zip(predictions, np.tile(EXPECTED, (8, 1)), strict=True):
+        best = np.argsort(-row)[:3]
+        assert [guess.label for guess in prediction.top] == [str(index) for index in best]
+        np.testing.assert_allclose([guess.probability for guess in prediction.top], row[best], atol=1e-5)
+
+
+def test_a_table(pictures, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["predict", str(MODEL / "1"), str(pictures[0]), str(pictures[4])]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split("│")[1:-1] for line in captured.out.splitlines() if "digit" in line]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        [str(pictures[0]), "0", "51.2%", "9 26.3%, 4 8.0%"],
+        [str(pictures[4]), "4", "75.3%", "9 11.9%, 8 4.3%"],
+    ]
+    assert captured.err == ""
+
+
+def test_json_is_one_object_a_line_and_the_version_is_told_apart(pictures, capsys):
+    assert main(["predict", str(MODEL), *map(str, pictures), "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    found = [json.loads(line) for line in captured.out.splitlines()]
+    assert [line["file"] for line in found] == [str(picture) for picture in pictures]
+    assert [int(line["top"][0]["label"]) for line in found] == EXPECTED.argmax(-1).tolist()
+    assert captured.err == f"{MODEL / '1'} is the newest version of {MODEL}\n"
+
+
+def test_one_bad_picture_is_an_error_before_any_result(pictures, tmp_path, capsys):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(pictures[0].read_bytes()[:40])
+    assert f"{bad} cannot be read as a picture" in refused(capsys, MODEL, *pictures, bad)
+
+
+def test_other_sizes_and_channels_are_told(tmp_path, capsys):
+    small, colour = save_pictures(np.zeros((1, 9, 8, 1), "uint8"), ["small"], tmp_path) + save_pictures(
+        np.zeros((1, 28, 28, 3), "uint8"), ["colour"], tmp_path
+    )
+    said = refused(capsys, MODEL, small)
+    assert f"{small} has the wrong size: 8 x 9 pixels. The model takes 28 x 28 pixels, grey" in said
+    assert f"{colour} has the wrong channels: RGB. The model takes" in refused(capsys, MODEL, colour)
+
+
+def test_large_pictures_are_refused_without_a_warning(tmp_path, capsys):
+    from PIL import Image
+
+    Image.new("L", (10_000, 9_500)).save(tmp_path / "large.png")
+    assert "wrong size: 10000 x 9500" in refused(capsys, MODEL, tmp_path / "large.png")
+
+
+def test_missing_models_and_pictures(pictures, tmp_path, capsys):
+    assert "there is no model" in refused(capsys, tmp_path / "nothing", pictures[0])
+    assert "there is no file" in refused(capsys, MODEL, tmp_path / "nothing.png")
+    assert "PICTURES" in refused(capsys, MODEL)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "saved_model.pb", "labels.txt", "manifest.json"])
+def test_a_damaged_model_is_refused_by_name(pictures, tmp_path, name):
+    shutil.copytree(MODEL, tmp_path / "model")
+    path = tmp_path / "model" / "1" / name
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(UserError, match=rf"1/{name} is damaged"):
+        predict(tmp_path / "model", pictures)
+
+
+def test_no_framework_is_imported(pictures):
+    program = (
+        "import sys; from pipelines.cli import main; status = main(sys.argv[1:]); "
+        "print({'tensorflow', 'keras', 'jax', 'matplotlib'} & set(sys.modules)); sys.exit(status)"
+    )
+    words = [sys.executable, "-c", program, "predict", MODEL / "1", pictures[0]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
