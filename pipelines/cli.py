@@ -7,7 +7,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pipelines.errors import UserError, unknown
 
@@ -39,18 +39,31 @@ def main(argv: list[str] | None = None) -> int:
         argv: the words after `highway`; None takes them from the process.
 
     Returns:
-        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted. A bug keeps its stack
-        trace and ends in status 1, as does, without a word, a command whose output nobody reads any more.
+        The exit status, as `guarded`.
 
     Example:
         main(["train", "demo"])
     """
     arguments = sys.argv[1:] if argv is None else argv
+    program = f"highway {arguments[0]}" if arguments and arguments[0] in VERBS else "highway"
+    return guarded(program, lambda: _dispatch(arguments))
+
+
+def guarded(program: str, action: Callable[[], None]) -> int:
+    """Sets the environment, acts, and turns what a user can mend into one message.
+
+    Args:
+        program: what stands before the message.
+        action: what to do.
+
+    Returns:
+        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted. A bug keeps its stack
+        trace and ends in status 1, as does, without a word, a command whose output nobody reads any more.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    program = f"highway {arguments[0]}" if arguments and arguments[0] in VERBS else "highway"
     try:
-        _dispatch(arguments)
+        action()
         sys.stdout.flush()
     except UserError as error:
         return _fail(program, str(error))
