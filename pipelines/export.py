@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
+from rich.console import Console
+from rich.markup import escape
 
 from pipelines import frameworks
 from pipelines.arguments import parse
@@ -44,7 +46,8 @@ def main(arguments: list[str]) -> None:
         UserError: see `export`.
     """
     given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
-    folder = export(given.run, given.to, given.weights, given.data_dir)
+    with Console(stderr=True).status(f"exporting {escape(str(given.run))}"):
+        folder = export(given.run, given.to, given.weights, given.data_dir)
     sys.stdout.write(report(folder))
 
 

@@ -1,14 +1,13 @@
 """What the manifest of a version says."""
 
 import importlib.metadata
-import json
 import os
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError
+from pipelines import evaluation
 from pipelines.exporting.artefacts import OPSET
 from pipelines.run import Run, Weights
 from serving import files
@@ -80,16 +79,11 @@ def _training(run: Run, weights: Weights) -> Training:
 
 
 def _test(path: Path, weights: Weights) -> dict[str, Any] | None:
-    """The plain numbers of evaluation.json, if it is there and about these weights."""
-    if not path.is_file():
+    """What was measured on the test split, short of single classes, if it was and of these weights."""
+    found = evaluation.read(path)
+    if found is None or found.weights != weights:
         return None
-    try:
-        found = json.loads(path.read_bytes())
-        if found.get("weights", weights) != weights:
-            return None
-        return {key: value for key, value in found.items() if isinstance(value, int | float | str)}
-    except (ValueError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error}. Write it again with `highway evaluate`.") from error
+    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})
 
 
 def _versions() -> dict[str, str]:

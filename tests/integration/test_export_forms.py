@@ -35,8 +35,17 @@ def dense(**arguments):
     return highway_keras.from_preset("mnist_dense_50" + arguments.pop("twin", ""), depth=6, width=16, **arguments)
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize(("build", "twin"), [(conv, ""), (dense, ""), (conv, "_residual"), (dense, "_plain")])
+@pytest.mark.parametrize(
+    ("build", "twin", "policy"),
+    [
+        (conv, "", "float32"),
+        (dense, "", "float32"),
+        (conv, "", "mixed_bfloat16"),
+        (dense, "", "mixed_float16"),
+        (conv, "_residual", "mixed_float16"),
+        (dense, "_plain", "mixed_bfloat16"),
+    ],
+)
 def test_all_forms_agree(tmp_path, digits, build, twin, policy):
     keras.utils.set_random_seed(0)
     keras.config.set_dtype_policy(policy)
@@ -56,9 +65,7 @@ def test_all_forms_agree(tmp_path, digits, build, twin, policy):
     assert np.ptp(probabilities, axis=0).max() > 0.1
 
 
-@pytest.mark.parametrize(
-    "settings", [Preprocess(), Preprocess(scale=1, mean="channel"), Preprocess(contrast=1.0), Preprocess(mean="pixel")]
-)
+@pytest.mark.parametrize("settings", [Preprocess(mean="channel"), Preprocess(contrast=1.0)])
 def test_preprocessing_is_in_every_form(tmp_path, digits, settings):
     model, fitted = tiny_net(), fit(settings, digits)
     write(tmp_path, model, fitted)
