@@ -50,7 +50,8 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
     """The transform gate T of every unit of every highway layer of a model, for each example.
 
     The whole model runs once. All gates of all examples are kept: for a convolutional net that is a number for each
-    pixel and channel of each layer, so ask for few examples, or for `mean_gates`.
+    pixel and channel of each layer, so ask for few examples, or for `mean_gates`. Each call compiles a program; to read
+    a model again and again, keep a `highway_keras.analysis.GateModel`.
 
     Args:
         model: any built Keras model.

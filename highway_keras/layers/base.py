@@ -112,8 +112,8 @@ class BaseHighway(keras.layers.Layer):
             T, of the shape of the inputs, float32 (float64 if the layer computes in float64), values in [0, 1].
 
         Example:
-            >>> highway_keras.Highway(transform_bias=-2.0).gates(numpy.zeros((1, 3)))  # sigmoid(-2)
-            [[0.119, 0.119, 0.119]]
+            layer = highway_keras.Highway(transform_bias=-2.0)
+            layer.gates(numpy.zeros((1, 3)))  # a tensor: three times sigmoid(-2) = 0.119
         """
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:

@@ -50,6 +50,15 @@ def test_the_gate_has_a_kernel_of_its_own(kind):
     assert not np.allclose(array(layer.gates(x)), gates)
 
 
+@both
+def test_a_carry_gate_of_its_own_starts_open(kind):
+    layer, x = made(kind, carry_gate="separate", transform_bias=-3.0, activation="linear", kernel_initializer="zeros")
+    layer.build(x.shape)
+    np.testing.assert_array_equal(array(layer.carry_bias), 3.0)
+    layer.carry_kernel.assign(np.zeros(layer.carry_kernel.shape))
+    np.testing.assert_allclose(array(layer(x)), reference.sigmoid(3.0) * x, rtol=1e-5)
+
+
 def test_a_seeded_initialiser_gives_the_carry_gate_other_values_than_the_transform_gate():
     layer = Highway(carry_gate="separate", transform_initializer=keras.initializers.HeNormal(seed=1))
     layer.build((None, 6))
@@ -123,6 +132,7 @@ def test_the_layer_reloads_from_its_config(kind):
     defaults = made(kind)[0].get_config()
     assert set(options) <= set(config)
     assert [name for name in options if config[name] == defaults[name]] == []
+    assert config["transform_bias"] == "auto"
 
 
 @both
