@@ -65,6 +65,7 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
 
     opened = open_run(run)
     examples = sources.load(opened.config.data, "test")
+    assert isinstance(examples, sources.Examples), "500 digits fit into memory"
     truth = [opened.record.data.labels[label] for label in examples.labels[:SHOWN]]
     names = [f"{index:02}-is-{label}" for index, label in enumerate(truth)]
     return sheet.save_pictures(examples.images[:SHOWN], names, run / "pictures"), truth
