@@ -1,5 +1,6 @@
 """From uint8 pixels to what the net sees: one function for tf.data, the SavedModel and the ONNX graph."""
 
+import io
 import json
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -15,8 +16,9 @@ from pipelines.errors import UserError
 from pipelines.files import replacing
 
 # Least standard deviation that contrast normalisation divides by, in grey levels: above the rounding noise of an
-# image of one colour (1e-5), below what a single pixel one level off makes in 224 x 224 x 3 (2.6e-3).
-FLAT = 1e-3
+# image of one colour (1e-4 at 224 x 224 x 3), below what one pixel one level off makes in a small image (0.018 at
+# 32 x 32 x 3).
+FLAT = 0.01
 CHUNK = 1000
 
 
@@ -80,11 +82,14 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
     mean = fitted.mean
     if mean is not None and tuple(images.shape[-mean.ndim :]) != mean.shape:
         raise ValueError(f"the mean has shape {mean.shape}, which does not fit. Received: images.shape={images.shape}")
-    x = tf.cast(images, tf.float32) * fitted.settings.scale
-    if fitted.settings.contrast is not None:
+    x = tf.cast(images, tf.float32)
+    if fitted.settings.contrast is None:
+        x *= fitted.settings.scale
+    else:
+        # Any scale would cancel out, and sums of whole numbers are exact.
         x -= tf.reduce_mean(x, axis=(1, 2, 3), keepdims=True)
         deviation = tf.sqrt(tf.reduce_mean(tf.square(x), axis=(1, 2, 3), keepdims=True))
-        x *= fitted.settings.contrast / tf.maximum(deviation, FLAT * fitted.settings.scale)
+        x *= fitted.settings.contrast / tf.maximum(deviation, FLAT)
     return x if mean is None else x - mean
 
 
@@ -116,7 +121,7 @@ def load(path: Path) -> Fitted:
         UserError: the file is missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             settings = Preprocess.model_validate(json.loads(str(kept["settings"])))
             mean = kept.get("mean")
     except FileNotFoundError:

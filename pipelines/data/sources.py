@@ -1,7 +1,7 @@
 """Opens a data set: what it holds, and its images as arrays."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -186,15 +186,13 @@ def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, rest: 
         records.map(lambda example: (example["image"], example["label"])),
         image.decode_example,
         builder.info.splits[source].num_examples,
+        Path(builder.data_dir),
     )
     if not count:
         return whole
-    try:
-        chosen = tf.constant(held_out(whole.labels, count) != rest)
-    except tf.errors.OpError as error:
-        raise folders.damaged(Path(builder.data_dir), error) from error
+    chosen = tf.constant(held_out(whole.labels, count) != rest)
     part = whole.records.enumerate().filter(lambda place, _: chosen[place]).map(lambda _, record: record)
-    return Stream(part, whole.decode, len(whole) - count if rest else count)
+    return replace(whole, records=part, count=len(whole) - count if rest else count)
 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.folders import damaged
 from pipelines.data.order import permuted
 
 CHUNK = 256
@@ -24,6 +27,8 @@ class Stream:
     """From an encoded image to uint8 [h, w, c]."""
     count: int
     """Number of examples."""
+    folder: Path
+    """Where the files lie."""
 
     def __len__(self) -> int:
         return self.count
@@ -31,14 +36,12 @@ class Stream:
     @property
     def images(self) -> Iterator[np.ndarray]:
         """Decoded images in order, in batches: uint8 [b, h, w, c]."""
-        decoded = self.records.map(lambda image, _: self.decode(image), num_parallel_calls=tf.data.AUTOTUNE)
-        return iter(decoded.batch(CHUNK).prefetch(tf.data.AUTOTUNE).as_numpy_iterator())
+        return self._read(self.decoded(self.records).map(lambda image, _: image))
 
     @property
     def labels(self) -> np.ndarray:
         """All labels in order, int64 [n]; reads every file."""
-        labels = self.records.map(lambda _, label: label).batch(CHUNK)
-        return np.concatenate(list(labels.as_numpy_iterator()) or [np.zeros(0, np.int64)])
+        return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))
 
     def decoded(self, records: tf.data.Dataset) -> tf.data.Dataset:
         """Decodes the images of some records, several at once, in their order."""
@@ -58,3 +61,9 @@ class Stream:
             return tf.gather(images, order), tf.gather(labels, order)
 
         return self.records.batch(BLOCK).map(shuffle).unbatch()
+
+    def _read(self, dataset: tf.data.Dataset) -> Iterator[Any]:
+        try:
+            yield from dataset.batch(CHUNK).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+        except tf.errors.OpError as error:
+            raise damaged(self.folder, error) from error

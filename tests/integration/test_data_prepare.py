@@ -1,0 +1,14 @@
+"""Preparing data in processes of their own."""
+
+import subprocess
+import sys
+
+
+def test_processes_that_prepare_at_once_all_succeed(tmp_path):
+    prepare = [sys.executable, "-m", "pipelines", "data", "prepare", "mnist_5k", "--data-dir", str(tmp_path)]
+    started = [subprocess.Popen(prepare, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    for process in started:
+        out, err = process.communicate()
+        assert process.returncode == 0, err.decode()
+        assert out.decode() == f"mnist_5k is ready in {tmp_path / 'mnist_5k' / '1.0.0'}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist_5k"]

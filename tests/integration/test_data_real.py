@@ -1,0 +1,34 @@
+"""The published data sets, where they are prepared; only the test splits, which are read in a few seconds."""
+
+import numpy as np
+import pytest
+
+from pipelines.data.sources import describe, load
+
+FIRST = {"airplane": 0, "truck": 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "train"),
+    [("mnist", (28, 28, 1), 10, 60_000), ("cifar10", (32, 32, 3), 10, 50_000), ("cifar100", (32, 32, 3), 100, 50_000)],
+)
+def test_they_are_described(real_data, name, shape, classes, train):
+    info = describe(name, real_data(name), validation=5000)
+    assert (info.name, info.shape, len(info.labels)) == (name, shape, classes)
+    assert info.counts == {"train": train - 5000, "validation": 5000, "test": 10_000}
+
+
+def test_the_test_split_of_mnist(real_data):
+    test = load("mnist", "test", real_data("mnist"))
+    assert np.bincount(test.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert test.images.mean() == pytest.approx(33.79, abs=0.01)
+
+
+def test_the_test_split_of_cifar_10(real_data):
+    """It lies in Parquet files, not in TFRecords."""
+    data_dir = real_data("cifar10")
+    labels = describe("cifar10", data_dir).labels
+    assert {name: labels.index(name) for name in FIRST} == FIRST
+    test = load("cifar10", "test", data_dir)
+    assert np.bincount(test.labels).tolist() == [1000] * 10
+    np.testing.assert_allclose(test.images.mean((0, 1, 2)) / 255, [0.4942, 0.4851, 0.4504], atol=1e-4)

@@ -1,0 +1,98 @@
+"""`highway data` on the real digits, through the program's entry."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from pipelines.cli import main
+from pipelines.data.prepare import prepared
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data_sets")
+    prepared("mnist_5k", root)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Nothing of the machine's user is read or written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+
+
+def test_the_list_tells_what_is_prepared_and_what_is_not(digits, capsys, tmp_path):
+    assert main(["data", "--data-dir", str(digits)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    for cell in ("1.0.0", "28 x 28 x 1", "4 000", "500", str(digits / "mnist_5k" / "1.0.0")):
+        assert cell in lines["mnist_5k"]
+    assert "not prepared; highway data prepare cifar10 downloads it" in lines["cifar10"]
+    assert main(["data", "list"]) == 0
+    assert "mnist_5k" in (out := capsys.readouterr().out)
+    assert "prepared when it is first used" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_tells_of_other_data_and_of_damage(digits, capsys, tmp_path):
+    root = tmp_path / "sets"
+    (root / "mine").mkdir(parents=True)
+    (root / "mine" / "1.0.0").symlink_to(digits / "mnist_5k" / "1.0.0")
+    (root / "mnist" / "3.0.1").mkdir(parents=True)
+    (root / "mnist" / "3.0.1" / "dataset_info.json").write_text("{")
+    assert main(["data", "--data-dir", str(root)]) == 0
+    out = capsys.readouterr().out
+    assert f"{root / 'mine' / '1.0.0'}" in out
+    assert "cannot be read" in out
+
+
+def test_prepare_makes_the_folder_that_it_is_given(capsys, tmp_path):
+    for _ in range(2):
+        assert main(["data", "prepare", "mnist_5k", "--data-dir", "new/sets"]) == 0
+        assert capsys.readouterr().out == "mnist_5k is ready in new/sets/mnist_5k/1.0.0\n"
+    assert [path.name for path in (tmp_path / "new" / "sets").iterdir()] == ["mnist_5k"]
+
+
+@pytest.mark.parametrize(("name", "rows"), [("mnist_5k", 4), ("demo", 2)])
+def test_show_draws_a_picture(digits, capsys, tmp_path, name, rows):
+    path = tmp_path / "pictures" / "samples.png"
+    assert main(["data", "show", name, "--data-dir", str(digits), "--to", str(path)]) == 0
+    assert str(path) in capsys.readouterr().out
+    picture = imread(path)
+    assert picture.shape[1] > picture.shape[0] > 100 * rows
+    assert len(np.unique(picture)) > 50
+
+
+def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch):
+    monkeypatch.setattr("pipelines.data.throughput.WARM_UP", 0.01)
+    monkeypatch.setattr("pipelines.data.throughput.SECONDS", 0.05)
+    assert main(["data", "throughput", "demo", "--data-dir", str(digits)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert int(first.split(" images/s")[0].replace(",", "")) > 0
+    assert "mnist_5k in batches of" in first
+    assert "pixels / 25" in first
+    assert "cores" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show"], "which data set?"),
+        (["show", "mnst"], "Did you mean 'mnist'?"),
+        (["show", "mnist_5k", "--to", "samples.txt"], "must end in .png, .pdf or .svg"),
+        (["list", "mnist"], "highway data show mnist"),
+        (["prepare", "./folder"], "is a folder"),
+        (["prepare", "mnist_5k", "--to", "x.png"], "--to belongs to"),
+        (["list", "--data-dir", "nowhere"], "no folder 'nowhere'"),
+        (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_and_leave_nothing(capsys, tmp_path, arguments, told):
+    assert main(["data", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("highway data: error: ")
+    assert told in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,51 @@
+"""Data sets made on the spot: the real digits of mnist_5k, and tiny ones of any kind."""
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from pipelines.data.prepare import prepared
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A folder of data sets in which mnist_5k is prepared; not to be changed."""
+    root = tmp_path_factory.mktemp("data_sets")
+    prepared("mnist_5k", root)
+    return root
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A function that prepares a data set of random images and gives its folder."""
+
+    def make(splits, *, image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8):
+        features = {
+            "image": image or tfds.features.Image(shape=shape),
+            "label": label or tfds.features.ClassLabel(num_classes=classes),
+        }
+
+        class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+            VERSION = tfds.core.Version("2.1.0")
+
+            def _info(self):
+                kept = {name: feature for name, feature in features.items() if feature != "none"}
+                return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(kept))
+
+            def _split_generators(self, _):
+                return {name: self._generate_examples(name, count) for name, count in splits.items()}
+
+            def _generate_examples(self, name, count):
+                # The first pixel is the number of the split, the second the number of the example.
+                random = np.random.default_rng(0)
+                for number in range(count):
+                    pixels = random.integers(0, 256, shape, dtype)
+                    pixels.flat[:2] = list(splits).index(name), number
+                    example = {"image": pixels, "label": number % classes}
+                    yield number, {key: value for key, value in example.items() if features[key] != "none"}
+
+        builder = Tiny(data_dir=tmp_path)
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+        return str(builder.data_dir)
+
+    return make

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.config import Augment, Preprocess
+from pipelines.data.batches import evaluation, training
+from pipelines.data.preprocess import Fitted, apply, fit
+from pipelines.data.sources import Examples
+from pipelines.errors import UserError
+
+CLASSES = 5
+PLAIN = Fitted(Preprocess(scale=1.0), None)
+MOVING = Augment(pad=2, mirror=True)
+
+
+def numbered(count):
+    """Images whose every pixel is the number of the example."""
+    images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 4, 5, 1))
+    return Examples(np.array(images), np.arange(count) % CLASSES)
+
+
+def random(count):
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 6, 5, 3), np.uint8)
+    return Examples(pixels, np.arange(count) % CLASSES)
+
+
+def batches(examples, fitted=PLAIN, **changed):
+    defaults = {"augment": Augment(), "batch_size": 8, "seed": 5, "steps": 20, "classes": CLASSES}
+    return list(training(examples, fitted, **defaults | changed).as_numpy_iterator())
+
+
+def same(some, others):
+    assert len(some) == len(others)
+    for one, other in zip(some, others, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+@settings(max_examples=6, deadline=None)
+@given(first=st.integers(0, 30), batch_size=st.sampled_from([1, 7, 8, 50, 64]), seed=st.integers(0, 2**64))
+def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed):
+    examples = random(50)
+    fitted = fit(Preprocess(contrast=1.0, mean="pixel"), examples.images)
+    chosen = {"augment": MOVING, "batch_size": batch_size, "seed": seed}
+    whole = batches(examples, fitted, steps=30, **chosen)
+    same(batches(examples, fitted, first_step=first, steps=30, **chosen), whole[first:])
+
+
+@pytest.mark.parametrize("batch_size", [10, 8, 50, 60])
+def test_every_example_comes_once_an_epoch(batch_size):
+    made = batches(numbered(50), batch_size=batch_size, steps=600 // batch_size)
+    assert {len(x) for x, _ in made} == {batch_size}  # Also where a batch reaches over the end of an epoch.
+    row = np.concatenate([x[:, 0, 0, 0] for x, _ in made])
+    for epoch in range(len(row) // 50):
+        assert sorted(row[epoch * 50 : epoch * 50 + 50]) == list(range(50))
+
+
+def test_labels_stay_with_their_images():
+    for x, y in batches(numbered(50), augment=Augment(mirror=True)):
+        assert y.dtype == x.dtype == np.float32
+        np.testing.assert_array_equal(y, np.eye(CLASSES)[x[:, 0, 0, 0].astype(int) % CLASSES])
+
+
+def test_epochs_and_seeds_differ():
+    made = [batches(numbered(48), steps=12, seed=seed) for seed in (0, 1)]
+    epochs = [np.concatenate([x[:, 0, 0, 0] for x, _ in part]) for row in made for part in (row[:6], row[6:])]
+    assert len({epoch.tobytes() for epoch in epochs}) == 4
+
+
+def test_one_example_is_changed_differently_in_every_step():
+    made = batches(random(1), augment=Augment(pad=3, mirror=True), batch_size=4, steps=4)
+    assert len({image.tobytes() for x, _ in made for image in x}) > 12
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_the_shards_of_the_hosts_make_the_batch(hosts):
+    examples = random(50)
+    chosen = {"augment": MOVING, "first_step": 3}
+    shards = [batches(examples, shard=(host, hosts), **chosen) for host in range(hosts)]
+    joined = [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*shards, strict=True)]
+    same(joined, batches(examples, **chosen))
+
+
+def test_a_batch_that_cannot_be_divided_is_refused():
+    with pytest.raises(UserError, match="batch of 8 cannot be divided among 3 hosts"):
+        batches(numbered(10), shard=(0, 3))
+
+
+def test_padding_is_the_mean():
+    """Augmentation comes after preprocessing: what is outside the image is 0 there, which is the mean."""
+    examples = Examples(np.full((10, 4, 4, 1), 200, np.uint8), np.zeros(10, int))
+    made = batches(examples, fit(Preprocess(mean="channel"), examples.images), augment=Augment(pad=3), steps=5)
+    assert all(abs(x).max() < 1e-6 for x, _ in made)
+
+
+def test_without_augmentation_images_are_only_preprocessed():
+    examples = random(16)
+    fitted = fit(Preprocess(contrast=0.67, mean="pixel"), examples.images)
+    made = batches(examples, fitted, batch_size=16, steps=1)
+    expected = apply(fitted, tf.constant(examples.images)).numpy()
+    found = sorted(made[0][0].tolist())
+    np.testing.assert_allclose(found, sorted(expected.tolist()), atol=1e-6)
+
+
+def test_the_number_of_batches_is_known_and_shapes_are_static():
+    made = training(random(50), PLAIN, augment=MOVING, batch_size=8, seed=0, first_step=5, steps=20, classes=CLASSES)
+    assert int(made.cardinality()) == 15
+    assert [tuple(spec.shape) for spec in made.element_spec] == [(8, 6, 5, 3), (8, CLASSES)]
+    assert int(evaluation(random(50), PLAIN, batch_size=8, classes=CLASSES).cardinality()) == 7
+
+
+@pytest.mark.parametrize("count", [1, 8, 21])
+def test_evaluation_takes_every_example_in_order(count):
+    examples = random(count)
+    fitted = fit(Preprocess(contrast=0.67, mean="channel"), examples.images)
+    made = list(evaluation(examples, fitted, batch_size=8, classes=CLASSES).as_numpy_iterator())
+    assert [len(x) for x, _ in made] == [8] * (count // 8) + [count % 8] * bool(count % 8)
+    np.testing.assert_allclose(
+        np.concatenate([x for x, _ in made]), apply(fitted, tf.constant(examples.images)), atol=1e-6
+    )
+    np.testing.assert_array_equal(np.concatenate([y for _, y in made]), np.eye(CLASSES)[examples.labels])

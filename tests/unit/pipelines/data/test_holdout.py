@@ -1,0 +1,34 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.data.holdout import held_out
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=300), st.floats(0, 1))
+def test_each_class_gives_its_share(labels, part):
+    labels = np.array(labels)
+    count = int(part * len(labels))
+    held = held_out(labels, count)
+    assert held.sum() == count
+    for label in np.unique(labels):
+        share = (labels == label).sum() * count / len(labels)
+        assert abs(held[labels == label].sum() - share) < 1
+
+
+def test_equal_classes_stay_equal():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
+    held = held_out(labels, 1000)
+    assert np.bincount(labels[held]).tolist() == [100] * 10
+    assert np.bincount(labels[~held]).tolist() == [400] * 10
+
+
+def test_the_choice_never_changes():
+    # A run made today is compared with one made in a year: these very examples, on any version of NumPy.
+    assert np.flatnonzero(held_out(np.arange(40) % 4, 8)).tolist() == [2, 3, 11, 13, 18, 20, 21, 32]
+
+
+def test_the_choice_is_spread_over_the_data():
+    held = np.flatnonzero(held_out(np.zeros(10_000, int), 1000))
+    assert abs(held.mean() - 5000) < 5 * 10_000 / np.sqrt(12 * 1000)

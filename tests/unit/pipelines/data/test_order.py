@@ -1,0 +1,51 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.data.order import examples_at, positions
+
+
+def epoch(number, count, seed=0):
+    return examples_at(tf.range(number * count, (number + 1) * count, dtype=tf.int64), count, seed).numpy()
+
+
+@settings(max_examples=40, deadline=None)
+@given(count=st.integers(1, 300), number=st.integers(0, 10**6), seed=st.integers(0, 2**63 - 1))
+def test_every_example_comes_once_an_epoch(count, number, seed):
+    assert sorted(epoch(number, count, seed)) == list(range(count))
+
+
+def test_positions_follow_each_other():
+    steps = [positions(tf.constant(step, tf.int64), 7) for step in range(3)]
+    np.testing.assert_array_equal(tf.concat(steps, 0), np.arange(21))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20))
+def test_a_position_does_not_depend_on_its_batch(places):
+    together = examples_at(tf.constant(places, tf.int64), 1000, 3).numpy()
+    alone = [examples_at(tf.constant([place], tf.int64), 1000, 3).numpy()[0] for place in places]
+    assert together.tolist() == alone
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = {epoch(number, 50, seed).tobytes() for number in range(5) for seed in range(5)}
+    assert len(orders) == 25
+
+
+@pytest.mark.parametrize("count", [4_000, 45_000, 50_000, 60_000])
+def test_orders_are_as_good_as_random(count):
+    """With the 4 rounds of `tf.random.experimental.index_shuffle`, two epochs of 50 000 correlate by 0.7."""
+    epochs = [epoch(number, count) for number in range(20)]
+    noise = 5 / np.sqrt(count)  # Five standard deviations of a correlation by chance.
+    for first, second in itertools.pairwise(epochs):
+        assert abs(np.corrcoef(first, second)[0, 1]) < noise
+    for order in epochs:
+        assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < noise
+        assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < noise
+        # Steps from one example to the next: by chance the commonest comes less than a dozen times.
+        assert np.unique(np.diff(order), return_counts=True)[1].max() < 16

@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pipelines.config import Preprocess
+from pipelines.data.preprocess import FLAT, Fitted, apply, fit, load, save
+from pipelines.errors import UserError
+
+shapes = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(1, 7), st.sampled_from([1, 3]))
+images = shapes.flatmap(lambda shape: arrays(np.uint8, shape))
+chosen = st.builds(
+    Preprocess,
+    scale=st.sampled_from([1 / 255, 1 / 256, 1.0, 2 / 255]),
+    contrast=st.none() | st.floats(0.1, 5),
+    mean=st.sampled_from(["none", "channel", "pixel"]),
+)
+
+
+def reference(chosen, images, training):
+    """The same in numpy, float64, an image at a time."""
+
+    def one(image):
+        x = image.astype(np.float64) * chosen.scale
+        if chosen.contrast is None:
+            return x
+        x = x - x.mean()
+        return chosen.contrast * x / max(x.std(), FLAT * chosen.scale)  # Scaled first, as the settings say.
+
+    x = np.stack([one(image) for image in images])
+    seen = np.stack([one(image) for image in training])
+    return x - {"none": 0, "channel": seen.mean((0, 1, 2)), "pixel": seen.mean(0)}[chosen.mean]
+
+
+@settings(max_examples=40, deadline=None)
+@given(chosen, images)
+def test_equals_the_same_in_numpy_float64(chosen, images):
+    fitted = fit(chosen, images)
+    x = apply(fitted, tf.constant(images))
+    assert x.dtype == tf.float32
+    expected = reference(chosen, images, images)
+    np.testing.assert_allclose(x, expected, rtol=2e-5, atol=2e-5 * max(1, abs(expected).max()))
+
+
+def test_the_mean_is_that_of_the_images_it_was_fitted_to():
+    random = np.random.default_rng(0)
+    training, other = (random.integers(0, 256, (2500, 3, 4, 3), np.uint8) for _ in range(2))
+    for mean in ("channel", "pixel"):
+        chosen = Preprocess(contrast=0.67, mean=mean)
+        fitted = fit(chosen, training)
+        np.testing.assert_allclose(apply(fitted, tf.constant(other)), reference(chosen, other, training), atol=1e-5)
+        x = apply(fitted, tf.constant(training)).numpy()
+        assert abs(x.mean(axis=(0, 1, 2) if mean == "channel" else 0)).max() < 1e-6
+
+
+def test_batches_are_fitted_like_the_whole():
+    images = np.random.default_rng(0).integers(0, 256, (70, 5, 4, 3), np.uint8)
+    chosen = Preprocess(contrast=1.0, mean="pixel")
+    parts = fit(chosen, iter([images[:32], images[32:]]))
+    np.testing.assert_allclose(parts.mean, fit(chosen, images).mean, atol=1e-7)
+
+
+def test_contrast_gives_every_image_the_same_mean_and_deviation():
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)
+    images[0] //= 50  # Faint, but no less for that.
+    x = apply(Fitted(Preprocess(contrast=0.67), None), tf.constant(images)).numpy()
+    np.testing.assert_allclose(x.mean(axis=(1, 2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(x.std(axis=(1, 2, 3)), 0.67, rtol=1e-4)
+
+
+@pytest.mark.parametrize("level", [0, 1, 77, 255])
+@pytest.mark.parametrize("scale", [1 / 255, 1 / 256, 1.0])
+def test_an_image_of_one_colour_becomes_zero(level, scale):
+    images = np.full((2, 224, 224, 3), level, np.uint8)
+    x = apply(Fitted(Preprocess(scale=scale, contrast=1.0), None), tf.constant(images)).numpy()
+    assert abs(x).max() < 0.02  # Rounding noise may remain.
+
+
+def test_one_pixel_off_by_one_level_is_not_taken_for_a_flat_image():
+    images = np.full((1, 32, 32, 3), 128, np.uint8)
+    images[0, 0, 0, 0] = 129
+    x = apply(Fitted(Preprocess(contrast=1.0), None), tf.constant(images)).numpy()
+    assert x.std() == pytest.approx(1, rel=1e-3)
+
+
+def test_eager_and_graph_give_the_same():
+    images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), np.uint8)
+    fitted = fit(Preprocess(contrast=0.67, mean="pixel"), images)
+    signature = [tf.TensorSpec([None, 8, 8, 3], tf.uint8)]
+    traced = tf.function(lambda batch: apply(fitted, batch), input_signature=signature)
+    np.testing.assert_allclose(traced(tf.constant(images)), apply(fitted, tf.constant(images)), atol=1e-6)
+    assert traced(tf.zeros([0, 8, 8, 3], tf.uint8)).shape == (0, 8, 8, 3)
+
+
+def test_other_pixels_than_those_of_a_file_are_refused():
+    fitted = Fitted(Preprocess(), None)
+    with pytest.raises(TypeError, match="Received: dtype=float32"):
+        apply(fitted, tf.zeros([1, 2, 2, 1]))
+
+
+@pytest.mark.parametrize(("mean", "shape"), [("channel", (1, 4, 4, 1)), ("pixel", (1, 1, 4, 3))])
+def test_a_mean_of_another_shape_does_not_spread(mean, shape):
+    fitted = fit(Preprocess(mean=mean), np.ones((2, 4, 4, 3), np.uint8))
+    with pytest.raises(ValueError, match="does not fit"):
+        apply(fitted, tf.zeros(shape, tf.uint8))
+
+
+def test_no_images_have_no_mean():
+    with pytest.raises(ValueError, match="at least one image"):
+        fit(Preprocess(mean="pixel"), np.zeros((0, 2, 2, 1), np.uint8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(chosen)
+def test_kept_and_read_again(tmp_path_factory, chosen):
+    fitted = fit(chosen, np.random.default_rng(0).integers(0, 256, (5, 3, 3, 3), np.uint8))
+    path = tmp_path_factory.mktemp("kept") / "preprocess.npz"
+    save(fitted, path)
+    again = load(path)
+    assert again.settings == fitted.settings
+    assert (again.mean is None) == (fitted.mean is None)
+    if fitted.mean is not None:
+        np.testing.assert_array_equal(again.mean, fitted.mean)
+        assert again.mean.dtype == np.float32
+
+
+def test_a_damaged_file_is_told_by_name(tmp_path):
+    path = tmp_path / "preprocess.npz"
+    with pytest.raises(UserError, match=r"there is no preprocessing at .*preprocess\.npz"):
+        load(path)
+    save(fit(Preprocess(mean="pixel"), np.ones((2, 4, 4, 3), np.uint8)), path)
+    whole = path.read_bytes()
+    for damage in (b"", whole[: len(whole) // 2], b"no archive"):
+        path.write_bytes(damage)
+        with pytest.raises(UserError, match=r"preprocess\.npz is damaged"):
+            load(path)
+    for settings_ in ('{"skale": 1}', '{"scale": -1}', "[1]", "{"):
+        np.savez(path, settings=np.array(settings_))
+        with pytest.raises(UserError, match=r"preprocess\.npz is damaged"):
+            load(path)
+    np.savez(path, settings=np.array(Preprocess(mean="pixel").model_dump_json()))
+    with pytest.raises(UserError, match="its mean is missing"):
+        load(path)

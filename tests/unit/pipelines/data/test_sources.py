@@ -1,0 +1,173 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from pipelines.data.sources import Examples, describe, load
+from pipelines.errors import UserError
+
+SPLITS = ["train", "validation", "test"]
+
+
+def numbers(examples):
+    """Which examples of which split of the files these are, as `tiny` writes it into the first two pixels."""
+    return {tuple(pixels) for pixels in examples.images.reshape(len(examples), -1)[:, :2].tolist()}
+
+
+def test_validation_is_taken_from_train_and_from_nothing_else(tiny):
+    data = tiny({"train": 60, "test": 30})
+    train, validation, test = (load(data, name, validation=12) for name in SPLITS)
+    assert len(train) == 48
+    assert numbers(train) | numbers(validation) == {(0, number) for number in range(60)}
+    assert not numbers(train) & numbers(validation)
+    assert numbers(test) == {(1, number) for number in range(30)}
+    assert np.bincount(validation.labels).tolist() == [4, 4, 4]
+    assert describe(data, validation=12).counts == {"train": 48, "validation": 12, "test": 30}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_test_split_is_never_used_for_validation(tiny, own):
+    data = tiny({"train": 40, "test": 20} | ({"validation": 10} if own else {}))
+    seen = numbers(load(data, "train", validation=7)) | numbers(load(data, "validation", validation=7))
+    assert not seen & numbers(load(data, "test", validation=7))
+    # Even without the files of the test split, training and validation are the same.
+    for file in Path(data).glob("*-test.*"):
+        file.unlink()
+    copy = Path(data).parent / "2.1.1"
+    shutil.copytree(data, copy)
+    again = numbers(load(str(copy), "train", validation=7)) | numbers(load(str(copy), "validation", validation=7))
+    assert again == seen
+
+
+def test_a_validation_split_of_its_own_is_used_as_it_is(tiny):
+    data = tiny({"train": 40, "validation": 10, "test": 5})
+    assert describe(data, validation=30).counts == {"train": 40, "validation": 10, "test": 5}
+    assert numbers(load(data, "validation", validation=30)) == {(1, number) for number in range(10)}
+    assert numbers(load(data, "train", validation=30)) == {(0, number) for number in range(40)}
+
+
+def test_without_validation_all_is_train(tiny):
+    data = tiny({"train": 20, "test": 5})
+    assert len(load(data, "train")) == 20
+    with pytest.raises(UserError, match=r"no validation examples.*--validation N"):
+        load(data, "validation")
+
+
+def test_labels_stay_with_their_images(tiny):
+    data = tiny({"train": 60, "test": 5})
+    for name in ("train", "validation"):
+        examples = load(data, name, validation=20)
+        assert examples.labels.dtype == np.int64
+        np.testing.assert_array_equal(examples.images.reshape(len(examples), -1)[:, 1] % 3, examples.labels)
+
+
+def test_the_same_examples_on_every_call(tiny):
+    data = tiny({"train": 60, "test": 5})
+    first = load(data, "validation", validation=20).images.copy()
+    load(data, "test")
+    load(data, "train")
+    np.testing.assert_array_equal(load(data, "validation", validation=20).images, first)
+
+
+def test_shared_arrays_cannot_be_written_to(tiny):
+    data = tiny({"train": 60, "test": 5})
+    for validation in (0, 20):
+        examples = load(data, "train", validation=validation)
+        assert isinstance(examples, Examples)
+        with pytest.raises(ValueError, match="read-only"):
+            examples.images[0] = 0
+
+
+def test_splits_that_are_not_there_are_told(tiny):
+    with pytest.raises(UserError, match="no test examples"):
+        load(tiny({"train": 6}), "test")
+
+
+def test_without_training_examples_there_is_nothing_to_do(tiny):
+    with pytest.raises(UserError, match=r"no split 'train'\. It has: test"):
+        describe(tiny({"test": 6}))
+
+
+def test_validation_leaves_something_to_train_on(tiny):
+    data = tiny({"train": 20, "test": 5})
+    for too_many in (20, 21):
+        with pytest.raises(UserError, match=f"must leave some of the 20.*validation={too_many}"):
+            describe(data, validation=too_many)
+
+
+@pytest.mark.parametrize(
+    ("features", "told"),
+    [
+        ({"image": "none"}, r"must have the features image \(Image\).*It has: label \(ClassLabel\)"),
+        ({"label": "none"}, r"and label \(ClassLabel\)\. It has: image \(Image\)"),
+        ({"label": tfds.features.Scalar(np.int64)}, r"label \(Scalar\)"),
+        ({"image": tfds.features.Image(shape=(None, None, 1))}, r"all of one size\. Received: shape=\(None, None, 1\)"),
+    ],
+)
+def test_only_images_of_one_size_with_labels(tiny, features, told):
+    data = tiny({"train": 6, "test": 5}, **features)
+    with pytest.raises(UserError, match=told):
+        describe(data)
+
+
+def test_images_of_another_type_are_refused(tiny):
+    wide = tfds.features.Image(shape=(4, 4, 1), dtype=np.uint16)
+    with pytest.raises(UserError, match="dtype=uint16"):
+        describe(tiny({"train": 6}, image=wide, dtype=np.uint16))
+
+
+def damaged(digits, tmp_path, name, contents):
+    """A copy of mnist_5k in which one file holds something else."""
+    root = tmp_path / "sets"
+    shutil.copytree(digits, root)
+    file = next((root / "mnist_5k" / "1.0.0").glob(name))
+    if contents is None:
+        file.unlink()
+    else:
+        file.write_bytes(contents(file.read_bytes()))
+    return root
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        None,
+        lambda whole: b"",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:],
+    ],
+    ids=["missing", "empty", "truncated", "one bit"],
+)
+def test_damaged_examples_are_told_by_their_folder(digits, tmp_path, contents):
+    root = damaged(digits, tmp_path, "*train*", contents)
+    told = rf"prepared data in {root}.* cannot be read"
+    with pytest.raises(UserError, match=told):
+        load("mnist_5k", "train", root)
+    streamed = load("mnist_5k", "train", root, memory=0)
+    with pytest.raises(UserError, match=told):
+        list(streamed.images)
+    with pytest.raises(UserError, match=told):
+        _ = streamed.labels
+    assert len(load("mnist_5k", "test", root)) == 500
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [b"", b"{", b"{}", b"[1]", b"\xff\xfe\x00"],
+    ids=["empty", "cut", "without content", "other content", "bytes"],
+)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_damaged_information_is_told_by_its_folder(digits, tmp_path, contents, by_name):
+    root = damaged(digits, tmp_path, "dataset_info.json", lambda whole: contents)
+    data = "mnist_5k" if by_name else str(root / "mnist_5k" / "1.0.0")
+    with pytest.raises(UserError, match=rf"prepared data in {root}.* cannot be read"):
+        describe(data, root)
+
+
+def test_information_without_splits_is_told(digits, tmp_path):
+    poor = b'{"name": "mnist_5k", "version": "1.0.0", "fileFormat": "tfrecord", "moduleName": "x"}'
+    root = damaged(digits, tmp_path, "dataset_info.json", lambda whole: poor)
+    with pytest.raises(UserError, match="no split 'train'"):
+        describe("mnist_5k", root)
