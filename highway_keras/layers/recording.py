@@ -13,8 +13,8 @@ def recording() -> Iterator[dict[str, Any]]:
     """Collects the transform gates of the highway layers that are called inside the block, in this thread.
 
     What is collected inside a trace (`tf.function`, `jax.jit`) belongs to that trace: return it from the traced
-    function, or better use `highway_keras.gates`, which does. Layers made under `keras.RematScope` are traced one by one,
-    and cannot be recorded on JAX.
+    function, or better use `highway_keras.gates`, which does. Layers made under `keras.RematScope` are traced one by
+    one, and cannot be recorded on JAX.
 
     Yields:
         A dictionary that fills in the order of the calls: layer name to T. A name that comes again, because a layer is
