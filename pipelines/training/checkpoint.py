@@ -60,8 +60,9 @@ def load(path: Path, model: keras.Model) -> Progress:
     Raises:
         UserError: if the file is damaged, or is not of such a model.
     """
-    # Without this an optimiser has no variables yet, and would lose its momentum without a word.
-    model.optimizer.build(model.trainable_variables)
+    if not model.optimizer.built:
+        # It would have no variables yet, and lose its momentum without a word.
+        model.optimizer.build(model.trainable_variables)
     variables = _variables(model)
     try:
         # numpy, given a path, leaves a file that it cannot read open.

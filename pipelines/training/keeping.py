@@ -104,7 +104,18 @@ class KeepEpoch(keras.callbacks.Callback):
             with averaged(self.model), replacing(self.run.path / FILES["best"]) as aside:
                 self.net.save(aside)
         checkpoint.save(self.run.path / CHECKPOINT, self.model, progress)
-        shown = {name: value for name, value in scores.items() if "/" not in name}
-        if progress.best_epoch:
-            shown |= {"best_epoch": progress.best_epoch, "best_val_accuracy": progress.best_accuracy}
-        self.run.update(step=step, seconds=progress.seconds, metrics=shown)
+        record(self.run, progress)
+
+
+def record(run: Run, progress: Progress) -> None:
+    """Puts into run.json where the run stands, by its checkpoint and the last row of metrics.csv.
+
+    Args:
+        run: the run directory.
+        progress: what the checkpoint holds.
+    """
+    *_, last = table.read(run.path / "metrics.csv")
+    metrics = {name: last[name] for name in FIRST if name in last}
+    if progress.best_epoch:
+        metrics |= {"best_epoch": progress.best_epoch, "best_val_accuracy": progress.best_accuracy}
+    run.update(step=progress.epoch * run.record.steps_per_epoch, seconds=progress.seconds, metrics=metrics)

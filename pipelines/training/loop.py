@@ -19,7 +19,7 @@ from pipelines.files import replacing
 from pipelines.run import FILES, DataRecord, Record, Run, create, locked, open_run, refuse_existing
 from pipelines.training import checkpoint, table
 from pipelines.training.checkpoint import Progress
-from pipelines.training.keeping import CHECKPOINT, DivergedError, KeepEpoch, StopOnNaN, ValidateAveraged
+from pipelines.training.keeping import CHECKPOINT, DivergedError, KeepEpoch, StopOnNaN, ValidateAveraged, record
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy, resolve
 from pipelines.training.progress import ProgressBar
@@ -61,7 +61,7 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console) -
     model = compiled(net, config, precision.policy, steps_per_epoch, bool(machine.accelerators))
     examples = sources.load(config.data, "train", data_dir, config.validation)
     fitted = preprocess.fit(config.preprocess, examples.images)
-    record = Record(
+    created = Record(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=environment.command(),
         versions=environment.versions(),
@@ -73,7 +73,7 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console) -
         parameters=net.count_params(),
         steps_per_epoch=steps_per_epoch,
     )
-    run = create(path, config, record)
+    run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         _announce(run, console)
@@ -189,13 +189,11 @@ def _train(
     progress: Progress,
     console: Console,
 ) -> None:
-    config, record = run.config, run.record
-    classes, steps_per_epoch = len(record.data.labels), record.steps_per_epoch
-    held_out = (
-        sources.load(config.data, "validation", data_dir, config.validation)
-        if record.data.counts["validation"]
-        else None
-    )
+    config, data = run.config, run.record.data
+    classes, steps_per_epoch = len(data.labels), run.record.steps_per_epoch
+    held_out = None
+    if data.counts["validation"]:
+        held_out = sources.load(config.data, "validation", data_dir, config.validation)
     shown = batches.evaluation(held_out or examples, fitted, batch_size=GATE_EXAMPLES, classes=classes)
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.epoch:
@@ -242,6 +240,8 @@ def _train(
     model.optimizer.finalize_variable_values(model.trainable_variables)
     with replacing(run.path / FILES["final"]) as aside:
         net.save(aside)
+    # Once more: a run that was killed between its last checkpoint and this line comes here without an epoch.
+    record(run, progress)
     run.update(state="finished")
 
 

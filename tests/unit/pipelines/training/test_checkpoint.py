@@ -24,9 +24,12 @@ def train(made, steps):
     return [float(made.train_on_batch(X, np.ones((8, units)))) for _ in range(steps)]
 
 
+@pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("loss_scaling", [False, True])
-def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling):
+def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling, built):
     before, after = model(loss_scaling=loss_scaling), model(loss_scaling=loss_scaling)
+    if built:
+        after.optimizer.build(after.trainable_variables)
     train(before, 5)
     checkpoint.save(tmp_path / "state.npz", before, Progress(3, 1.5, 0.75, 2))
     assert checkpoint.load(tmp_path / "state.npz", after) == Progress(3, 1.5, 0.75, 2)

@@ -1,0 +1,237 @@
+"""Whole training runs of a small net: what is left in the run directory, and what is refused."""
+
+import io
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pipelines import run as runs
+from pipelines.arguments import TrainArguments
+from pipelines.cli import main
+from pipelines.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.data import preprocess
+from pipelines.errors import UserError
+from pipelines.train import train
+from pipelines.training import table
+from tests.toy_data import ToyData, toy_config
+
+# Keras 3.15 with NumPy 2, when it saves.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    return ToyData().install(monkeypatch)
+
+
+def trained(path, config=None):
+    console = Console(file=io.StringIO(), width=200)
+    train(TrainArguments(config or toy_config(), path, None, None), console)
+    return runs.open_run(path), console.file.getvalue()
+
+
+def test_a_run_holds_all_that_is_promised(toy, tmp_path):
+    path = tmp_path / "runs" / "toy"
+    config = toy_config(
+        epochs=4,
+        preprocess=Preprocess(mean="pixel"),
+        augment=Augment(pad=1),
+        schedule=Schedule(kind="step", boundaries=(30,), factor=0.5),
+    )
+    run, said = trained(path, config)
+    assert sorted(entry.name for entry in path.iterdir()) == [
+        "best.keras",
+        "checkpoint",
+        "config.json",
+        "figures",
+        "metrics.csv",
+        "model.keras",
+        "preprocess.npz",
+        "report.md",
+        "run.json",
+        "tensorboard",
+    ]
+    assert sorted(entry.name for entry in (path / "figures").iterdir()) == ["gates.png", "learning_curve.png"]
+    assert [entry.name for entry in (path / "checkpoint").iterdir()] == ["state.npz"]
+    assert list((path / "tensorboard").rglob("events.*"))
+    assert run.config == config
+
+    record = run.record
+    assert (record.state, record.step, record.steps_per_epoch) == ("finished", 40, 10)
+    assert record.parameters == runs.load_model(run).count_params()
+    assert record.precision.reason == "asked for"
+    assert record.data.labels == ("nw", "ne", "sw", "se")
+    assert record.backend == keras.backend.backend()
+    assert len(record.gates) == 3
+    assert all(0 < gate < 0.5 for gate in record.gates.values())
+
+    rows = table.read(path / "metrics.csv")
+    assert list(rows[0])[:8] == [
+        "epoch",
+        "step",
+        "seconds",
+        "learning_rate",
+        "loss",
+        "accuracy",
+        "val_loss",
+        "val_accuracy",
+    ]
+    assert list(rows[0])[8:] == [f"gate/{layer}" for layer in record.gates]
+    assert [(row["epoch"], row["step"]) for row in rows] == [(1, 10), (2, 20), (3, 30), (4, 40)]
+    assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.1, 0.05, 0.05])
+    assert rows[-1]["val_accuracy"] > 0.9
+    assert record.metrics["val_accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
+    assert rows[-1]["seconds"] == pytest.approx(record.seconds)
+
+    np.testing.assert_allclose(
+        preprocess.load(path / "preprocess.npz").mean, toy.load("toy", "train").images.mean(0) / 255, rtol=1e-5
+    )
+    assert said.count("validation") == 4
+    assert "finished" in (path / "report.md").read_text()
+
+
+def test_the_saved_net_predicts_what_was_measured(toy, tmp_path):
+    run, _ = trained(tmp_path / "toy", toy_config(epochs=3))
+    examples = toy.load("toy", "validation")
+    images = (examples.images / 255).astype("float32")
+    rows = table.read(run.path / "metrics.csv")
+
+    def accuracy(weights):
+        return (runs.load_model(run, weights).predict(images, verbose=0).argmax(1) == examples.labels).mean()
+
+    assert accuracy("final") == pytest.approx(rows[-1]["val_accuracy"])
+    assert accuracy("best") == pytest.approx(max(row["val_accuracy"] for row in rows))
+    assert run.record.metrics["best_val_accuracy"] == pytest.approx(max(row["val_accuracy"] for row in rows))
+
+
+def test_best_is_of_the_first_epoch_that_was_best(toy, tmp_path):
+    # From a rate that learns to one that destroys.
+    schedule = Schedule(kind="step", boundaries=(20,), factor=1e-9)
+    run, _ = trained(tmp_path / "toy", toy_config(epochs=4, schedule=schedule))
+    rows = table.read(run.path / "metrics.csv")
+    best = max(row["val_accuracy"] for row in rows)
+    assert run.record.metrics["best_epoch"] == next(row["epoch"] for row in rows if row["val_accuracy"] == best)
+
+
+def test_the_test_split_never_steers_training(toy, tmp_path):
+    trained(tmp_path / "toy", toy_config(epochs=1))
+    assert set(toy.asked) == {"train", "validation"}
+
+
+def test_without_validation_there_is_no_best(monkeypatch, tmp_path):
+    toy = ToyData(validation=False).install(monkeypatch)
+    run, _ = trained(tmp_path / "toy", toy_config(epochs=1))
+    assert not (run.path / "best.keras").exists()
+    assert "best_epoch" not in run.record.metrics
+    assert set(toy.asked) == {"train"}
+
+
+def test_a_net_without_gates_draws_none(toy, tmp_path):
+    model = ModelConfig(preset="mnist_dense_50_plain", depth=2, width=8)
+    run, _ = trained(tmp_path / "toy", toy_config(epochs=1, model=model))
+    assert run.record.gates == {}
+    assert not (run.path / "figures" / "gates.png").exists()
+
+
+def test_the_final_net_holds_the_mean_of_the_weights(toy, tmp_path):
+    plain, _ = trained(tmp_path / "plain", toy_config())
+    mean, _ = trained(tmp_path / "mean", toy_config(optimizer=Optimizer(learning_rate=0.1, ema=0.8)))
+    plain_rows, rows = table.read(plain.path / "metrics.csv"), table.read(mean.path / "metrics.csv")
+    # Validating with the mean leaves the training as it was, to the last bit.
+    assert [row["loss"] for row in rows] == [row["loss"] for row in plain_rows]
+    assert [row["val_loss"] for row in rows] != [row["val_loss"] for row in plain_rows]
+    examples = toy.load("toy", "validation")
+    logits = runs.load_model(mean).predict((examples.images / 255).astype("float32"), verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(examples.labels, logits)
+    assert float(loss) == pytest.approx(rows[-1]["val_loss"], rel=1e-5)
+    with (
+        np.load(plain.path / "checkpoint" / "state.npz") as one,
+        np.load(mean.path / "checkpoint" / "state.npz") as two,
+    ):
+        np.testing.assert_array_equal(one["00000"], two["00000"])
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_learns_and_keeps_float32_weights(toy, tmp_path, precision):
+    run, _ = trained(tmp_path / "toy", toy_config(epochs=3, precision=precision))
+    rows = table.read(run.path / "metrics.csv")
+    assert rows[-1]["loss"] < 0.8 * rows[0]["loss"]
+    model = runs.load_model(run)
+    assert {weight.dtype for weight in model.weights} == {"float32"}
+    assert any(layer.compute_dtype == precision.removeprefix("mixed_") for layer in model.layers)
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_several_steps_an_execution_learn_the_same(toy, tmp_path):
+    one, _ = trained(tmp_path / "one", toy_config())
+    many, _ = trained(tmp_path / "many", toy_config(steps_per_execution=4))
+    losses = [[row["loss"] for row in table.read(run.path / "metrics.csv")] for run in (one, many)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_good_state(toy, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "toy"
+    schedule = Schedule(kind="cosine", warmup_steps=12)
+    model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu")
+    config = toy_config(epochs=3, model=model, schedule=schedule, optimizer=Optimizer(learning_rate=1e30))
+    with pytest.raises(
+        UserError, match=r"not finite at step \d+\..*--optimizer\.learning-rate.*--optimizer\.clip-norm"
+    ):
+        trained(path, config)
+    run = runs.open_run(path)
+    assert run.record.state == "diverged"
+    assert not (path / "model.keras").exists()
+    assert all(math.isfinite(row["loss"]) for row in table.read(path / "metrics.csv"))
+    assert main(["train", "--resume", str(path)]) == 2
+    assert "diverged, and would again" in capsys.readouterr().err
+    assert main(["evaluate", str(path)]) == 2
+    assert "its training diverged" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_left_alone(toy, tmp_path, monkeypatch, capsys):
+    (tmp_path / "toy").mkdir()
+    with pytest.raises(UserError, match="exists already"):
+        trained(tmp_path / "toy")
+    assert not list((tmp_path / "toy").iterdir())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    assert main(["train", "demo"]) == 2
+    assert "runs/demo exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"batch_size": 201}, "larger than the 200 training examples"),
+        ({"model": ModelConfig(preset="mnist_conv_16", width=3, match="width")}, "cannot be made for toy .*match"),
+        ({"schedule": Schedule(kind="cosine", warmup_steps=20)}, "warm-up of 20 steps"),
+        ({"optimizer": Optimizer(name="adam", bias_multiplier=2.0)}, "needs SGD"),
+    ],
+)
+def test_a_mistake_leaves_no_folder(toy, tmp_path, changes, told):
+    with pytest.raises(UserError, match=told):
+        trained(tmp_path / "runs" / "toy", toy_config(**changes))
+    assert not list(tmp_path.iterdir())
+
+
+def test_images_too_small_for_the_net_are_told(monkeypatch, tmp_path):
+    ToyData(side=4).install(monkeypatch)
+    with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be made for toy .images of 4x4x1, 4 classes."):
+        trained(tmp_path / "toy", toy_config(model=ModelConfig(preset="mnist_conv_16")))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_trains_where_it_was_told(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["--model.depth", "3", "--model.width", "8", "--epochs", "1", "--batch-size", "20"]
+    assert main(["train", "mnist_dense_50", *words]) == 0
+    said = capsys.readouterr().out
+    assert "next: highway evaluate runs/mnist_dense_50" in said
+    record = json.loads((tmp_path / "runs" / "mnist_dense_50" / "run.json").read_text())
+    assert record["state"] == "finished"
+    assert main(["train", "--resume", "runs/mnist_dense_50"]) == 2
+    assert "is finished" in capsys.readouterr().err
