@@ -33,7 +33,7 @@ def _no_network(monkeypatch):
     connect = socket.socket.connect
 
     def is_local(host):
-        return host == "localhost" or (host[:1].isdigit() or ":" in host) and ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ((host[:1].isdigit() or ":" in host) and ipaddress.ip_address(host).is_loopback)
 
     def local_only(self, address):
         if self.family in (socket.AF_INET, socket.AF_INET6) and not is_local(address[0]):

@@ -1,7 +1,5 @@
 """Run directories as training leaves them, without the training."""
 
-import warnings
-
 import keras
 import numpy as np
 
@@ -39,14 +37,6 @@ def scramble(model, seed=0, scale=0.3):
     model.set_weights([weight + random.normal(0, scale, weight.shape) for weight in model.get_weights()])
 
 
-def save(model, path):
-    """Writes a .keras file."""
-    with warnings.catch_warnings():
-        # Keras 3.15 with NumPy 2.
-        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
-        model.save(path)
-
-
 def finished(path, model, policy="float32", data=DIGITS, **config):
     """Makes the run directory of a trained net.
 
@@ -81,6 +71,6 @@ def finished(path, model, policy="float32", data=DIGITS, **config):
     if made.config.preprocess.mean != "none":
         mean = np.random.default_rng(0).random(data.shape, dtype="float32") / 2
     preprocess.save(preprocess.Fitted(made.config.preprocess, mean), path / "preprocess.npz")
-    save(model, path / "model.keras")
+    model.save(path / "model.keras")
     made.update(state="finished", step=40, seconds=3.0)
     return made

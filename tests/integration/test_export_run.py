@@ -20,7 +20,7 @@ from pipelines.evaluation import evaluate
 from pipelines.exporting import parity
 from serving.manifest import Agreement, read
 from serving.model import open_model
-from tests.finished_run import DIGITS, finished, save, tiny_net
+from tests.finished_run import DIGITS, finished, tiny_net
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,7 +106,7 @@ def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir)
 def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
     made = finished(home / "run", tiny_net())
     best = tiny_net(seed=1)
-    save(best, made.path / "best.keras")
+    best.save(made.path / "best.keras")
     evaluated(made.path)
     assert export(made.path, data_dir, "--weights", "best", "--to", "best") == 0
     assert export(made.path, data_dir, "--to", "final") == 0

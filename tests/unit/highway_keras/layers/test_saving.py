@@ -51,10 +51,6 @@ def everything():
     return keras.Model(inputs, keras.layers.Dense(4)(x))
 
 
-# Keras 3.15's variables with numpy 2, whenever a model is saved.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")

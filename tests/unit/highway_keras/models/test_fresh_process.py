@@ -5,7 +5,6 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import pytest
 
 import highway_keras
 from highway_keras.models import Stage, conv
@@ -25,8 +24,6 @@ print(model.count_params(), *(layer.name for layer in model.layers))
 """
 
 
-# Keras 3.15 on TensorFlow saves variables through numpy's conversion of before numpy 2.
-@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 def test_a_net_with_size_changes_is_loaded_in_another_process(tmp_path):
     stages = (
         Stage(2, blocks=(3, 1), pool=(3, 2), dropout=0.3),
