@@ -29,7 +29,9 @@ def versions() -> dict[str, str]:
 def command() -> str:
     """The command line of this process, as it could be typed again."""
     path = Path(sys.argv[0])
-    program = ["python", "-m", path.parent.name] if path.name == "__main__.py" else [path.name or "python"]
+    # `python -m` puts the path of the module's file in place of its name.
+    module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")
+    program = ["python", "-m", module] if path.suffix == ".py" else [path.name or "python"]
     return shlex.join([*program, *sys.argv[1:]])
 
 
