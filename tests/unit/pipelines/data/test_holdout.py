@@ -17,6 +17,11 @@ def test_each_class_gives_its_share(labels, part):
         assert abs(held[labels == label].sum() - share) < 1
 
 
+def test_what_is_left_over_goes_to_the_classes_that_lack_most():
+    labels = np.repeat([0, 1, 2], [9, 6, 5])
+    assert np.bincount(labels[held_out(labels, 4)]).tolist() == [2, 1, 1]  # Shares 1.8, 1.2 and 1.
+
+
 def test_equal_classes_stay_equal():
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
     held = held_out(labels, 1000)

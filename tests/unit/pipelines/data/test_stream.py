@@ -61,6 +61,11 @@ def test_every_example_once_an_epoch_and_each_epoch_its_own_order(large):
         same(made, batches(examples, augment=Augment(), steps=12, seed=6))
 
 
+def test_labels_stay_with_their_images(large):
+    for x, y in batches(load(large, "train", validation=12, memory=10), augment=Augment()):
+        np.testing.assert_array_equal(y.argmax(1), x.reshape(8, -1)[:, 1] % 3)
+
+
 def test_the_shards_of_the_hosts_make_the_batch(large):
     examples = load(large, "train", validation=12, memory=10)
     hosts = [batches(examples, first_step=3, shard=(host, 2)) for host in range(2)]
