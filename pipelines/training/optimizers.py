@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
+import numpy as np
 
 from pipelines.config import Optimizer
 from pipelines.errors import UserError
@@ -82,8 +83,11 @@ def averaged(model: keras.Model) -> Iterator[None]:
     if not getattr(getattr(model.optimizer, "inner_optimizer", model.optimizer), "use_ema", False):
         yield
         return
-    kept = [variable.numpy() for variable in model.trainable_variables]
+    kept = [np.array(variable.numpy()) for variable in model.trainable_variables]
     model.optimizer.finalize_variable_values(model.trainable_variables)
+    for variable in model.trainable_variables:
+        # On JAX the line above makes one array of mean and weight, and validation gives away the memory of weights.
+        variable.assign(np.array(variable.numpy()))
     try:
         yield
     finally:
