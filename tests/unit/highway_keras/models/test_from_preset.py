@@ -18,10 +18,11 @@ def test_a_dense_net_of_another_shape():
 
 
 def test_the_width_of_a_convolutional_net_is_that_of_its_first_stage():
-    model = from_preset("cifar10_19", width=16, input_shape=(20, 24, 1), outputs=3)
+    model = from_preset("cifar10_19", width=4, input_shape=(20, 24, 1), outputs=3)
 
-    assert [model.get_layer(f"entry_{stage}").filters for stage in (1, 2, 3, 4)] == [16, 40, 64, 50]
+    assert [model.get_layer(f"entry_{stage}").filters for stage in (1, 2, 3, 4)] == [4, 10, 16, 12]
     assert (model.input_shape, model.output_shape) == ((None, 20, 24, 1), (None, 3))
+    assert array(model(np.ones((2, 20, 24, 1), "float32"))).shape == (2, 3)
     assert from_preset("mnist_conv_32", width=16).count_params() == PRESETS["mnist_conv_16"].parameters
 
 
