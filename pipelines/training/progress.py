@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 # Faster than the eye, and slow enough not to wait for the accelerator at each step.
 INTERVAL = 0.1
@@ -35,7 +35,6 @@ class ProgressBar(keras.callbacks.Callback):
     def __enter__(self) -> "ProgressBar":
         if self.console.is_terminal:
             self.bar = Progress(
-                SpinnerColumn(),
                 TextColumn("epoch {task.fields[epoch]}"),
                 BarColumn(bar_width=None),
                 TaskProgressColumn(),
@@ -79,34 +78,30 @@ class ProgressBar(keras.callbacks.Callback):
         elif batch > self.counted_from[1]:
             since, first = self.counted_from
             self.speed = (batch - first) * self.batch_size / (now - since)
-        if self.bar and now - self.shown > INTERVAL:
+        if self.bar and logs and now - self.shown > INTERVAL:
             self.shown = now
             self.bar.update(
                 self.task,
                 completed=self.epoch * self.steps_per_epoch + batch + 1,
                 epoch=f"{self.epoch + 1}/{self.epochs}",
-                scores=self._scores(logs or {}),
+                scores=self._scores(logs),
             )
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keras's hook."""
         logs = logs or {}
         if "val_accuracy" in logs:
-            self.validation = f"  validation {float(logs['val_accuracy']):.2%}"
-        scores = self._scores(logs)
+            self.validation = f"  val {float(logs['val_accuracy']):.1%}"
         if self.bar:
-            self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=scores)
+            self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=self._scores(logs))
         else:
-            seconds = time.perf_counter() - self.started
-            self.console.print(
-                f"epoch {epoch + 1}/{self.epochs}  {scores}  {seconds:.1f} s", highlight=False, soft_wrap=True
-            )
+            names = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.2%}", "val_accuracy": "validation {:.2%}"}
+            parts = [form.format(float(logs[name])) for name, form in names.items() if name in logs]
+            parts += [f"{self.speed:,.0f} images/s"] if self.speed else []
+            parts.append(f"{time.perf_counter() - self.started:.1f} s")
+            self.console.print(f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}", highlight=False, soft_wrap=True)
 
     def _scores(self, logs: Mapping[str, Any]) -> str:
-        parts = []
-        if "loss" in logs:
-            parts.append(f"loss {float(logs['loss']):.4f}")
-        if "accuracy" in logs:
-            parts.append(f"accuracy {float(logs['accuracy']):.2%}")
-        text = "  ".join(parts) + self.validation
+        # Short enough to leave room for the bar on 80 columns.
+        text = f"loss {float(logs['loss']):.3f}  acc {float(logs['accuracy']):.1%}{self.validation}"
         return f"{text}  {self.speed:,.0f} images/s" if self.speed else text

@@ -31,7 +31,7 @@ def test_a_bar_on_a_terminal():
     text = shown(terminal=True)
     assert "epoch 2/3" in text
     assert "100%" in text
-    assert "validation 75.00%" in text
+    assert "loss 1.250  acc 50.0%  val 75.0%" in text
 
 
 def test_a_run_that_fails_leaves_no_live_display():
