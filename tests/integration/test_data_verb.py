@@ -70,9 +70,9 @@ def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch
     monkeypatch.setattr("pipelines.data.throughput.SECONDS", 0.05)
     assert main(["data", "throughput", "demo", "--data-dir", str(digits)]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert int(first.split(" images/s")[0].replace(",", "")) > 0
+    assert int(first.split(" examples/s")[0].replace(",", "")) > 0
     assert "mnist_5k in batches of" in first
-    assert "pixels / 25" in first
+    assert "values / 25" in first
     assert "cores" in second
 
 

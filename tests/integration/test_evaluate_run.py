@@ -17,7 +17,6 @@ from pipelines.train import train
 from tests.toy_data import ToyData, toy_config
 
 # Keras 3.15 with NumPy 2, when it saves.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from pipelines.training import checkpoint, table
 from tests.toy_data import ToyData, toy_config
 
 # Keras 3.15 with NumPy 2, when it saves.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 # Dropout, augmentation, momentum, weight means and a schedule over the whole run: all that has a state.
 CONFIG = toy_config(

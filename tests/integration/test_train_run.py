@@ -20,7 +20,6 @@ from pipelines.training import table
 from tests.toy_data import ToyData, toy_config
 
 # Keras 3.15 with NumPy 2, when it saves.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 @pytest.fixture
