@@ -41,10 +41,10 @@ class DataRecord(Frozen):
     """Name of the data set."""
     version: str
     """Its version."""
-    shape: tuple[int, int, int]
-    """Height, width and channels of an image."""
+    shape: tuple[int, ...]
+    """Height, width and channels of an image, or the length of a vector."""
     labels: tuple[str, ...]
-    """Names of the classes, by index."""
+    """Names of the classes, by index; none for regression."""
     counts: dict[str, int]
     """Examples in each split, after validation was taken out of training."""
 

@@ -33,11 +33,12 @@ def training(
         seed: decides the order and the changes.
         first_step: where to start; the batches are those that a start at 0 would have reached.
         steps: the step to stop before, counted from 0 as well.
-        classes: length of the one-hot labels.
+        classes: length of the one-hot labels; 0 for targets, which stay as they are.
         shard: (index, count): of each batch only the slice of this host, out of `count` equal ones.
 
     Returns:
-        A dataset of `steps - first_step` pairs: images float32 [b, h, w, c], labels float32 [b, classes].
+        A dataset of `steps - first_step` pairs: images float32 [b, h, w, c], labels float32 [b, classes]; or vectors
+        float32 [b, f], targets float32 [b, 1].
 
     Raises:
         UserError: the batch cannot be divided among the hosts.
@@ -57,7 +58,7 @@ def training(
         if augment.pad or augment.mirror:
             # Drawn for the whole batch, so that a host's images change in the same way however many hosts there are.
             x = move(x, draw(batch_size, augment, tf.stack([tf.constant(seed, tf.int64), step])).rows(start, stop))
-        return x, tf.one_hot(labels, classes)
+        return x, _targets(labels, classes)
 
     if isinstance(examples, Stream):
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
@@ -73,17 +74,17 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         examples: the examples of a split.
         fitted: the preprocessing of the training.
         batch_size: examples a batch.
-        classes: length of the one-hot labels.
+        classes: length of the one-hot labels; 0 for targets, which stay as they are.
 
     Returns:
-        A dataset of pairs: images float32 [b, h, w, c], labels float32 [b, classes].
+        A dataset of pairs as in `training`.
 
     Example:
         model.evaluate(evaluation(load("cifar10", "test"), fitted, batch_size=500, classes=10))
     """
 
     def finish(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return apply(fitted, images), tf.one_hot(labels, classes)
+        return apply(fitted, images), _targets(labels, classes)
 
     if isinstance(examples, Stream):
         batches = examples.decoded(examples.records).batch(batch_size)
@@ -93,6 +94,10 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         starts = tf.data.Dataset.range(0, len(examples), batch_size)
         batches = starts.map(lambda at: (images[at : at + batch_size], labels[at : at + batch_size]))
     return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
+    return tf.one_hot(labels, classes) if classes else labels
 
 
 def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:

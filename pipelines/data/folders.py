@@ -6,10 +6,12 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from pipelines.data.mnist_5k import NAME as MNIST_5K
+from pipelines.data import fama_french, mnist_5k
 from pipelines.errors import UserError, nearest
 
-KNOWN = (MNIST_5K, "mnist", "fashion_mnist", "cifar10", "cifar100")
+# Made from what installed packages ship: no download, and TFDS knows them by our import alone.
+OWN = (mnist_5k.NAME, fama_french.NAME)
+KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
 INFO = "dataset_info.json"
 
 
@@ -38,14 +40,14 @@ def data_root(data_dir: Path | None) -> Path:
 def roots(data: str, data_dir: Path | None) -> list[Path]:
     """The folders in which a data set may lie prepared, the best first.
 
-    `mnist_5k` may also lie in the user's cache, as the folder of the data sets need not be writable.
+    Our own data sets may also lie in the user's cache, as the folder of the data sets need not be writable.
 
     Args:
         data: TFDS name.
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highway-keras" / "datasets"
-    return [data_root(data_dir), cache] if base_name(data) == MNIST_5K else [data_root(data_dir)]
+    return [data_root(data_dir), cache] if base_name(data) in OWN else [data_root(data_dir)]
 
 
 def is_folder(data: str) -> bool:
@@ -92,8 +94,8 @@ def builder(data: str, root: Path) -> tfds.core.DatasetBuilder:
         close = nearest(data, names)
         hint = f"Did you mean '{close}'? " if close else ""
         raise UserError(
-            f"there is no data set '{data}'. {hint}Any of TensorFlow Datasets with 'image' and 'label' will do "
-            f"({', '.join(KNOWN)}, ...), or the path of a folder that holds a prepared one."
+            f"there is no data set '{data}'. {hint}Any of TensorFlow Datasets with 'image' and 'label', or 'features' "
+            f"and 'target', will do ({', '.join(KNOWN)}, ...), or the path of a folder that holds a prepared one."
         )
     try:
         return tfds.builder(data, data_dir=root)

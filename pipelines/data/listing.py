@@ -6,8 +6,7 @@ import tensorflow_datasets as tfds
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.data.folders import INFO, KNOWN, data_root, found, in_folder
-from pipelines.data.mnist_5k import NAME as MNIST_5K
+from pipelines.data.folders import INFO, KNOWN, OWN, data_root, found, in_folder
 from pipelines.data.sources import summary
 from pipelines.errors import UserError
 
@@ -27,7 +26,7 @@ def print_list(data_dir: Path | None) -> None:
         # What is read by a program is neither boxed nor folded.
         console = Console(width=400)
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
-    for column in ("data", "version", "images", "classes", "train", "validation", "test", "on disk", "where"):
+    for column in ("data", "version", "inputs", "classes", "train", "validation", "test", "on disk", "where"):
         table.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
     listed = set()
     for name in KNOWN:
@@ -37,7 +36,7 @@ def print_list(data_dir: Path | None) -> None:
             table.add_row(name, *[""] * 7, str(error))
             continue
         if builder is None:
-            free = "prepared when it is first used" if name == MNIST_5K else f"highway data prepare {name} downloads it"
+            free = "prepared when it is first used" if name in OWN else f"highway data prepare {name} downloads it"
             table.add_row(name, *[""] * 7, f"not prepared; {free}")
         else:
             listed.add(Path(builder.data_dir).resolve())
@@ -64,5 +63,5 @@ def _cells(builder: tfds.core.DatasetBuilder) -> list[str]:
     except UserError as error:
         return [str(builder.version), *[""] * 6, f"{where}: {error}"]
     counts = [f"{info.counts[split]:,}".replace(",", " ") if info.counts[split] else "-" for split in info.counts]
-    images = " x ".join(map(str, info.shape))
-    return [info.version, images, str(len(info.labels)), *counts, str(builder.info.dataset_size), where]
+    inputs = " x ".join(map(str, info.shape))
+    return [info.version, inputs, str(len(info.labels) or "-"), *counts, str(builder.info.dataset_size), where]

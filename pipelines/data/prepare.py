@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from pipelines.data.folders import base_name, builder, is_complete, reason, roots
+from pipelines.data.folders import OWN, base_name, builder, is_complete, reason, roots
 from pipelines.data.mnist_5k import NAME as MNIST_5K
 from pipelines.errors import UserError
 
@@ -21,7 +21,7 @@ PATIENCE = 5
 
 
 def prepared(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
-    """Downloads a data set (`mnist_5k` needs no download) and prepares it in a folder aside, then moves that in place.
+    """Downloads a data set (our own need no download) and prepares it in a folder aside, then moves that in place.
 
     Processes that prepare the same data at once do not disturb each other: the first to be ready wins.
 
@@ -50,7 +50,7 @@ def prepared(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
         unfinished = builder(data, Path(aside))
         settings = tfds.download.DownloadConfig(try_download_gcs=False, manual_dir=root / "downloads" / "manual")
         try:
-            with _silence() if base_name(data) == MNIST_5K else contextlib.nullcontext():
+            with _silence() if base_name(data) in OWN else contextlib.nullcontext():
                 unfinished.download_and_prepare(download_dir=Path(aside) / "downloads", download_config=settings)
         except Exception as error:
             # The code of any data set of TFDS runs here, over the network: there is no list of what it may raise.
@@ -95,7 +95,7 @@ def _is_writable(root: Path) -> bool:
 
 def _unavailable(data: str, root: Path, trouble: str) -> UserError:
     failed = f"the data set '{data}' is not in {root} and cannot be prepared there: {trouble}. "
-    if base_name(data) == MNIST_5K:
+    if base_name(data) in OWN:
         return UserError(f"{failed}Name a folder that can be written to by --data-dir or TFDS_DATA_DIR.")
     return UserError(
         f"{failed}Choices: take {MNIST_5K}, real digits that need no download; "

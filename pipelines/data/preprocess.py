@@ -1,4 +1,4 @@
-"""From uint8 pixels to what the net sees: one function for tf.data, the SavedModel and the ONNX graph."""
+"""From stored values to what the net sees: one function for tf.data, the SavedModel and the ONNX graph."""
 
 import io
 import json
@@ -24,11 +24,11 @@ CHUNK = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """Preprocessing with the numbers that it took from the training images."""
+    """Preprocessing with the numbers that it took from the training examples."""
 
     settings: Preprocess
     mean: np.ndarray | None
-    """float32, of shape (c,) for a mean of each channel or (h, w, c) of each pixel; None subtracts nothing."""
+    """float32: (c,) for a mean of each channel, (h, w, c) of each pixel, (f,) of vectors; None subtracts nothing."""
 
 
 def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitted:
@@ -36,7 +36,7 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
 
     Args:
         settings: what is to be done to an image.
-        images: training images, uint8 [n, h, w, c], or batches of them (`Stream.images`).
+        images: training images, uint8 [n, h, w, c], or batches of them (`Stream.images`), or vectors, float32 [n, f].
 
     Returns:
         The settings with the mean, summed in float64.
@@ -54,7 +54,9 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
     if not count:
         raise ValueError("the mean needs at least one image. Received: no images")
     mean = total / count
-    return Fitted(settings, (mean.mean(axis=(0, 1)) if settings.mean == "channel" else mean).astype(np.float32))
+    if settings.mean == "channel":
+        mean = mean.mean(axis=tuple(range(mean.ndim - 1)))
+    return Fitted(settings, mean.astype(np.float32))
 
 
 def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
@@ -65,20 +67,21 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
 
     Args:
         fitted: from `fit` or `load`.
-        images: uint8 [b, h, w, c], pixels 0 to 255.
+        images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], which have no contrast.
 
     Returns:
-        float32 [b, h, w, c]. Only plain TensorFlow operations are used, each with a counterpart in ONNX.
+        float32 of the same shape. Only plain TensorFlow operations are used, each with a counterpart in ONNX.
 
     Raises:
-        TypeError: the images are not uint8.
+        TypeError: the images are not uint8, or the vectors not float32.
         ValueError: their shape does not fit the mean.
 
     Example:
         x = apply(fitted, tf.constant(images[:100]))
     """
-    if images.dtype != tf.uint8:
-        raise TypeError(f"preprocessing starts from the pixels of a file, uint8. Received: dtype={images.dtype.name}")
+    expected = tf.float32 if len(images.shape) == 2 else tf.uint8
+    if images.dtype != expected:
+        raise TypeError(f"preprocessing starts from stored {expected.name}. Received: dtype={images.dtype.name}")
     mean = fitted.mean
     if mean is not None and tuple(images.shape[-mean.ndim :]) != mean.shape:
         raise ValueError(f"the mean has shape {mean.shape}, which does not fit. Received: images.shape={images.shape}")

@@ -31,10 +31,12 @@ def draw_samples(data: str, config: Config | None, data_dir: Path | None, path: 
         path: the picture to write.
 
     Raises:
-        UserError: the data cannot be had, or its images have neither 1 nor 3 channels.
+        UserError: the data cannot be had, or holds no images of 1 or 3 channels.
     """
     validation = config.validation if config else 0
     info = describe(data, data_dir, validation)
+    if len(info.shape) != 3:
+        raise UserError(f"only images can be drawn. '{data}' holds vectors of {info.shape[0]} numbers.")
     if info.shape[-1] not in {1, 3}:
         raise UserError(f"only images of 1 or 3 channels can be drawn. Those of '{data}' have {info.shape[-1]}.")
     sys.stderr.write(f"reading the training examples of {data} ...\n")
@@ -56,7 +58,7 @@ def settings(config: Config) -> str:
 def _preprocessing(config: Config) -> Iterator[str]:
     chosen = config.preprocess
     inverse = round(1 / chosen.scale)
-    yield f"pixels / {inverse}" if inverse and chosen.scale == 1 / inverse else f"pixels x {chosen.scale:g}"
+    yield f"values / {inverse}" if inverse and chosen.scale == 1 / inverse else f"values x {chosen.scale:g}"
     if chosen.contrast is not None:
         yield f"contrast of each image normalised to {chosen.contrast:g}"
     if chosen.mean != "none":

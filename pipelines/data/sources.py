@@ -1,4 +1,7 @@
-"""Opens a data set: what it holds, and its images as arrays."""
+"""Opens a data set: what it holds, and its examples as arrays.
+
+The data decide the task: images with labels are classified; of vectors with a number each, that number is predicted.
+"""
 
 import functools
 from dataclasses import dataclass, replace
@@ -29,10 +32,10 @@ class DataInfo:
 
     name: str
     version: str
-    shape: tuple[int, int, int]
-    """Height, width and channels of every image."""
+    shape: tuple[int, ...]
+    """Height, width and channels of every image, or the length of every vector."""
     labels: tuple[str, ...]
-    """Names of the classes, by class number."""
+    """Names of the classes, by class number; none for regression."""
     counts: dict[str, int]
     """Examples for train, validation (after it is taken from train) and test."""
 
@@ -42,9 +45,9 @@ class Examples:
     """Decoded examples; the arrays are shared and cannot be written to."""
 
     images: np.ndarray
-    """uint8 [n, h, w, c]."""
+    """Images, uint8 [n, h, w, c]; or vectors, float32 [n, f]."""
     labels: np.ndarray
-    """int64 [n]."""
+    """Classes, int64 [n]; or targets, float32 [n, 1]."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -62,7 +65,8 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0) -> Da
         Name, version, shape, classes, and counts as `load` will give them.
 
     Raises:
-        UserError: the data cannot be had, or is not images of one size with labels.
+        UserError: the data cannot be had, is neither images of one size with labels nor vectors with targets, or
+            cannot hold out that many examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
@@ -83,13 +87,13 @@ def load(
         split: "train" (without what is held out), "validation" or "test".
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         validation: training examples to hold out; ignored for data with a validation split of its own.
-        memory: bytes of decoded images above which they stay on disk.
+        memory: bytes of decoded images above which they stay on disk. Vectors never do.
 
     Returns:
         Arrays, or a `Stream` when the decoded split would be larger than `memory`.
 
     Raises:
-        UserError: the data cannot be had, is damaged, has no such split, or is not images of one size with labels.
+        UserError: the data cannot be had, is damaged, has no such split, or is not what `describe` accepts.
 
     Example:
         train = load("cifar10", "train", validation=5000)
@@ -103,7 +107,7 @@ def load(
     splits = builder.info.splits
     source = split if split in splits else "train"
     count = 0 if source != "train" or "validation" in splits else validation
-    if splits[source].num_examples * int(np.prod(info.shape)) > memory:
+    if info.labels and splits[source].num_examples * int(np.prod(info.shape)) > memory:
         return _streamed(builder, source, count, rest=source == split)
     kept, held = _decoded(str(builder.data_dir), source, count)
     return kept if source == split else held
@@ -126,6 +130,11 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0) -> DataInfo:
             f"validation must leave some of the {sizes['train']} training examples of '{builder.name}'. "
             f"Received: validation={validation}."
         )
+    if count and not labels:
+        raise UserError(
+            f"'{builder.name}' has no split 'validation', and only labelled images are held out at random: targets may "
+            f"follow each other in time. Received: validation={validation}."
+        )
     counts = {
         "train": sizes["train"] - count,
         "validation": sizes.get("validation", count),
@@ -134,16 +143,19 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0) -> DataInfo:
     return DataInfo(builder.name, str(builder.version), shape, labels, counts)
 
 
-def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, int, int], tuple[str, ...]]:
-    """Shape of the images and names of the classes, if these are images of one size with one label each."""
+def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Shape of the inputs and names of the classes, if these are images of one size with a label each, or vectors."""
     features = builder.info.features
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
+    if _is_vector(named.get("features")) and _is_vector(named.get("target")) and named["target"].shape == (1,):
+        return named["features"].shape, ()
     image, label = named.get("image"), named.get("label")
     if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
         has = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in named.items())
         raise UserError(
             f"the data set '{builder.name}' is not images with labels: it must have the features image (Image) "
-            f"and label (ClassLabel). It has: {has}."
+            "and label (ClassLabel), or for regression features (Tensor, float32 [n]) and target (Tensor, float32 "
+            f"[1]). It has: {has}."
         )
     if None in image.shape or image.np_dtype != np.uint8:
         raise UserError(
@@ -153,23 +165,34 @@ def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, int, int], t
     return image.shape, tuple(label.names)
 
 
+def _is_vector(feature: object) -> bool:
+    return (
+        isinstance(feature, tfds.features.Tensor)
+        and feature.np_dtype == np.float32
+        and len(feature.shape) == 1
+        and feature.shape[0] is not None
+    )
+
+
 @functools.lru_cache(maxsize=1)  # Train and validation lie in the same files, and decoding these takes seconds.
 def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
     """A split of the files in memory: what is left of it, and `count` examples held out for validation."""
     builder = tfds.builder_from_directory(folder)
     total = builder.info.splits[source].num_examples
-    images = np.empty((total, *builder.info.features["image"].shape), np.uint8)
-    labels = np.empty(total, np.int64)
+    features = builder.info.features
+    inputs, outputs = ("image", "label") if _checked(builder)[1] else ("features", "target")
+    images = np.empty((total, *features[inputs].shape), features[inputs].np_dtype)
+    labels = np.empty((total, *features[outputs].shape), features[outputs].np_dtype)
     start = 0
     try:
         for batch in tfds.as_numpy(_read(builder, source).batch(READ)):
-            stop = start + len(batch["label"])
-            images[start:stop], labels[start:stop] = batch["image"], batch["label"]
+            stop = start + len(batch[outputs])
+            images[start:stop], labels[start:stop] = batch[inputs], batch[outputs]
             start = stop
     except tf.errors.OpError as error:
         raise folders.damaged(Path(folder), error) from error
     left = total - count
-    held = held_out(labels, count)
+    held = held_out(labels, count) if count else np.zeros(total, bool)
     # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.
     low, high = np.flatnonzero(held[:left]), left + np.flatnonzero(~held[left:])
     for array in (images, labels):

@@ -14,9 +14,9 @@ from pipelines.frameworks import load as load_frameworks
 DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measures how fast its batches come.
 
   highway data                          known data sets, and what is prepared
-  highway data prepare cifar10          download and prepare (mnist_5k needs no download)
+  highway data prepare cifar10          download and prepare (mnist_5k and fama_french need no download)
   highway data show cifar10_19          samples: as stored, preprocessed, augmented
-  highway data throughput cifar10_19    images a second of the training input alone"""
+  highway data throughput cifar10_19    examples a second of the training input alone"""
 
 
 class Arguments(Frozen):
@@ -109,7 +109,7 @@ def _throughput(name: str, data_dir: Path | None) -> None:
     )
     speed = throughput(batches)
     model, features = cpu()
-    _say(f"{speed:,.0f} images/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
+    _say(f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
     _say(f"measured on {cores()} cores, {model} ({' '.join(features) or 'no features known'}), the input alone")
 
 

@@ -15,14 +15,23 @@ def digits(tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope="session")
+def factors(tmp_path_factory):
+    """A folder of data sets in which fama_french is prepared; not to be changed."""
+    root = tmp_path_factory.mktemp("factor_sets")
+    prepared("fama_french", root)
+    return root
+
+
 @pytest.fixture
 def tiny(tmp_path):
     """A function that prepares a data set of random images and gives its folder."""
 
-    def make(splits, *, image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8):
+    def make(splits, *, image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8, vectors=None):
         features = {
             "image": image or tfds.features.Image(shape=shape),
             "label": label or tfds.features.ClassLabel(num_classes=classes),
+            **(vectors or {}),
         }
 
         class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -42,6 +51,7 @@ def tiny(tmp_path):
                     pixels = random.integers(0, 256, shape, dtype)
                     pixels.flat[:2] = list(splits).index(name), number
                     example = {"image": pixels, "label": number % classes}
+                    example |= {key: np.zeros(value.shape, value.np_dtype) for key, value in (vectors or {}).items()}
                     yield number, {key: value for key, value in example.items() if features[key] != "none"}
 
         builder = Tiny(data_dir=tmp_path)

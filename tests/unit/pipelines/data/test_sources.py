@@ -101,7 +101,7 @@ def test_validation_leaves_something_to_train_on(tiny):
     ("features", "told"),
     [
         ({"image": "none"}, r"must have the features image \(Image\).*It has: label \(ClassLabel\)"),
-        ({"label": "none"}, r"and label \(ClassLabel\)\. It has: image \(Image\)"),
+        ({"label": "none"}, r"and label \(ClassLabel\).*\. It has: image \(Image\)"),
         ({"label": tfds.features.Scalar(np.int64)}, r"label \(Scalar\)"),
         ({"image": tfds.features.Image(shape=(None, None, 1))}, r"all of one size\. Received: shape=\(None, None, 1\)"),
     ],
@@ -110,6 +110,32 @@ def test_only_images_of_one_size_with_labels(tiny, features, told):
     data = tiny({"train": 6, "test": 5}, **features)
     with pytest.raises(UserError, match=told):
         describe(data)
+
+
+def vector(*shape, dtype=np.float32):
+    return tfds.features.Tensor(shape=shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        {"features": vector(3)},
+        {"features": vector(3), "target": vector(2)},
+        {"features": vector(3, 1), "target": vector(1)},
+        {"features": vector(3, dtype=np.float64), "target": vector(1)},
+    ],
+)
+def test_only_float32_vectors_with_a_number_each(tiny, vectors):
+    with pytest.raises(UserError, match=r"or for regression features \(Tensor, float32 \[n\]\) and target"):
+        describe(tiny({"train": 6}, image="none", label="none", vectors=vectors))
+
+
+def test_vectors_with_targets_make_a_regression(tiny):
+    data = tiny({"train": 6}, image="none", label="none", vectors={"features": vector(3), "target": vector(1)})
+    assert (describe(data).shape, describe(data).labels) == ((3,), ())
+    assert load(data, "train", memory=0).images.shape == (6, 3)
+    with pytest.raises(UserError, match=r"no split 'validation'.*validation=2"):
+        describe(data, validation=2)
 
 
 def test_images_of_another_type_are_refused(tiny):

@@ -1,0 +1,98 @@
+import csv
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from arch.data import frenchdata
+
+from pipelines.config import Augment, Preprocess
+from pipelines.data import preprocess
+from pipelines.data.batches import evaluation, training
+from pipelines.data.fama_french import split
+from pipelines.data.samples import draw_samples
+from pipelines.data.sources import describe, load
+from pipelines.errors import UserError
+
+SPLITS = {"train": 775, "validation": 166, "test": 167}
+
+
+@pytest.fixture(scope="module")
+def stored(factors):
+    """All three splits one after the other, as they lie in the files."""
+    builder = tfds.builder("fama_french", data_dir=factors)
+    parts = [tfds.as_numpy(builder.as_dataset(split=name, batch_size=-1)) for name in SPLITS]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The rows of the package's own file, read without its help."""
+    with gzip.open(Path(frenchdata.__file__).parent / "frenchdata.csv.gz", "rt") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_splits_follow_each_other_in_time():
+    parts = split(1108)
+    assert {name: len(rows) for name, rows in parts.items()} == SPLITS
+    assert [row for rows in parts.values() for row in rows] == list(range(1108))
+
+
+def test_every_month_is_there_once_and_in_order(stored):
+    calendar = [100 * year + month for year in range(1926, 2019) for month in range(1, 13)]
+    # From July 1926 to October 2018: the last month of the file, November, is a target only.
+    assert stored["month"].tolist() == calendar[6:-2]
+    assert stored["month"][[775, 941]].tolist() == [199102, 200412]
+
+
+def test_the_features_are_the_shipped_factors_and_the_target_is_the_next_months_market(stored, shipped):
+    assert [int(row["Date"]) for row in shipped[:-1]] == stored["month"].tolist()
+    factors = [[float(row[name]) for name in ("Mkt-RF", "SMB", "HML", "RF")] for row in shipped[:-1]]
+    np.testing.assert_allclose(stored["features"], factors, rtol=1e-6)
+    np.testing.assert_allclose(stored["target"][:, 0], [float(row["Mkt-RF"]) for row in shipped[1:]], rtol=1e-6)
+
+
+def test_no_split_sees_what_a_later_one_is_asked(factors, stored):
+    start = 0
+    for name, count in SPLITS.items():
+        examples = load("fama_french", name, factors)
+        rows = slice(start, start + count)
+        np.testing.assert_array_equal(examples.images, stored["features"][rows])
+        np.testing.assert_array_equal(examples.labels, stored["target"][rows])
+        start += count
+        if start < len(stored["month"]):
+            # Its last target is known when the next split begins: it is that split's first month.
+            assert examples.labels[-1, 0] == stored["features"][start, 0]
+
+
+def test_it_is_described_as_a_regression(factors):
+    info = describe("fama_french", factors, validation=50)  # It has a validation split: the number is ignored.
+    assert (info.version, info.shape, info.labels, info.counts) == ("1.0.0", (4,), (), SPLITS)
+
+
+def test_preprocessing_takes_its_mean_from_the_vectors_it_is_given(factors, tmp_path):
+    train, test = (load("fama_french", name, factors).images for name in ("train", "test"))
+    expected = (test.astype(float) - train.astype(float).mean(axis=0)) / 5
+    for mean in ("pixel", "channel"):
+        preprocess.save(preprocess.fit(Preprocess(scale=0.2, mean=mean), train), tmp_path / "fitted.npz")
+        fitted = preprocess.load(tmp_path / "fitted.npz")
+        np.testing.assert_allclose(preprocess.apply(fitted, tf.constant(test)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_batches_keep_targets_as_they_are(factors):
+    examples = load("fama_french", "train", factors)
+    fitted = preprocess.fit(Preprocess(scale=1.0), examples.images)
+    whole = list(evaluation(examples, fitted, batch_size=100, classes=0).as_numpy_iterator())
+    np.testing.assert_array_equal(np.concatenate([targets for _, targets in whole]), examples.labels)
+    steps = training(examples, fitted, augment=Augment(), batch_size=155, seed=3, steps=5, classes=0)
+    pairs = [np.concatenate(part) for part in zip(*steps.as_numpy_iterator(), strict=True)]
+    drawn, expected = (np.concatenate(part, axis=1) for part in (pairs, (examples.images, examples.labels)))
+    assert sorted(drawn.tolist()) == sorted(expected.tolist())
+    assert drawn.tolist() != expected.tolist()
+
+
+def test_there_is_nothing_to_draw(factors, tmp_path):
+    with pytest.raises(UserError, match=r"only images can be drawn\. 'fama_french' holds vectors of 4 numbers"):
+        draw_samples("fama_french", None, factors, tmp_path / "samples.png")
