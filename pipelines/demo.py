@@ -15,6 +15,7 @@ from pipelines import cli, sheet
 from pipelines.arguments import parse_train
 from pipelines.evaluate import evaluate
 from pipelines.export import export
+from pipelines.export import report as parity
 from pipelines.predict import Prediction, predict, show
 from pipelines.train import train
 
@@ -41,6 +42,7 @@ def main() -> None:
     console.print(f"{result.correct} of {result.count} test images right: {result.accuracy:.2%}", highlight=False)
     _title(console, f"highway export {run} --to {model}")
     version = export(run, model)
+    console.print(parity(version), highlight=False, soft_wrap=True, end="")
     pictures, truth = _test_pictures(run)
     _title(console, f"highway predict {version} {pictures[0].parent}/*.png")
     _, predictions = predict(version, pictures)
