@@ -15,7 +15,7 @@ install: $(INSTALLED)  ## Create .venv with the locked dependencies
 $(INSTALLED): requirements/$(ACCELERATOR).lock setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
-	@echo "Installing the locked dependencies into .venv: 1.5 GB on disk, a minute or two."
+	@echo "Installing the locked dependencies into .venv: 3 GB on disk, a minute or two."
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$(ACCELERATOR).lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
