@@ -7,13 +7,10 @@ import pytest
 from highway_keras import ConvHighway, Highway
 from highway_keras.models import from_preset, presets
 from highway_keras.models.presets import FAMILIES, PRESETS
-from tests.unit.highway_keras.helpers import BACKEND, weights_of
+from tests.unit.highway_keras.helpers import weights_of
 from tests.unit.highway_keras.models import nets
 
 build = cache(from_preset)
-# JAX compiles an initializer anew for every shape. What is data here knows no backend; that nets are built and computed
-# on every backend is tested on small ones.
-pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="presets are data, and JAX builds slowly")
 TWINS = ("", "_plain", "_residual")
 SHAPES = {"mnist": (None, 28, 28, 1), "cifar": (None, 32, 32, 3), "fitne": (None, 32, 32, 3), "facto": (None, 5)}
 
