@@ -38,14 +38,14 @@ class ModelConfig(Frozen):
 
 
 class Preprocess(Frozen):
-    """From uint8 pixels to what the net sees: scale, then contrast, then mean. Applied in this order."""
+    """From stored pixels, or vectors, to what the net sees: scale, then contrast, then mean. Applied in this order."""
 
     scale: Positive = 1 / 255
-    """Factor on the raw pixel."""
+    """Factor on the stored value."""
     contrast: Positive | None = None
     """Global contrast normalisation: each image gets mean 0 and this standard deviation; None leaves it out."""
     mean: Literal["none", "channel", "pixel"] = "none"
-    """Mean of the training images to subtract: of each channel, or of each pixel."""
+    """Mean of the training images to subtract: of each channel, or of each pixel (of vectors: of each place)."""
 
 
 class Augment(Frozen):

@@ -14,6 +14,7 @@ from rich.table import Table
 from pipelines import cli, sheet
 from pipelines.arguments import parse_train
 from pipelines.evaluate import evaluate
+from pipelines.evaluation import Evaluation
 from pipelines.export import export
 from pipelines.export import report as parity
 from pipelines.predict import Prediction, predict, show
@@ -39,6 +40,7 @@ def main() -> None:
     train(parse_train([RECIPE, "--run", str(run)]), console)
     _title(console, f"highway evaluate {run}")
     result = evaluate(run)
+    assert isinstance(result, Evaluation)  # Digits are classes.
     console.print(f"{result.correct} of {result.count} test images right: {result.accuracy:.2%}", highlight=False)
     _title(console, f"highway export {run} --to {model}")
     version = export(run, model)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pipelines.errors import UserError
 from pipelines.run import Weights
 
 Z95 = 1.959963984540054
+Kind = TypeVar("Kind", bound=Frozen)
 
 
 class ClassResult(Frozen):
@@ -111,8 +113,12 @@ def interval(correct: int, count: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def read(path: Path) -> Evaluation | None:
+def read(path: Path, kind: type[Kind]) -> Kind | None:
     """Reads evaluation.json; None if there is none.
+
+    Args:
+        path: the file.
+        kind: `Evaluation`, or `Regression` where a number was predicted.
 
     Raises:
         UserError: if it is damaged.
@@ -120,6 +126,6 @@ def read(path: Path) -> Evaluation | None:
     if not path.exists():
         return None
     try:
-        return Evaluation.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UserError(f"{path} is damaged. Evaluate the run again after removing it.") from error

@@ -75,6 +75,8 @@ def export(path: Path, to: Path | None = None, weights: Weights = "final", data_
         raise UserError(
             f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
         )
+    if not run.record.data.labels:
+        raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
     model_file(run, weights)
     _use_tensorflow()
     from pipelines.data import preprocess

@@ -15,6 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFor
 
 from pipelines.evaluation import Evaluation
 from pipelines.files import replacing
+from pipelines.regression import Regression
 from pipelines.run import Run
 from pipelines.training.table import Row, read
 
@@ -59,8 +60,21 @@ def draw_confusion(run: Run, result: Evaluation) -> None:
         confusion(figure, result, f"{run.config.recipe} on {result.data}, test")
 
 
+def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
+    """Draws figures/forecast.png.
+
+    Args:
+        run: the run.
+        result: its evaluation.
+        predicted: float [n, 1].
+        targets: float [n, 1].
+    """
+    with _saved(run.path / "figures" / "forecast.png", (11, 4.4)) as figure:
+        forecast(figure, result, predicted[:, 0], targets[:, 0], f"{run.config.recipe} on {result.data}, test")
+
+
 def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
-    """Loss and accuracy over steps, in training and validation.
+    """Loss and accuracy, or mean absolute error, over steps, in training and validation.
 
     Args:
         figure: an empty figure.
@@ -69,13 +83,15 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
     """
     steps = [row["step"] for row in rows]
     marker = "o" if len(rows) <= 30 else None
-    for axes, metric in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+    names = {"loss": "loss", "accuracy": "accuracy", "mae": "mean absolute error"}
+    metrics = [name for name in names if name in rows[0]]
+    for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
         axes.plot(steps, [row[metric] for row in rows], color=BLUE, marker=marker, ms=4, label="training")
         if f"val_{metric}" in rows[0]:
             values = [row[f"val_{metric}"] for row in rows]
             axes.plot(steps, values, color=ORANGE, marker=marker, ms=4, ls="--", label="validation")
         axes.set_xlabel("step")
-        axes.set_title(metric)
+        axes.set_title(names[metric])
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.legend()
@@ -152,6 +168,34 @@ def confusion(figure: Figure, result: Evaluation, title: str) -> None:
     bar = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.03, label="share of the true class")
     bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], labels=["0 %", "1 %", "5 %", "10 %", "25 %", "50 %", "100 %"])
     axes.set_title(f"{title}\n{result.accuracy:.2%} of {result.count:,} correct")
+
+
+def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
+    """Predictions and targets: along the test split, and one against the other on the same scale.
+
+    Args:
+        figure: an empty figure.
+        result: the evaluation.
+        predicted: float [n].
+        targets: float [n].
+        title: above both.
+    """
+    left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
+    mean = {"color": "black", "ls": ":", "lw": 1.2, "label": "mean of training"}
+    left.plot(targets, color=GREY, lw=1, label="target")
+    left.plot(predicted, color=ORANGE, lw=1.6, label="prediction")
+    left.axhline(result.training_mean, **mean)
+    left.set_xlabel("test example, in the order of the data")
+    left.margins(x=0.01)
+    right.scatter(predicted, targets, s=14, color=BLUE, alpha=0.6, lw=0)
+    right.axline((result.training_mean, result.training_mean), slope=1, color=GREY, lw=1, label="target = prediction")
+    right.axvline(result.training_mean, **mean)
+    right.set_aspect("equal", adjustable="datalim")
+    right.set_xlabel("prediction")
+    right.set_ylabel("target")
+    for axes in (left, right):
+        axes.legend(fontsize=9)
+    figure.suptitle(f"{title}\nR\u00b2 against the mean of training {result.r2:.3f}, {result.count:,} examples")
 
 
 @contextmanager

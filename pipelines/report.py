@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 from pipelines import evaluation
+from pipelines.evaluation import Evaluation
 from pipelines.files import write_text
+from pipelines.regression import Regression
 from pipelines.run import Run
 
 FIGURES = {
-    "learning_curve.png": "Loss and accuracy over steps",
+    "learning_curve.png": "Learning curves over steps",
     "gates.png": "Mean transform gate of each layer, before, after and during training",
     "confusion.png": "Confusion of the test images",
+    "forecast.png": "Predictions and targets of the test split",
     "predictions.png": "Test images with their predicted classes",
 }
 
@@ -30,12 +33,13 @@ def text(run: Run) -> str:
     counts = ", ".join(f"{count:,} {split}" for split, count in data.counts.items() if count)
     commit = f"{record.code.commit}{' with changes' if record.code.dirty else ''}" if record.code else "not a checkout"
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    task = f"{len(data.labels)} classes" if data.labels else "a number to predict from features"
     made = [
         ("command", f"`{record.command}`"),
         ("recipe", config.recipe),
         ("net", f"{config.model.preset}, {record.parameters:,} parameters"),
-        ("data", f"{data.name} {data.version}: {counts}; {len(data.labels)} classes, {'x'.join(map(str, data.shape))}"),
-        ("steps", f"{record.step:,} of {config.batch_size} images ({config.epochs} epochs), seed {config.seed}"),
+        ("data", f"{data.name} {data.version}: {counts}; {task}, {'x'.join(map(str, data.shape))}"),
+        ("steps", f"{record.step:,} of {config.batch_size} examples ({config.epochs} epochs), seed {config.seed}"),
         ("time", f"{record.seconds:.0f} s ({record.created}), validation included"),
         ("precision", f"{record.precision.policy}: {record.precision.reason}"),
         ("machine", f"{machine.cpu}, {machine.cores} cores, {' '.join(machine.cpu_features)}"),
@@ -45,7 +49,9 @@ def text(run: Run) -> str:
     ]
     parts = [
         f"# {config.recipe}: {record.state}",
-        _table(("measured on", "accuracy", "loss"), _results(run)),
+        _table(("measured on", "accuracy", "loss"), _results(run))
+        if data.labels
+        else _table(("measured on", "mean absolute error", "loss"), _regression(run)),
         "The loss of training and validation includes the weight penalty; training is measured with dropout and "
         "augmentation, while the weights still change.",
         "## How it was made",
@@ -60,7 +66,7 @@ def text(run: Run) -> str:
 
 def _results(run: Run) -> list[tuple[str, str, str]]:
     metrics, rows = run.record.metrics, []
-    result = evaluation.read(run.path / "evaluation.json")
+    result = evaluation.read(run.path / "evaluation.json", Evaluation)
     if result:
         low, high = result.interval
         rows.append(
@@ -76,6 +82,21 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
     if "best_epoch" in metrics:
         name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
         rows.append((name, f"{metrics['best_val_accuracy']:.2%}", ""))
+    return rows
+
+
+def _regression(run: Run) -> list[tuple[str, str, str]]:
+    metrics, rows = run.record.metrics, []
+    result = evaluation.read(run.path / "evaluation.json", Regression)
+    if result:
+        name = f"test split, {result.count:,} examples, {result.weights} weights"
+        r2 = f"R^2 against the mean of training **{result.r2:.4f}**"
+        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
+    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+        if f"{prefix}mae" in metrics:
+            rows.append((name, f"{metrics[f'{prefix}mae']:.4g}", f"{metrics[f'{prefix}loss']:.4f}"))
+    if "best_epoch" in metrics:
+        rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f})", "", f"{metrics['best_val_loss']:.4f}"))
     return rows
 
 

@@ -6,7 +6,8 @@
     metrics.csv      one row an epoch
     tensorboard/     the same for TensorBoard
     checkpoint/      the state to resume from, one file
-    best.keras       the net of the epoch with the highest validation accuracy, where there is validation
+    best.keras       the net of the epoch with the highest validation accuracy (of a regression: the lowest loss on
+                     validation), where there is validation
     model.keras      the net after the last step
     evaluation.json  the result on the test split, once evaluated
     figures/         pictures
@@ -112,7 +113,7 @@ class Record(Frozen):
     gates: dict[str, float] = Field(default_factory=dict)
     """Mean transform gate of each highway layer before training; how it goes on is in metrics.csv."""
     metrics: dict[str, float] = Field(default_factory=dict)
-    """The last row of metrics.csv: loss, accuracy, val_loss, val_accuracy, and best_epoch where there is validation."""
+    """The last row of metrics.csv: loss, accuracy or mae, the same on validation, and the best epoch of that."""
 
 
 @dataclass
@@ -235,7 +236,7 @@ def load_model(run: Run, weights: Weights = "final") -> Any:
 
     Args:
         run: the run.
-        weights: "final", after the last step; or "best", of the epoch with the highest validation accuracy.
+        weights: "final", after the last step; or "best", of the epoch that did best on validation.
 
     Returns:
         A `keras.Model`, not compiled, in the precision it was trained in. Its outputs are logits.

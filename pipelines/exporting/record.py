@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import evaluation
+from pipelines.evaluation import Evaluation
 from pipelines.exporting.artefacts import OPSET
 from pipelines.run import Run, Weights
 from serving import files
@@ -80,7 +81,7 @@ def _training(run: Run, weights: Weights) -> Training:
 
 def _test(path: Path, weights: Weights) -> dict[str, Any] | None:
     """What was measured on the test split, short of single classes, if it was and of these weights."""
-    found = evaluation.read(path)
+    found = evaluation.read(path, Evaluation)
     if found is None or found.weights != weights:
         return None
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})

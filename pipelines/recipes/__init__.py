@@ -7,10 +7,10 @@ from types import ModuleType
 
 from pipelines.config import Recipe
 from pipelines.errors import unknown
-from pipelines.recipes import cifar, demo, dense, fitnet, mnist_conv
+from pipelines.recipes import cifar, demo, dense, factor, fitnet, mnist_conv
 from pipelines.recipes.twins import twins
 
-_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense)
+_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense, factor)
 _RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
     recipe.name: (recipe, family)
     for family in _FAMILIES

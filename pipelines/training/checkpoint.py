@@ -6,6 +6,7 @@ names repeat, and a seed generator has no path.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ class Progress:
     Args:
         epoch: epochs done.
         seconds: wall time spent in them.
-        best_accuracy: highest validation accuracy so far; below zero for none.
+        best: highest validation accuracy so far, or of a regression minus the lowest validation loss.
         best_epoch: the epoch, counted from 1, that it was measured after; 0 for none.
     """
 
     epoch: int = 0
     seconds: float = 0.0
-    best_accuracy: float = -1.0
+    best: float = -math.inf
     best_epoch: int = 0
 
 

@@ -15,7 +15,7 @@ from pipelines.training.checkpoint import Progress
 from pipelines.training.optimizers import averaged
 
 CHECKPOINT = "checkpoint/state.npz"
-FIRST = ("learning_rate", "loss", "accuracy", "val_loss", "val_accuracy")
+FIRST = ("learning_rate", "loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae")
 
 
 class DivergedError(Exception):
@@ -98,8 +98,10 @@ class KeepEpoch(keras.callbacks.Callback):
         row = {"epoch": progress.epoch, "step": step, "seconds": progress.seconds}
         row |= {name: scores[name] for name in FIRST if name in scores}
         table.append(self.run.path / "metrics.csv", row | scores)
-        if scores.get("val_accuracy", -1.0) > progress.best_accuracy:
-            progress.best_accuracy = scores["val_accuracy"]
+        # Of a regression, which has no accuracy, the epoch with the lowest validation loss is the best.
+        score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
+        if score > progress.best:
+            progress.best = score
             progress.best_epoch = progress.epoch
             with averaged(self.model), replacing(self.run.path / FILES["best"]) as aside:
                 self.net.save(aside)
@@ -117,5 +119,6 @@ def record(run: Run, progress: Progress) -> None:
     *_, last = table.read(run.path / "metrics.csv")
     metrics = {name: last[name] for name in FIRST if name in last}
     if progress.best_epoch:
-        metrics |= {"best_epoch": progress.best_epoch, "best_val_accuracy": progress.best_accuracy}
+        metrics["best_epoch"] = progress.best_epoch
+        metrics |= {"best_val_accuracy": progress.best} if "accuracy" in last else {"best_val_loss": -progress.best}
     run.update(step=progress.epoch * run.record.steps_per_epoch, seconds=progress.seconds, metrics=metrics)

@@ -58,7 +58,8 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console) -
     precision = resolve(config.precision, net, machine)
     if precision.policy != "float32":
         net = build(config, info, precision.policy)
-    model = compiled(net, config, precision.policy, steps_per_epoch, bool(machine.accelerators))
+    accelerated = bool(machine.accelerators)
+    model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not info.labels)
     examples = sources.load(config.data, "train", data_dir, config.validation)
     fitted = preprocess.fit(config.preprocess, examples.images)
     created = Record(
@@ -119,7 +120,8 @@ def resume(path: Path, data_dir: Path | None, console: Console) -> Run:
         precision: Policy = run.record.precision.policy
         net = build(config, info, precision)
         accelerated = bool(environment.accelerators())
-        model = compiled(net, config, precision, run.record.steps_per_epoch, accelerated)
+        steps_per_epoch = run.record.steps_per_epoch
+        model = compiled(net, config, precision, steps_per_epoch, accelerated, regression=not info.labels)
         kept = path / CHECKPOINT
         progress = checkpoint.load(kept, model) if kept.exists() else Progress()
         examples = sources.load(config.data, "train", data_dir, config.validation)
@@ -170,7 +172,7 @@ def _fitted(run: Run, examples: Examples | Stream) -> Fitted:
 def _announce(run: Run, console: Console) -> None:
     record, data, epochs = run.record, run.record.data, run.config.epochs
     console.print(
-        f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training images of "
+        f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "
         f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
         highlight=False,

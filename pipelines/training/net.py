@@ -15,31 +15,55 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
 
     Args:
         config: preset, what differs from it, and the seed.
-        data: shape of the images and number of classes.
+        data: shape of the inputs and number of classes; without classes the net gives one number.
         precision: Keras dtype policy.
 
     Returns:
-        The net, from preprocessed images to logits; not compiled, so that it can be saved without its optimiser.
+        The net, from preprocessed inputs to logits or to a number; not compiled, so that it can be saved alone.
 
     Raises:
-        UserError: if the library refuses the settings, or the images are too small for the net.
+        UserError: if the library refuses the settings, the images are too small for the net, or the data have no
+            use for a setting.
     """
+    _refuse_unusable(config, data)
+    outputs = len(data.labels) or 1
     settings = config.model.model_dump(exclude={"preset"}, exclude_none=True)
     keras.utils.set_random_seed(config.seed % 2**32)
     try:
         with policy(precision):
             return highway_keras.models.from_preset(
-                config.model.preset, input_shape=data.shape, outputs=len(data.labels), **settings
+                config.model.preset, input_shape=data.shape, outputs=outputs, **settings
             )
     except (ValueError, TypeError) as error:
         raise UserError(
             f"the net '{config.model.preset}' cannot be made for {data.name} "
-            f"(images of {'x'.join(map(str, data.shape))}, {len(data.labels)} classes): {error}"
+            f"(inputs of {'x'.join(map(str, data.shape))}, outputs: {outputs}): {error}"
         ) from error
 
 
+def _refuse_unusable(config: Config, data: DataInfo) -> None:
+    settings = {
+        "--preprocess.contrast": config.preprocess.contrast,
+        "--augment.pad": config.augment.pad,
+        "--augment.mirror": config.augment.mirror,
+        "--label-smoothing": config.label_smoothing,
+    }
+    unusable = [name for name, value in settings.items() if value]
+    if unusable and not data.labels:
+        raise UserError(
+            f"{data.name} holds vectors, each with a number to predict: there are no images and classes for "
+            f"{', '.join(unusable)}. Leave that out, or take other data."
+        )
+
+
 def compiled(
-    net: keras.Model, config: Config, precision: Policy, steps_per_epoch: int, accelerated: bool
+    net: keras.Model,
+    config: Config,
+    precision: Policy,
+    steps_per_epoch: int,
+    accelerated: bool,
+    *,
+    regression: bool = False,
 ) -> keras.Model:
     """A model around the same weights, with loss, metric and a built optimiser.
 
@@ -49,6 +73,7 @@ def compiled(
         precision: the policy of `net`; "mixed_float16" brings dynamic loss scaling.
         steps_per_epoch: steps in an epoch.
         accelerated: whether there is a GPU or TPU.
+        regression: whether the net predicts a number, by the mean squared error, not a class.
 
     Returns:
         The compiled model.
@@ -58,12 +83,22 @@ def compiled(
     """
     rate = schedules.build(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate)
+    loss = (
+        keras.losses.MeanSquaredError()
+        if regression
+        else keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=config.label_smoothing)
+    )
+    metric = (
+        keras.metrics.MeanAbsoluteError(name="mae")
+        if regression
+        else keras.metrics.CategoricalAccuracy(name="accuracy")
+    )
     with policy(precision):
         model = keras.Model(net.input, net.output, name=net.name)
         model.compile(
             optimizer=optimizer,
-            loss=keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=config.label_smoothing),
-            metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
+            loss=loss,
+            metrics=[metric],
             # XLA's convolutions and loops on a CPU were measured to be three to five times slower than TensorFlow's.
             jit_compile="auto" if accelerated or keras.backend.backend() != "tensorflow" else False,
             steps_per_execution=steps_per_execution(config, steps_per_epoch),

@@ -10,16 +10,23 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 # Faster than the eye, and slow enough not to wait for the accelerator at each step.
 INTERVAL = 0.1
+LINE = {
+    "loss": "loss {:.4f}",
+    "accuracy": "accuracy {:.2%}",
+    "mae": "mean error {:.4g}",
+    "val_accuracy": "validation {:.2%}",
+    "val_mae": "validation {:.4g}",
+}
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows epoch, loss, accuracy, validation accuracy, images a second and the time left.
+    """Shows epoch, loss, accuracy or mean absolute error, the same on validation, examples a second and the time left.
 
     Args:
         console: where to.
         epochs: of the whole run.
         steps_per_epoch: in each.
-        batch_size: images a step.
+        batch_size: examples a step.
         first_epoch: epochs already done.
     """
 
@@ -92,16 +99,18 @@ class ProgressBar(keras.callbacks.Callback):
         logs = logs or {}
         if "val_accuracy" in logs:
             self.validation = f"  val {float(logs['val_accuracy']):.1%}"
+        elif "val_mae" in logs:
+            self.validation = f"  val {float(logs['val_mae']):.3g}"
         if self.bar:
             self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=self._scores(logs))
         else:
-            names = {"loss": "loss {:.4f}", "accuracy": "accuracy {:.2%}", "val_accuracy": "validation {:.2%}"}
-            parts = [form.format(float(logs[name])) for name, form in names.items() if name in logs]
-            parts += [f"{self.speed:,.0f} images/s"] if self.speed else []
+            parts = [form.format(float(logs[name])) for name, form in LINE.items() if name in logs]
+            parts += [f"{self.speed:,.0f} examples/s"] if self.speed else []
             parts.append(f"{time.perf_counter() - self.started:.1f} s")
             self.console.print(f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}", highlight=False, soft_wrap=True)
 
     def _scores(self, logs: Mapping[str, Any]) -> str:
         # Short enough to leave room for the bar on 80 columns.
-        text = f"loss {float(logs['loss']):.3f}  acc {float(logs['accuracy']):.1%}{self.validation}"
-        return f"{text}  {self.speed:,.0f} images/s" if self.speed else text
+        score = f"acc {float(logs['accuracy']):.1%}" if "accuracy" in logs else f"error {float(logs['mae']):.3g}"
+        text = f"loss {float(logs['loss']):.3f}  {score}{self.validation}"
+        return f"{text}  {self.speed:,.0f} ex/s" if self.speed else text

@@ -219,7 +219,7 @@ def test_a_mistake_leaves_no_folder(toy, tmp_path, changes, told):
 
 def test_images_too_small_for_the_net_are_told(monkeypatch, tmp_path):
     ToyData(side=4).install(monkeypatch)
-    with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be made for toy .images of 4x4x1, 4 classes."):
+    with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be made for toy .inputs of 4x4x1, outputs: 4."):
         trained(tmp_path / "toy", toy_config(model=ModelConfig(preset="mnist_conv_16")))
     assert not list(tmp_path.iterdir())
 

@@ -43,12 +43,12 @@ def test_the_interval_is_wilsons(correct, count, expected):
 
 def test_it_comes_back_from_its_file(tmp_path):
     path = tmp_path / "evaluation.json"
-    assert evaluation.read(path) is None
+    assert evaluation.read(path, evaluation.Evaluation) is None
     path.write_text(result().model_dump_json())
-    assert evaluation.read(path) == result()
+    assert evaluation.read(path, evaluation.Evaluation) == result()
     path.write_text("{}")
     with pytest.raises(UserError, match=r"evaluation\.json is damaged"):
-        evaluation.read(path)
+        evaluation.read(path, evaluation.Evaluation)
 
 
 def test_the_table_shows_all_of_few_classes_and_the_worst_of_many():

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from pipelines import evaluation, figures
+from pipelines import evaluation, figures, regression
 
 
 def rows(epochs, layers=3, validation=True):
@@ -30,6 +30,26 @@ def test_learning_curves_show_what_was_measured(figure, epochs, validation):
     assert len(loss.lines) == len(accuracy.lines) == 1 + validation
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [1 / (epoch + 1) for epoch in range(epochs)])
     assert loss.get_yscale() == ("log" if epochs > 2 else "linear")
+    figure.canvas.draw()
+
+
+def test_without_accuracy_the_mean_error_is_shown(figure):
+    names = {"accuracy": "mae", "val_accuracy": "val_mae"}
+    figures.learning_curve(figure, [{names.get(key, key): row[key] for key in row} for row in rows(3)], "toy")
+    assert [axes.get_title() for axes in figure.axes] == ["loss", "mean absolute error"]
+    assert len(figure.axes[1].lines) == 2
+    figure.canvas.draw()
+
+
+def test_a_forecast_shows_predictions_and_targets_on_one_scale(figure):
+    predicted, targets = np.array([[0.5], [0.6], [0.4]]), np.array([[-3.0], [4.0], [1.0]])
+    result = regression.measure(predicted, targets, 0.3, "final", "toy 1.0.0")
+    figures.forecast(figure, result, predicted[:, 0], targets[:, 0], "toy")
+    left, right = figure.axes
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), targets[:, 0])
+    np.testing.assert_array_equal(left.lines[1].get_ydata(), predicted[:, 0])
+    np.testing.assert_array_equal(right.collections[0].get_offsets(), np.hstack([predicted, targets]))
+    assert right.get_aspect() == 1
     figure.canvas.draw()
 
 

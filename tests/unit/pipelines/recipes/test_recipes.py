@@ -18,6 +18,7 @@ ORIGINALS = (
     "fitnet_b",
     "fitnet_c",
     "mnist_dense_50",
+    "factor",
 )
 PAPER_SGD = {
     "optimizer.name": "sgd",
@@ -164,8 +165,9 @@ def test_the_printed_parameter_counts(name, parameters):
     assert highway_keras.from_preset(recipes.get(name).config.model.preset).count_params() == parameters
 
 
-def test_no_recipe_for_a_net_that_is_not_there():
+def test_each_net_of_the_library_has_a_recipe_of_its_name_and_no_other():
     import highway_keras
 
     nets = {recipes.get(name).config.model.preset for name in recipes.names()}
-    assert nets <= set(highway_keras.presets())
+    assert nets == set(highway_keras.presets())
+    assert set(recipes.names()) == {*highway_keras.presets(), "demo"}

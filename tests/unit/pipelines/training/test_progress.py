@@ -24,7 +24,18 @@ def test_a_line_an_epoch_where_nobody_watches():
     first, second = shown(terminal=False).splitlines()
     assert first.startswith("epoch 2/3  loss 1.2500  accuracy 50.00%  validation 75.00%  ")
     assert second.startswith("epoch 3/3  ")
-    assert "images/s" in second
+    assert "examples/s" in second
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_regression_shows_its_mean_error(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
+    with ProgressBar(console, epochs=1, steps_per_epoch=1, batch_size=10, first_epoch=0) as bar:
+        bar.on_train_begin()
+        bar.on_epoch_begin(0)
+        bar.on_epoch_end(0, {"loss": 1.25, "mae": 0.5, "val_mae": 0.75})
+    shows = "error 0.5  val 0.75" if terminal else "mean error 0.5  validation 0.75"
+    assert f"loss 1.25{'0' if terminal else '00'}  {shows}" in console.file.getvalue()
 
 
 def test_a_bar_on_a_terminal():
