@@ -15,10 +15,10 @@ PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "nu
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of each installed package that decides a result."""
+def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Versions of Python and of those packages that are installed; without names, of those that decide a result."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in packages:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

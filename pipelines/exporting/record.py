@@ -1,13 +1,11 @@
 """What the manifest of a version says."""
 
-import importlib.metadata
 import os
-import platform
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines import evaluation
+from pipelines import environment, evaluation
 from pipelines.evaluation import Evaluation
 from pipelines.exporting.artefacts import OPSET
 from pipelines.run import Run, Weights
@@ -53,7 +51,7 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, parity: Par
         ),
         run=_training(run, weights),
         opset=OPSET,
-        versions=_versions(),
+        versions=environment.versions(PACKAGES),
         parity=parity,
         files=files.digests(folder),
     )
@@ -85,13 +83,3 @@ def _test(path: Path, weights: Weights) -> dict[str, Any] | None:
     if found is None or found.weights != weights:
         return None
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

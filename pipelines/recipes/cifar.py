@@ -13,21 +13,9 @@ Measured    not yet run on this code (hardware, versions, wall time and metric b
 """
 
 from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+from pipelines.recipes.provenance import SOLVER
 
-RECORDED = (
-    "augment.pad",
-    "augment.mirror",
-    "optimizer.name",
-    "optimizer.learning_rate",
-    "optimizer.momentum",
-    "optimizer.nesterov",
-    "optimizer.bias_multiplier",
-    "schedule.kind",
-    "schedule.boundaries",
-    "schedule.factor",
-    "epochs",
-    "batch_size",
-)
+RECORDED = ("augment.pad", "augment.mirror", *SOLVER)
 ASSUMED = ("validation", "preprocess.scale", "preprocess.contrast", "preprocess.mean")
 
 

@@ -6,6 +6,20 @@ from pydantic import BaseModel
 
 from pipelines.config import Recipe
 
+SOLVER = (
+    "optimizer.name",
+    "optimizer.learning_rate",
+    "optimizer.momentum",
+    "optimizer.nesterov",
+    "optimizer.bias_multiplier",
+    "schedule.kind",
+    "schedule.boundaries",
+    "schedule.factor",
+    "epochs",
+    "batch_size",
+)
+"""The fields that the authors' Caffe solver files record."""
+
 
 def flat(config: BaseModel) -> dict[str, Any]:
     """All values of a configuration by dotted name.
