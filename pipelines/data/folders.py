@@ -40,14 +40,24 @@ def data_root(data_dir: Path | None) -> Path:
 def roots(data: str, data_dir: Path | None) -> list[Path]:
     """The folders in which a data set may lie prepared, the best first.
 
-    Our own data sets may also lie in the user's cache, as the folder of the data sets need not be writable.
+    Our own data sets lie in the user's cache where the folder of the data sets cannot be written to.
 
     Args:
         data: TFDS name.
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
     """
+    root = data_root(data_dir)
+    if base_name(data) not in OWN or is_writable(root):
+        return [root]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highway-keras" / "datasets"
-    return [data_root(data_dir), cache] if base_name(data) in OWN else [data_root(data_dir)]
+    return [root, cache]
+
+
+def is_writable(root: Path) -> bool:
+    """Whether data sets can be made in a folder, or the folder itself where it is missing."""
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    # The system lets root write anywhere; a folder that nobody may write to is not for us either.
+    return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
 def is_folder(data: str) -> bool:

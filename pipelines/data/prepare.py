@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import tempfile
 import urllib.error
 import urllib.parse
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from pipelines.data.folders import OWN, base_name, builder, is_complete, reason, roots
+from pipelines.data.folders import OWN, base_name, builder, is_complete, is_writable, reason, roots
 from pipelines.data.mnist_5k import NAME as MNIST_5K
 from pipelines.errors import UserError
 
@@ -39,7 +38,7 @@ def prepared(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
         prepared("cifar10", Path("~/data").expanduser())
     """
     candidates = roots(data, data_dir)
-    root = next((root for root in candidates if _is_writable(root)), None)
+    root = next((root for root in candidates if is_writable(root)), None)
     if root is None:
         raise _unavailable(data, candidates[0], "the folder cannot be written to")
     target = Path(builder(data, root).data_dir)
@@ -85,12 +84,6 @@ def unreachable(urls: Iterable[str]) -> str | None:
         else:
             return None
     return trouble
-
-
-def _is_writable(root: Path) -> bool:
-    existing = next(folder for folder in (root, *root.parents) if folder.exists())
-    # The system lets root write anywhere; a folder that nobody may write to is not for us either.
-    return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
 def _unavailable(data: str, root: Path, trouble: str) -> UserError:

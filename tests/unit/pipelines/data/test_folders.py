@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.data.folders import data_root, found, is_folder, reason
+from pipelines.data.folders import data_root, found, is_folder, reason, roots
 from pipelines.errors import UserError
 
 
@@ -29,6 +29,16 @@ def test_a_named_folder_must_be_there(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match=r"no folder '.*nowhere' \(TFDS_DATA_DIR\)"):
         found("mnist_5k", None)
+
+
+def test_the_cache_serves_only_a_folder_that_cannot_be_written_to(tmp_path):
+    # Or else a named folder would stay empty wherever the cache happens to hold the data.
+    (tmp_path / "sets").mkdir()
+    assert roots("mnist_5k", tmp_path / "sets") == [tmp_path / "sets"]
+    (tmp_path / "sets").chmod(0o555)
+    cache = tmp_path / "home" / ".cache" / "highway-keras" / "datasets"
+    assert roots("mnist_5k", tmp_path / "sets") == [tmp_path / "sets", cache]
+    assert roots("mnist", tmp_path / "sets") == [tmp_path / "sets"]
 
 
 def test_an_unknown_name_gets_the_nearest(tmp_path):
