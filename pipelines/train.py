@@ -39,7 +39,7 @@ def train(given: TrainArguments, console: Console) -> Run:
             a file is damaged, or training diverges.
 
     Example:
-        train(parse_train(["demo", "--epochs", "2"]), Console())
+        train(parse_train(["demo", "--epochs", "5"]), Console())
     """
     path = folder(given)
     if given.config is None:
