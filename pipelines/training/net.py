@@ -99,7 +99,7 @@ def compiled(
             optimizer=optimizer,
             loss=loss,
             metrics=[metric],
-            # XLA's convolutions and loops on a CPU were measured to be three to five times slower than TensorFlow's.
+            # On a CPU, float32 steps with / without XLA took 862 / 171 ms (mnist_conv_32), 24 / 10 (mnist_dense_50).
             jit_compile="auto" if accelerated or keras.backend.backend() != "tensorflow" else False,
             steps_per_execution=steps_per_execution(config, steps_per_epoch),
         )
