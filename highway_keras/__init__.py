@@ -6,13 +6,14 @@ runs on every backend of Keras that its layers are tested on: TensorFlow and JAX
 
 from highway_keras import callbacks
 from highway_keras.analysis import gates, mean_gates
-from highway_keras.layers import ConvHighway, Highway
+from highway_keras.layers import ConvHighway, Highway, HighwayStack
 from highway_keras.models import from_preset, presets
 from highway_keras.version import __version__
 
 __all__ = [
     "ConvHighway",
     "Highway",
+    "HighwayStack",
     "__version__",
     "callbacks",
     "from_preset",

@@ -1,12 +1,13 @@
 """The transform gates of a whole model, read in one forward pass."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.layers.recording import recording
+from highway_keras.layers.recording import layer_names, recording
 
 
 class GateModel(keras.Model):
@@ -29,21 +30,33 @@ class GateModel(keras.Model):
         self.model = model
         self.mean = mean
         self.layer_names: tuple[str, ...] = ()
+        self.depths: dict[str, int] = {}
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`."""
+        """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`.
+
+        A stack has its layers on an axis of their own: the last but one of T, and the last of the mean.
+        """
         with recording() as recorded:
             self.model(inputs, training=False)
         # Backends return dictionaries sorted by key; names are not tensors, and may be kept from a trace.
-        self.layer_names = tuple(recorded)
-        if self.mean:
-            return {name: ops.mean(gate, axis=tuple(range(1, len(gate.shape)))) for name, gate in recorded.items()}
-        return recorded
+        self.layer_names, self.depths = tuple(recorded), recorded.depths
+        return {name: self._mean(name, gate) for name, gate in recorded.items()} if self.mean else dict(recorded)
+
+    def _mean(self, name: str, gate: Any) -> Any:
+        axes = set(range(1, len(gate.shape)))
+        return ops.mean(gate, axis=tuple(axes - {len(gate.shape) - 2} if name in self.depths else axes))
 
     def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
         """The outputs for all of `x`, in the order in which the layers are called."""
         values = self.predict(x, batch_size=batch_size, verbose=0)
-        return {name: values[name] for name in self.layer_names}
+        return {layer: gate for name in self.layer_names for layer, gate in self._of_layers(name, values[name])}
+
+    def _of_layers(self, name: str, gate: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
+        if name not in self.depths:
+            return [(name, gate)]
+        layers = np.moveaxis(gate, -1 if self.mean else -2, 0)
+        return zip(layer_names(name, self.depths[name]), layers, strict=True)
 
 
 def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:

@@ -5,11 +5,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-_active: ContextVar[dict[str, Any] | None] = ContextVar("highway_keras_recording", default=None)
+
+class Recording(dict[str, Any]):
+    """Layer name to T in the order of the calls; `depths` has the number of layers of those that are stacks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depths: dict[str, int] = {}
+
+
+_active: ContextVar[Recording | None] = ContextVar("highway_keras_recording", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[dict[str, Any]]:
+def recording() -> Iterator[Recording]:
     """Collects the transform gates of the highway layers that are called inside the block, in this thread.
 
     What is collected inside a trace (`tf.function`, `jax.jit`) belongs to that trace: return it from the traced
@@ -18,14 +27,15 @@ def recording() -> Iterator[dict[str, Any]]:
 
     Yields:
         A dictionary that fills in the order of the calls: layer name to T. A name that comes again, because a layer is
-        shared or two layers share a name, gets ":2", ":3" and so on.
+        shared or two layers share a name, gets ":2", ":3" and so on. A stack writes the gates of all its layers at
+        once, `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`.
 
     Example:
         with recording() as recorded:
             model(images, training=False)
         recorded["highway"]  # T of the layer of that name
     """
-    recorded: dict[str, Any] = {}
+    recorded = Recording()
     token = _active.set(recorded)
     try:
         yield recorded
@@ -33,12 +43,18 @@ def recording() -> Iterator[dict[str, Any]]:
         _active.reset(token)
 
 
-def record(name: str, transform: Any) -> None:
+def is_recording() -> bool:
+    """Whether a recorder is active in this thread."""
+    return _active.get() is not None
+
+
+def record(name: str, transform: Any, depth: int | None = None) -> None:
     """Writes T to the active recorder; does nothing where none is active.
 
     Args:
         name: the layer's name.
         transform: T as it was used in the call.
+        depth: of a stack: its number of layers, and the length of the last axis of `transform` but one.
     """
     recorded = _active.get()
     if recorded is None:
@@ -47,3 +63,20 @@ def record(name: str, transform: Any) -> None:
     while key in recorded:
         key, again = f"{name}:{again}", again + 1
     recorded[key] = transform
+    if depth is not None:
+        recorded.depths[key] = depth
+
+
+def layer_names(stack: str, depth: int) -> list[str]:
+    """The names of the layers of a stack: its own and their number, from 1, with as many digits for all.
+
+    Args:
+        stack: the stack's name.
+        depth: its number of layers.
+
+    Example:
+        >>> layer_names("highway", 2)
+        ['highway_01', 'highway_02']
+    """
+    digits = max(2, len(str(depth)))
+    return [f"{stack}_{number:0{digits}}" for number in range(1, depth + 1)]
