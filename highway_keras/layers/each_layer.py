@@ -34,7 +34,7 @@ def initialize(initializer: Any, depth: int) -> Any:
     """
     if isinstance(initializer, INDEPENDENT):
         return initializer
-    if isinstance(initializer, initializers.VarianceScaling):
+    if isinstance(initializer, initializers.VarianceScaling) and initializer.get_config().get("input_axes") is None:
         # Keras divides by a "fan" that has the depth in it.
         return initializers.VarianceScaling(
             initializer.scale * depth, initializer.mode, initializer.distribution, initializer.seed

@@ -4,13 +4,16 @@ from typing import Literal
 
 import keras
 
+from highway_keras.layers import HighwayStack, auto_transform_bias
+from highway_keras.layers.recording import layer_names
 from highway_keras.models import checks
 from highway_keras.models.blocks import KINDS, Kind, block, plain
 from highway_keras.models.resize import MODES, Mode, Resize
 from highway_keras.models.twins import MATCHES, dense_width
 
-# Keras walks such a net by recursion, two levels a residual block; Python gives up at 1 000 levels.
-DEEPEST = 400
+# The twins are built layer by layer. Keras walks them by recursion, two levels a residual block; Python gives up at
+# 1 000 levels.
+DEEPEST_TWIN = 400
 
 
 def dense(
@@ -24,25 +27,27 @@ def dense(
     activation: str = "tanh",
     transform_bias: float | Literal["auto"] = -2.0,
     resize: Literal["plain"] | Mode = "plain",
+    rematerialize: bool = False,
     input_name: str = "image",
     name: str | None = None,
 ) -> keras.Model:
-    """A dense highway net, or its plain or residual twin.
+    """A dense highway net of any depth, or its plain or residual twin.
 
-    The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow. With another
+    The blocks of a highway net are one `HighwayStack`, named "highway". The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow. With another
     `resize` the input itself is padded or sub-sampled to `width` units, and all hidden layers are blocks. All kernels
     start by "normalised initialisation" (Glorot uniform). The output is logits in float32 under every dtype policy.
 
     Args:
         input_shape: of one example without the batch; flattened inside.
         outputs: units of the last layer.
-        depth: hidden layers, at most 400.
+        depth: hidden layers; of a twin at most 400.
         width: units a layer; of the highway net, where `match` makes its twin wider.
         kind: "highway", "plain" (H alone) or "residual" (x + H).
         match: what a twin shares with the highway net: the width, or the parameters of a hidden layer.
         activation: of the first layer and of H.
         transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
         resize: "plain", or "zero_pad" or "subsample" to reach `width` without weights.
+        rematerialize: whether to compute blocks a second time in training to save memory; see `HighwayStack`.
         input_name: of the input.
         name: of the model.
 
@@ -63,11 +68,10 @@ def dense(
     checks.choice("resize", resize, MODES)
     for argument, value in (("outputs", outputs), ("depth", depth), ("width", width)):
         checks.positive(argument, value)
-    if depth > DEEPEST:
-        raise ValueError(f"A net built layer by layer has at most {DEEPEST} layers. Received: depth={depth}")
+    if depth > DEEPEST_TWIN and kind != "highway":
+        raise ValueError(f"A {kind} net has at most {DEEPEST_TWIN} layers. Received: depth={depth}")
     blocks = depth - 1 if resize == "plain" else depth
     units = dense_width(width) if match == "parameters" and kind != "highway" and blocks else width
-    digits = max(2, len(str(blocks)))
 
     inputs = x = keras.Input(checks.shape(input_shape), name=input_name, dtype="float32")
     if len(input_shape) > 1:
@@ -76,13 +80,17 @@ def dense(
         x = plain(x, units, name="entry", activation=activation)
     else:
         x = Resize(units, mode=resize, name="entry")(x)
-    for number in range(1, blocks + 1):
-        x = block(
-            kind,
-            x,
-            name=f"{kind}_{number:0{digits}}",
+    if kind == "highway" and blocks:
+        x = HighwayStack(
+            blocks,
+            rematerialize=rematerialize,
             activation=activation,
-            transform_bias=transform_bias,
-            depth=depth,
-        )
+            transform_bias=auto_transform_bias(depth) if transform_bias == "auto" else transform_bias,
+            kernel_initializer="glorot_uniform",
+            transform_initializer="glorot_uniform",
+            name=kind,
+        )(x)
+    else:
+        for name in layer_names(kind, blocks):
+            x = block(kind, x, name=name, activation=activation)
     return keras.Model(inputs, keras.layers.Dense(outputs, dtype="float32", name="logits")(x), name=name)
