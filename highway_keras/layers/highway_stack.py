@@ -51,6 +51,8 @@ class HighwayStack(BaseHighway):
         Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228, section 2.
     """
 
+    depth: int
+
     def __init__(self, depth: int, *, rematerialize: bool = False, **kwargs: Any) -> None:
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
             raise ValueError(f"`depth` must be a positive integer, the number of layers. Received: depth={depth}")

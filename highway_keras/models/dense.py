@@ -33,9 +33,10 @@ def dense(
 ) -> keras.Model:
     """A dense highway net of any depth, or its plain or residual twin.
 
-    The blocks of a highway net are one `HighwayStack`, named "highway". The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow. With another
-    `resize` the input itself is padded or sub-sampled to `width` units, and all hidden layers are blocks. All kernels
-    start by "normalised initialisation" (Glorot uniform). The output is logits in float32 under every dtype policy.
+    The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow, those of a highway
+    net as one `HighwayStack` named "highway". With another `resize` the input itself is padded or sub-sampled to
+    `width` units, and all hidden layers are blocks. All kernels start by "normalised initialisation" (Glorot uniform).
+    The output is logits in float32 under every dtype policy.
 
     Args:
         input_shape: of one example without the batch; flattened inside.
@@ -91,6 +92,6 @@ def dense(
             name=kind,
         )(x)
     else:
-        for name in layer_names(kind, blocks):
-            x = block(kind, x, name=name, activation=activation)
+        for layer in layer_names(kind, blocks):
+            x = block(kind, x, name=layer, activation=activation)
     return keras.Model(inputs, keras.layers.Dense(outputs, dtype="float32", name="logits")(x), name=name)
