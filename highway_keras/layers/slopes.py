@@ -24,6 +24,7 @@ def _hard_sigmoid(output: Any) -> Any:
     return ops.cast((output > 0) & (output < 1), output.dtype) / 6
 
 
+# Activation to the function from its output to its derivative at the same point.
 SLOPES: dict[Callable[[Any], Any], Slope] = {
     activations.linear: ops.ones_like,
     activations.relu: _relu,
@@ -33,18 +34,3 @@ SLOPES: dict[Callable[[Any], Any], Slope] = {
     activations.sigmoid: lambda output: output * (1 - output),
     activations.hard_sigmoid: _hard_sigmoid,
 }
-
-
-def slope(activation: Callable[[Any], Any]) -> Slope | None:
-    """The function from an activation's output to its derivative at the same point.
-
-    Args:
-        activation: a function of `keras.activations`.
-
-    Returns:
-        The function; None where the derivative is not known from the output.
-
-    Example:
-        slope(keras.activations.tanh)(ops.tanh(x))  # 1 - tanh(x) ** 2
-    """
-    return SLOPES.get(activation)

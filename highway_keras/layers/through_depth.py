@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from highway_keras.layers.scan import scan
-from highway_keras.layers.slopes import slope
+from highway_keras.layers.slopes import SLOPES
 
 
 class Weights(NamedTuple):
@@ -35,7 +35,7 @@ class Maths:
     @property
     def differentiated(self) -> bool:
         """Whether the gradient below can be used: the slopes of both functions are known."""
-        return slope(self.activation) is not None and slope(self.gate_activation) is not None
+        return self.activation in SLOPES and self.gate_activation in SLOPES
 
     def product(self, left: Any, right: Any, dtype: Any) -> Any:
         """A matrix product in the products' dtype, widened to `dtype`."""
@@ -120,7 +120,7 @@ def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
 
 def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:
     """The gradients of x, kernel, bias and transform bias."""
-    block_slope, gate_slope = slope(maths.activation), slope(maths.gate_activation)
+    block_slope, gate_slope = SLOPES[maths.activation], SLOPES[maths.gate_activation]
 
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
         x, block, gate, kernel = layer

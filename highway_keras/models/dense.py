@@ -33,10 +33,10 @@ def dense(
 ) -> keras.Model:
     """A dense highway net of any depth, or its plain or residual twin.
 
-    The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow, those of a highway
-    net as one `HighwayStack` named "highway". With another `resize` the input itself is padded or sub-sampled to
-    `width` units, and all hidden layers are blocks. All kernels start by "normalised initialisation" (Glorot uniform).
-    The output is logits in float32 under every dtype policy.
+    The first hidden layer is plain and turns the input into `width` units; `depth - 1` blocks follow, those of a
+    highway net as one `HighwayStack` named "highway". With another `resize` the input itself is padded or sub-sampled
+    to `width` units, and all hidden layers are blocks. All kernels start by "normalised initialisation" (Glorot
+    uniform). The output is logits in float32 under every dtype policy.
 
     Args:
         input_shape: of one example without the batch; flattened inside.
