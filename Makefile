@@ -5,7 +5,7 @@ ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 
-.PHONY: help install demo test lint format lock clean
+.PHONY: help install demo test lint format peers bench lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -37,10 +37,27 @@ format: install  ## Format the code
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks compare with
+
+.venv-peers/installed: requirements/peers.lock requirements/peers.torch.txt
+	@$(PYTHON) -m venv --clear .venv-peers
+	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/peers.lock
+	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
+	@touch $@
+
+# What to run, for example BENCH="dense --quick".
+BENCH ?=
+
+bench: install peers  ## Measure ours and the peers side by side
+	@$(BIN)/python -m benchmarks $(BENCH)
+
 lock: install  ## Resolve the dependencies anew
 	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
+	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
+	    --output-file requirements/peers.lock
 
-clean:  ## Remove .venv and caches; runs, models and data stay
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis build *.egg-info
+clean:  ## Remove .venv, .venv-peers and caches; runs, models and data stay
+	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .hypothesis build *.egg-info

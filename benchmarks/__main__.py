@@ -1,0 +1,89 @@
+"""`python -m benchmarks`: measures ours and the peers, writes tables and figures."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import dense, roof, roster, summary, table
+from benchmarks.controller import ROOT
+from benchmarks.session import Session
+from benchmarks.table import Row
+from pipelines import environment, frameworks
+
+SECTIONS = ("dense", "conv", "input", "gpu")
+RESULTS = ROOT / "benchmarks" / "results"
+DOCS = ROOT / "docs" / "benchmarks"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the benchmarks.
+
+    Args:
+        words: of the command line; None for those of this process.
+
+    Returns:
+        The exit status: 1 if contestants did not learn the same.
+    """
+    asked = _parser().parse_args(words)
+    session = Session(
+        results=asked.to, quick=asked.quick, command=environment.command(), machine=_machine(), folder=Path()
+    )  # fmt: skip
+    session.say(f"{session.machine}\n{session.command}")
+    frameworks.load()
+    with tempfile.TemporaryDirectory() as folder:
+        session.folder = Path(folder)
+        for section in asked.sections or SECTIONS:
+            rows = _section(session, section, asked.depths)
+            if rows:
+                table.write(asked.to / f"{section}.csv", rows)
+                summary.draw(section, rows, asked.to)
+                sys.stdout.write(summary.text(rows))
+    notes = [*session.skipped, *session.disagreements]
+    sys.stdout.write("".join(f"{note}\n" for note in notes))
+    if asked.publish:
+        for path in sorted(asked.to.glob("*.*")):
+            DOCS.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, DOCS / path.name)
+    return 1 if session.disagreements else 0
+
+
+def _section(session: Session, name: str, depths: Sequence[int] | None) -> list[Row]:
+    from benchmarks import conv, data, gpu, inputs, problem
+
+    if name == "dense":
+        digits, images, labels = data.mnist()
+        problem.write(session.folder / "batches.npz", problem.batches(images, labels))
+        sizes = dense.QUICK if session.quick else dense.FULL
+        sizes = tuple(size for size in sizes if depths is None or size.depth in depths)
+        contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
+        found, rows = roof.measure(session)
+        return [*rows, *dense.run(session, contestants, sizes, digits, found)]
+    if name == "conv":
+        return conv.run(session)
+    if name == "input":
+        return inputs.run(session)
+    return gpu.run(session)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "sections", nargs="*", choices=[[], *SECTIONS], metavar="SECTION", help=f"{', '.join(SECTIONS)}; none is all"
+    )
+    parser.add_argument("--quick", action="store_true", help="about a minute: whether everything runs, no figures to quote")
+    parser.add_argument("--depths", nargs="+", type=int, help="only these of the dense section")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
+    parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks")
+    return parser
+
+
+def _machine() -> str:
+    model, features = environment.cpu()
+    return f"{model}, {environment.cores()} cores, {' '.join(features)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Training with `Model.fit`, which both contestants on Keras share."""
+
+import keras
+
+from benchmarks.problem import Problem
+from benchmarks.worker import Train
+
+
+def fitting(model: keras.Model, problem: Problem) -> Train:
+    """Trains a model with `compile` and `fit` on numpy arrays.
+
+    Args:
+        model: from images [batch, 784] to logits.
+        problem: data and settings.
+
+    Returns:
+        What trains a whole number of epochs, or a few steps of the first.
+    """
+    images, labels = problem.data()
+    epoch, batch = labels.shape
+    x, y = images.reshape(epoch * batch, -1), labels.reshape(epoch * batch)
+    model.compile(
+        optimizer=keras.optimizers.Adam(problem.learning_rate, epsilon=problem.epsilon, global_clipnorm=problem.clip_norm),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        steps_per_execution=epoch,
+        jit_compile=True,
+    )
+    done = 0
+
+    def train(steps: int) -> list[float]:
+        nonlocal done
+        first, last = done % epoch * batch, (done % epoch + steps) * batch
+        done += steps
+        part = slice(None) if steps % epoch == 0 else slice(first, last)
+        history = model.fit(
+            x[part], y[part], batch_size=batch, epochs=max(1, steps // epoch), shuffle=False, verbose=0
+        )
+        return history.history["loss"]
+
+    return train

@@ -1,0 +1,70 @@
+"""The net in PyTorch: a module for each layer, eager, or through torch.compile with the option "compile"."""
+
+import torch
+from torch import nn
+
+from benchmarks.problem import Arrays, Problem
+from benchmarks.worker import Train, serve
+
+
+class Highway(nn.Module):
+    """y = t * h + (1 - t) * x."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.block = nn.Linear(width, width)
+        self.transform = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [batch, width] to the same."""
+        t = torch.sigmoid(self.transform(x))
+        return t * torch.tanh(self.block(x)) + (1 - t) * x
+
+
+def start(problem: Problem) -> Train:
+    """Makes the net; see `benchmarks.worker`."""
+    device = "cuda" if "gpu" in problem.options else "cpu"
+    images, labels = (torch.from_numpy(array).to(device) for array in problem.data())
+    labels = labels.long()
+    layers = [Highway(problem.width) for _ in range(problem.depth)]
+    entry, head = nn.Linear(images.shape[-1], problem.width), nn.Linear(problem.width, 10)
+    _load(problem.initial(), entry, layers, head)
+    net = nn.Sequential(entry, nn.Tanh(), *layers, head).to(device)
+    model = torch.compile(net) if "compile" in problem.options else net
+    optimizer = torch.optim.Adam(net.parameters(), lr=problem.learning_rate, eps=problem.epsilon, fused=True)
+    amp = torch.autocast(device, torch.bfloat16, enabled="bfloat16" in problem.options)
+    done = 0
+
+    def train(steps: int) -> list[float]:
+        nonlocal done
+        losses = []
+        for _ in range(steps):
+            at = done % len(images)
+            done += 1
+            optimizer.zero_grad()
+            with amp:
+                loss = nn.functional.cross_entropy(model(images[at]), labels[at])
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), problem.clip_norm)
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses).tolist()
+
+    return train
+
+
+def _load(weights: Arrays, entry: nn.Linear, layers: list[Highway], head: nn.Linear) -> None:
+    def put(linear: nn.Linear, kernel: str, bias: str, at: tuple[int, ...] = ()) -> None:
+        linear.weight.copy_(torch.from_numpy(weights[kernel][at].T))
+        linear.bias.copy_(torch.from_numpy(weights[bias][at]))
+
+    with torch.no_grad():
+        put(entry, "entry_kernel", "entry_bias")
+        for number, layer in enumerate(layers):
+            put(layer.block, "kernel", "bias", (number,))
+            put(layer.transform, "transform_kernel", "transform_bias", (number,))
+        put(head, "head_kernel", "head_bias")
+
+
+if __name__ == "__main__":
+    serve(start, "torch")

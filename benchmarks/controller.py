@@ -1,0 +1,165 @@
+"""The controller's side: starts workers, asks them in turn, and has the only clock."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / ".venv-peers"
+# A step that has not come by then is given up.
+PATIENCE = 900.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A program that takes part.
+
+    Args:
+        name: in tables and figures.
+        module: below `benchmarks.contestants`.
+        environment: "project" is the environment of this process, "peers" that of `make peers`.
+        options: of the program.
+        variables: environment variables.
+        ours: whether it is what this project offers.
+        deepest: highway blocks that it is tried with at most.
+        because: why not with more.
+    """
+
+    name: str
+    module: str
+    environment: Literal["project", "peers"] = "peers"
+    options: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    ours: bool = False
+    deepest: int | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker answered.
+
+    Args:
+        seconds: from the question, or for the first one from the start of the process, to the answer.
+        losses: mean of each epoch, or of each step if no whole epoch was asked for.
+        peak_bytes: largest resident memory of the process so far.
+        versions: of the packages that matter.
+        more: anything else.
+    """
+
+    seconds: float
+    losses: Sequence[float]
+    peak_bytes: int
+    versions: str
+    more: Mapping[str, float] = field(default_factory=dict)
+
+
+class FailedError(Exception):
+    """A contestant cannot take part, and why."""
+
+
+class Worker:
+    """A running contestant, which waits blocked on its input between questions.
+
+    Args:
+        contestant: whom to start.
+        task: its command line's argument.
+
+    Raises:
+        FailedError: its environment is missing.
+
+    Example:
+        with Worker(NUMPY, problem.to_json()) as worker:
+            first = worker.ask(1)
+    """
+
+    def __init__(self, contestant: Contestant, task: str) -> None:
+        self.contestant = contestant
+        self._errors = tempfile.TemporaryFile()
+        command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
+        variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
+        # What is measured from the start of a process has its bytecode cached, as installed packages have.
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._asked = time.perf_counter()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            env=variables,
+        )
+        self._fresh = True
+
+    def ask(self, steps: int, patience: float = PATIENCE) -> Answer:
+        """Has it train that many steps.
+
+        Args:
+            steps: how many.
+            patience: seconds to wait at most.
+
+        Raises:
+            FailedError: the process died, or the answer did not come in time.
+        """
+        asked = self._asked if self._fresh else time.perf_counter()
+        self._fresh = False
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"steps": steps}).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise FailedError(self._last_words()) from error
+        ready, _, _ = select.select([self._process.stdout], [], [], patience)
+        if not ready:
+            raise FailedError(f"no answer within {patience:.0f} s")
+        line = self._process.stdout.readline()
+        seconds = time.perf_counter() - asked
+        if not line:
+            raise FailedError(self._last_words())
+        answer = json.loads(line)
+        known = {name: answer.pop(name) for name in ("losses", "peak_bytes", "versions")}
+        return Answer(seconds, **known, more=answer)
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
+        # Nothing of it is wanted any more, and frameworks take their time to end by themselves.
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"ended with status {self._process.returncode}: {lines[-1][:300] if lines else 'no message'}"
+
+
+def python(environment: Literal["project", "peers"]) -> Path:
+    """The interpreter of an environment.
+
+    Raises:
+        FailedError: it is not there.
+    """
+    if environment == "project":
+        return Path(sys.executable)
+    path = PEERS / "bin" / "python"
+    if not path.exists():
+        raise FailedError(f"{PEERS.name} is missing: run `make peers`")
+    return path

@@ -1,0 +1,6 @@
+from benchmarks.session import Session
+from benchmarks.table import Row
+
+
+def run(session: Session) -> list[Row]:
+    return []

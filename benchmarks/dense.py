@@ -1,0 +1,236 @@
+"""The dense training step: first step, steady state, the whole study; growth with depth and width."""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks import agreement, problem
+from benchmarks.controller import Answer, Contestant, Worker
+from benchmarks.problem import BATCH, EPOCH, EPOCHS, Problem
+from benchmarks.roof import Roof
+from benchmarks.session import Session
+from benchmarks.table import Row
+
+# A start that takes longer is not repeated.
+SLOW_START = 12.0
+# Between two turns, for what the one before left spinning.
+PAUSE = 0.05
+
+
+@dataclass(frozen=True)
+class Size:
+    """A net and how often it is measured.
+
+    Args:
+        depth: highway blocks.
+        width: units of each.
+        starts: fresh processes for the first step.
+        rounds: epochs in steady state, after one to warm up.
+        studies: fresh processes for the whole study.
+    """
+
+    depth: int
+    width: int = 50
+    starts: int = 0
+    rounds: int = 0
+    studies: int = 0
+
+    def __str__(self) -> str:
+        return f"depth {self.depth:,}, width {self.width}"
+
+    @property
+    def start_cost(self) -> float:
+        """About the seconds of a start."""
+        return 4 + self.depth / 60
+
+    @property
+    def step_cost(self) -> float:
+        """About the seconds of a step."""
+        return 1e-4 * self.depth * (1 + self.width**2 / 5e4)
+
+
+FULL = (
+    *(Size(depth, starts=3, rounds=11, studies=2) for depth in (10, 30, 50, 100)),
+    *(Size(30, width, rounds=5) for width in (100, 200, 400)),
+    Size(1000, starts=2, rounds=3, studies=1),
+)
+QUICK = (Size(10, starts=1, rounds=3, studies=0),)
+
+
+def run(
+    session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str, roof: Roof | None
+) -> list[Row]:
+    """Measures every size.
+
+    Args:
+        session: of this run; `batches.npz` lies in its folder.
+        contestants: who takes part; the losses of the others are compared with those of the first.
+        sizes: what to measure.
+        data: name of the data.
+        roof: of the machine, if it was measured.
+
+    Returns:
+        The rows, by size.
+    """
+    session.expect(sum(_cost(size) * len(_able(contestants, size)) for size in sizes))
+    rows: list[Row] = []
+    for size in sizes:
+        for contestant in contestants:
+            if contestant not in _able(contestants, size):
+                session.skip(contestant, str(size), contestant.because)
+        rows += _Measurement(session, _able(contestants, size), size, data, roof).rows()
+    return rows
+
+
+def _able(contestants: Sequence[Contestant], size: Size) -> list[Contestant]:
+    return [one for one in contestants if one.deepest is None or size.depth <= one.deepest]
+
+
+def _cost(size: Size) -> float:
+    steps = (size.rounds + 1 if size.rounds else 0) * EPOCH + size.studies * EPOCHS * EPOCH
+    return (size.starts + bool(size.rounds) + size.studies) * size.start_cost + steps * size.step_cost
+
+
+class _Measurement:
+    """All measures of one size."""
+
+    def __init__(
+        self, session: Session, contestants: Sequence[Contestant], size: Size, data: str, roof: Roof | None
+    ) -> None:
+        self.session, self.contestants, self.size, self.roof = session, contestants, size, roof
+        self.by_name = {contestant.name: contestant for contestant in contestants}
+        self.out: set[str] = set()
+        self.versions: dict[str, str] = {}
+        self.peak: dict[str, list[float]] = {}
+        weights = session.folder / "weights.npz"
+        problem.write(weights, problem.initial_weights(size.depth, size.width))
+        self.problem = Problem(size.depth, size.width, str(session.folder / "batches.npz"), str(weights))
+        self.template = Row(
+            "dense", "", "", "", False, size.depth, size.width, BATCH, "float32", 0, 0, 0, 0, data=data
+        )  # fmt: skip
+
+    def rows(self) -> list[Row]:
+        rows = []
+        if self.size.starts:
+            rows += self._rows("first step from process start", "s", self._starts())
+        if self.size.rounds:
+            rows += [self._with_roof(row) for row in self._rows("steady state", "steps/s", self._steady())]
+        if self.size.studies:
+            rows += self._rows(f"study of {EPOCHS} epochs from process start", "s", self._studies())
+        if self.peak:
+            rows += self._rows("peak memory", "MiB", self.peak)
+        return rows
+
+    def _starts(self) -> dict[str, list[float]]:
+        seconds: dict[str, list[float]] = {name: [] for name in self.by_name}
+        curves: dict[str, list[float]] = {}
+        for turn in range(self.size.starts):
+            for contestant in self._order(turn):
+                if turn and seconds[contestant.name][0] > SLOW_START:
+                    self.session.spent(self.size.start_cost, f"{self.size}: {contestant.name} is slow to start, once")
+                    continue
+                answers = self._train(contestant, [1] * (1 if turn else agreement.FIRST_STEPS))
+                if answers:
+                    seconds[contestant.name].append(answers[0].seconds)
+                    curves.setdefault(contestant.name, [answer.losses[0] for answer in answers])
+                    line = f"{self.size}: {contestant.name}, first step after {answers[0].seconds:.2f} s"
+                    self.session.spent(self.size.start_cost, line)
+        self._check(agreement.STEPS, curves)
+        return seconds
+
+    def _steady(self) -> dict[str, list[float]]:
+        workers: dict[str, Worker] = {}
+        speeds: dict[str, list[float]] = {name: [] for name in self.by_name}
+        curves: dict[str, list[float]] = {}
+        try:
+            for contestant in self._order(0):
+                worker = self.session.start(contestant, self._task(contestant), str(self.size))
+                answer = worker and self._ask(worker, EPOCH)
+                if worker and answer:
+                    workers[contestant.name] = worker
+                    curves[contestant.name] = answer.losses
+                cost = self.size.start_cost + EPOCH * self.size.step_cost
+                self.session.spent(cost, f"{self.size}: {contestant.name} is warm")
+            for turn in range(self.size.rounds):
+                for contestant in self._order(turn):
+                    time.sleep(PAUSE)
+                    answer = self._ask(workers[contestant.name], EPOCH)
+                    if answer:
+                        speeds[contestant.name].append(EPOCH / answer.seconds)
+                said = ", ".join(f"{name} {values[-1]:.4g}" for name, values in speeds.items() if values)
+                cost = EPOCH * self.size.step_cost * len(workers)
+                self.session.spent(cost, f"{self.size}: round {turn + 1}, steps/s: {said}")
+        finally:
+            for worker in workers.values():
+                worker.close()
+        self._check(agreement.EPOCH, curves)
+        return speeds
+
+    def _studies(self) -> dict[str, list[float]]:
+        seconds: dict[str, list[float]] = {name: [] for name in self.by_name}
+        curves: dict[str, list[float]] = {}
+        for turn in range(self.size.studies):
+            for contestant in self._order(turn):
+                for answer in self._train(contestant, [EPOCHS * EPOCH]):
+                    seconds[contestant.name].append(answer.seconds)
+                    curves.setdefault(contestant.name, [statistics.mean(answer.losses[EPOCHS // 2 :])])
+                    self.peak.setdefault(contestant.name, []).append(answer.peak_bytes / 2**20)
+                    cost = self.size.start_cost + EPOCHS * EPOCH * self.size.step_cost
+                    line = f"{self.size}: {contestant.name}, study in {answer.seconds:.1f} s"
+                    self.session.spent(cost, f"{line}, last loss {answer.losses[-1]:.3f}")
+        self._check(agreement.STUDY, curves)
+        return seconds
+
+    def _order(self, turn: int) -> list[Contestant]:
+        """Those that have not failed, forwards and backwards in turn, so that a drift of the machine hits all alike."""
+        left = [contestant for contestant in self.contestants if contestant.name not in self.out]
+        return left[::-1] if turn % 2 else left
+
+    def _task(self, contestant: Contestant) -> str:
+        return replace(self.problem, options=contestant.options).to_json()
+
+    def _train(self, contestant: Contestant, questions: Sequence[int]) -> list[Answer]:
+        """The answers of a fresh process; none if it fails."""
+        worker = self.session.start(contestant, self._task(contestant), str(self.size))
+        if worker is None:
+            self.out.add(contestant.name)
+            return []
+        with worker:
+            answers = []
+            for steps in questions:
+                answer = self._ask(worker, steps)
+                if answer is None:
+                    return []
+                answers.append(answer)
+            return answers
+
+    def _ask(self, worker: Worker, steps: int) -> Answer | None:
+        answer = self.session.ask(worker, steps, str(self.size))
+        if answer is None:
+            self.out.add(worker.contestant.name)
+            return None
+        self.versions[worker.contestant.name] = answer.versions
+        return answer
+
+    def _check(self, check: agreement.Check, curves: Mapping[str, Sequence[float]]) -> None:
+        if not curves:
+            return
+        worst = max(agreement.deviations(curves).values())
+        self.session.say(f"{self.size}: {check.name} within {worst:.2g} of {next(iter(curves))}")
+        self.session.disagreements += [f"{self.size}: {one}" for one in agreement.disagreements(check, curves)]
+
+    def _rows(self, measure: str, unit: str, values: dict[str, list[float]]) -> list[Row]:
+        rows = self.session.rows(replace(self.template, measure=measure, unit=unit), values, self.by_name)
+        return [replace(row, versions=self.versions[row.contestant]) for row in rows]
+
+    def _with_roof(self, row: Row) -> Row:
+        if self.roof is None:
+            return row
+        work = row.median * problem.flops(row.depth, row.width)
+        return replace(
+            row,
+            of_peak=work / self.roof.flops,
+            of_small_products=work / self.roof.small_flops,
+            of_bandwidth=row.median * problem.traffic(row.depth, row.width) / self.roof.bandwidth,
+        )

@@ -1,0 +1,40 @@
+"""Who takes part in what."""
+
+import os
+
+from benchmarks.controller import Contestant
+
+JAX = {"KERAS_BACKEND": "jax"}
+TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+NUMPY = Contestant("numpy by hand", "numpy_hand")
+TORCH = Contestant("PyTorch", "torch_module")
+TORCH_COMPILED = Contestant(
+    "PyTorch, torch.compile",
+    "torch_module",
+    options=("compile",),
+    deepest=50,
+    because="compiling took 27 s at 30 layers and grows faster than depth",
+)
+FLAX = Contestant("Flax, nn.scan", "flax_scan")
+KERAS = Contestant(
+    "Keras, layer by layer",
+    "keras_layers",
+    variables=JAX,
+    deepest=100,
+    because="Keras recurses once a layer and fails from about 950, and compiling grows with depth",
+)
+OURS_JAX = Contestant("ours, JAX", "ours_stack", variables=JAX, ours=True)
+OURS_JAX_CORES = Contestant(
+    "ours, JAX, a device a core",
+    "ours_stack",
+    options=("devices",),
+    variables={**JAX, "XLA_FLAGS": f"--xla_force_host_platform_device_count={CORES}"},
+    ours=True,
+)
+OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
+
+# The first is what the others' losses are compared with.
+DENSE = (NUMPY, TORCH, TORCH_COMPILED, FLAX, KERAS, OURS_JAX, OURS_JAX_CORES, OURS_TENSORFLOW)
+DENSE_QUICK = (NUMPY, TORCH, FLAX, KERAS, OURS_JAX, OURS_TENSORFLOW)

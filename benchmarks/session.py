@@ -1,0 +1,102 @@
+"""What all sections of a run share: where results go, what was skipped, and how far the run is."""
+
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks import table
+from benchmarks.controller import Answer, Contestant, FailedError, Worker
+from benchmarks.table import Row
+
+
+@dataclass
+class Session:
+    """A run of the benchmarks.
+
+    Args:
+        folder: for files that workers read.
+        results: for CSV, text and figures.
+        quick: whether a minute has to do.
+        command: that started it.
+        machine: processor, its features and cores.
+    """
+
+    folder: Path
+    results: Path
+    quick: bool
+    command: str
+    machine: str
+    skipped: list[str] = field(default_factory=list)
+    disagreements: list[str] = field(default_factory=list)
+    _started: float = field(default_factory=time.perf_counter)
+    _expected: float = 0.0
+    _spent: float = 0.0
+
+    def say(self, line: str) -> None:
+        """A line for whoever waits."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def expect(self, cost: float) -> None:
+        """Announces work; costs are in any unit that is the same for all of them."""
+        self._expected += cost
+
+    def spent(self, cost: float, line: str) -> None:
+        """Announces that some of the expected work is done, and how much time the rest will take."""
+        self._spent += cost
+        share = min(1.0, self._spent / self._expected)
+        elapsed = time.perf_counter() - self._started
+        left = elapsed * (1 - share) / share
+        self.say(f"[{share:4.0%}, {_time(left)} left] {line}")
+
+    def skip(self, contestant: Contestant, where: str, why: str) -> None:
+        """Takes note of who does not take part, and says so."""
+        note = f"{where}: {contestant.name} is skipped: {why}"
+        self.skipped.append(note)
+        self.say(note)
+
+    def start(self, contestant: Contestant, task: str, where: str) -> Worker | None:
+        """A worker, or None and a note if its environment is missing."""
+        try:
+            return Worker(contestant, task)
+        except FailedError as error:
+            self.skip(contestant, where, str(error))
+            return None
+
+    def ask(self, worker: Worker, steps: int, where: str) -> Answer | None:
+        """A worker's answer, or None and a note if it failed."""
+        try:
+            return worker.ask(steps)
+        except FailedError as error:
+            self.skip(worker.contestant, where, str(error))
+            return None
+
+    def rows(self, template: Row, values: dict[str, list[float]], contestants: dict[str, Contestant]) -> list[Row]:
+        """A row for each contestant, with ratios to the best peer.
+
+        Args:
+            template: what the rows share; its unit decides what is better: more of "steps/s", less of anything else.
+            values: one number a round, by contestant; those that have none are left out.
+            contestants: by name.
+        """
+        higher = template.unit.endswith("/s")
+        values = {name: rounds for name, rounds in values.items() if rounds}
+        peers = {name: rounds for name, rounds in values.items() if not contestants[name].ours}
+        peer = table.best(peers, higher) if peers else ""
+        made = []
+        for name, rounds in values.items():
+            median, low, high = table.spread(rounds)
+            row = replace(
+                template, contestant=name, ours=contestants[name].ours, median=median, low=low, high=high,
+                rounds=len(rounds), machine=self.machine, command=self.command,
+            )  # fmt: skip
+            if peer:
+                ratio, ratio_low, ratio_high = table.spread(table.ratios(rounds, peers[peer], higher))
+                row = replace(row, best_peer=peer, ratio=ratio, ratio_low=ratio_low, ratio_high=ratio_high)
+            made.append(row)
+        return made
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,131 @@
+"""Tables for the terminal and figures, drawn from the rows."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from benchmarks.table import Row
+from pipelines.figures import STYLE
+
+# Ours in warm colours and thick, peers in cold and grey ones; Okabe and Ito's, which the colour-blind can tell apart.
+COLOURS = {True: ("#D55E00", "#E69F00", "#CC79A7"), False: ("#0072B2", "#56B4E9", "#009E73", "#666666", "#000000")}
+MARKERS = "osD^vP"
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The rows as tables, one for each measure and size.
+
+    Args:
+        rows: of a section; those of a table follow each other.
+    """
+    lines = []
+    for (measure, unit, depth, width, precision), group in groupby(
+        rows, key=lambda row: (row.measure, row.unit, row.depth, row.width, row.precision)
+    ):
+        size = f", depth {depth:,}, width {width}" if depth else ""
+        lines.append(f"\n{measure}{size}, {precision} ({unit})")
+        for row in group:
+            numbers = f"{row.median:10.4g}  [{row.low:.4g} - {row.high:.4g}]"
+            ratio = "" if row.ratio is None else f"  x {row.ratio:.2f} [{row.ratio_low:.2f} - {row.ratio_high:.2f}]"
+            share = "" if row.of_peak is None else f"  {row.of_peak:.1%} of peak"
+            if row.of_small_products is not None:
+                share += f", {row.of_small_products:.1%} of small products"
+            lines.append(f"  {row.contestant:34}{numbers:28}{ratio:24}{share}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
+    """Draws the figure of a section, if it has one.
+
+    Args:
+        section: its name.
+        rows: of that section.
+        folder: where to.
+    """
+    if section == "dense":
+        _draw_dense(rows, folder / "dense.png")
+    elif section == "conv":
+        _draw_conv(rows, folder / "conv.png")
+
+
+def _draw_dense(rows: Sequence[Row], path: Path) -> None:
+    rows = [row for row in rows if row.section == "dense"]
+    panels = (
+        ("steady state", "training steps a second, by depth", "depth"),
+        ("first step from process start", "seconds to the first step, by depth", "depth"),
+        ("study", "seconds for the study of 12 epochs, by depth", "depth"),
+        ("steady state", "training steps a second, by width (depth 30)", "width"),
+    )
+    styles = _styles(rows)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(11, 8), layout="constrained")
+        for axes, (measure, title, along) in zip(figure.subplots(2, 2).flat, panels, strict=True):
+            of_panel = [row for row in rows if row.measure.startswith(measure)]
+            of_panel = [row for row in of_panel if (row.width == 50 if along == "depth" else row.depth == 30)]
+            for name, style in styles.items():
+                points = sorted((getattr(row, along), row) for row in of_panel if row.contestant == name)
+                if points:
+                    x = [at for at, _ in points]
+                    axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
+                    axes.fill_between(
+                        x, [row.low for _, row in points], [row.high for _, row in points], color=style["color"], alpha=0.15
+                    )
+            axes.set_title(title)
+            axes.set_xlabel(f"highway blocks of {50} units" if along == "depth" else "units of each block")
+            _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.suptitle(f"A dense highway net, batch {rows[0].batch}, float32\n{rows[0].machine}", fontsize=11)
+        figure.savefig(path, dpi=120)
+
+
+def _draw_conv(rows: Sequence[Row], path: Path) -> None:
+    rows = [row for row in rows if row.unit == "images/s"]
+    precisions = sorted({row.precision for row in rows}, reverse=True)
+    styles = _styles(rows)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        panels = figure.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
+        names = list(styles)[::-1]
+        for axes, precision in zip(panels, precisions, strict=True):
+            for row in rows:
+                if row.precision == precision:
+                    at = names.index(row.contestant)
+                    error = [[row.median - row.low], [row.high - row.median]]
+                    axes.barh(at, row.median, color=styles[row.contestant]["color"], xerr=error, height=0.7)
+                    axes.text(row.high, at, f"  {row.median:.0f}", va="center")
+            axes.set_yticks(range(len(names)), names)
+            axes.set_title(precision)
+            axes.set_xlabel("training images a second")
+            axes.grid(visible=False, axis="y")
+            axes.margins(x=0.15)
+        figure.suptitle(f"The 19-layer CIFAR net, batch {rows[0].batch}\n{rows[0].machine}", fontsize=11)
+        figure.savefig(path, dpi=120)
+
+
+def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
+    """Colour, marker and width of each contestant's line, in their order."""
+    styles: dict[str, dict[str, object]] = {}
+    for row in rows:
+        if row.contestant not in styles:
+            same = sum(style["ours"] is row.ours for style in styles.values())
+            styles[row.contestant] = {
+                "color": COLOURS[row.ours][same % len(COLOURS[row.ours])],
+                "marker": MARKERS[same % len(MARKERS)],
+                "lw": 2.2 if row.ours else 1.4,
+                "ours": row.ours,
+            }
+    return {name: {key: value for key, value in style.items() if key != "ours"} for name, style in styles.items()}
+
+
+def _logarithmic(axes: Axes, ticks: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

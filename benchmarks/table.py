@@ -1,0 +1,94 @@
+"""What was measured, as rows: median and spread, and ratios taken round by round."""
+
+import csv
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of one contestant, a line of the CSV.
+
+    Ratios say how many times better than the best peer: faster, sooner, smaller; above 1 is better. Each is taken
+    within a round, where both ran one after the other, and then the median, lowest and highest are given.
+    """
+
+    section: str
+    measure: str
+    unit: str
+    contestant: str
+    ours: bool
+    depth: int
+    width: int
+    batch: int
+    precision: str
+    median: float
+    low: float
+    high: float
+    rounds: int
+    best_peer: str = ""
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    of_peak: float | None = None
+    of_small_products: float | None = None
+    of_bandwidth: float | None = None
+    versions: str = ""
+    data: str = ""
+    machine: str = ""
+    command: str = ""
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, lowest and highest."""
+    return statistics.median(values), min(values), max(values)
+
+
+def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
+    """The name with the best median; the first of equals.
+
+    Args:
+        values: by name.
+        higher: whether more is better.
+    """
+    return (max if higher else min)(values, key=lambda name: statistics.median(values[name]))
+
+
+def ratios(mine: Sequence[float], others: Sequence[float], higher: bool) -> list[float]:
+    """How many times better than another, round by round.
+
+    Args:
+        mine: one value a round.
+        others: of the same rounds.
+        higher: whether more is better.
+
+    Returns:
+        As many as there are rounds in which both ran.
+
+    Example:
+        ratios([2.0, 3.0], [1.0, 1.0], higher=True)  # [2.0, 3.0]
+    """
+    return [a / b if higher else b / a for a, b in zip(mine, others, strict=False)]
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Writes rows as CSV, numbers with four significant digits.
+
+    Args:
+        path: of the file.
+        rows: at least one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [item.name for item in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({name: _short(value) for name, value in asdict(row).items()})
+
+
+def _short(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else value
