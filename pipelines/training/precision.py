@@ -11,6 +11,7 @@ from typing import Literal
 
 import keras
 
+from highway_keras import ConvHighway
 from pipelines import environment
 from pipelines.run import Machine, Precision
 
@@ -49,7 +50,7 @@ def _of_cpu(net: keras.Model, machine: Machine) -> Precision:
     fast = [feature for feature in ("amx_bf16", "avx512_bf16") if feature in machine.cpu_features]
     if not fast:
         return Precision(policy="float32", reason="this CPU does not multiply bfloat16")
-    if any(len(weight.shape) > 2 for weight in net.trainable_weights):
+    if any(isinstance(layer, (keras.layers.Conv2D, ConvHighway)) for layer in net.layers):
         return Precision(policy="mixed_bfloat16", reason=f"convolutions on a CPU with {fast[0]}")
     return Precision(policy="float32", reason="small dense products gain nothing from bfloat16 on a CPU")
 

@@ -1,14 +1,18 @@
 import keras
 import pytest
 
+import highway_keras
 from pipelines import environment
 from pipelines.run import Machine
 from pipelines.training import precision
 
+CONVOLUTIONS = (keras.layers.Conv2D(1, 3), highway_keras.ConvHighway(3))
 
-def net(convolutional):
-    layers = [keras.layers.Conv2D(2, 3), keras.layers.Flatten()] if convolutional else [keras.layers.Flatten()]
-    return keras.Sequential([keras.Input((8, 8, 1)), *layers, keras.layers.Dense(2)])
+
+def net(convolution=None):
+    # The weights of a stack have three axes, and are no convolution.
+    dense = [keras.layers.Flatten(), highway_keras.HighwayStack(2), keras.layers.Dense(2)]
+    return keras.Sequential([keras.Input((8, 8, 1)), *([convolution] if convolution else []), *dense])
 
 
 def machine(*features, accelerators=()):
@@ -17,20 +21,20 @@ def machine(*features, accelerators=()):
 
 @pytest.mark.parametrize("wanted", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_what_is_asked_for_is_taken(wanted):
-    assert precision.resolve(wanted, net(True), machine("amx_bf16")).policy == wanted
+    assert precision.resolve(wanted, net(CONVOLUTIONS[0]), machine("amx_bf16")).policy == wanted
 
 
 @pytest.mark.parametrize(
-    ("features", "convolutional", "expected"),
+    ("features", "convolution", "expected"),
     [
-        (("avx2", "avx512f"), True, "float32"),
-        (("avx512f", "avx512_bf16"), True, "mixed_bfloat16"),
-        (("avx512_bf16", "amx_bf16"), True, "mixed_bfloat16"),
-        (("avx512_bf16", "amx_bf16"), False, "float32"),
+        (("avx2", "avx512f"), CONVOLUTIONS[0], "float32"),
+        (("avx512f", "avx512_bf16"), CONVOLUTIONS[0], "mixed_bfloat16"),
+        (("avx512_bf16", "amx_bf16"), CONVOLUTIONS[1], "mixed_bfloat16"),
+        (("avx512_bf16", "amx_bf16"), None, "float32"),
     ],
 )
-def test_a_cpu_takes_bfloat16_for_convolutions_if_it_multiplies_it(features, convolutional, expected):
-    chosen = precision.resolve("auto", net(convolutional), machine(*features))
+def test_a_cpu_takes_bfloat16_for_convolutions_if_it_multiplies_it(features, convolution, expected):
+    chosen = precision.resolve("auto", net(convolution), machine(*features))
     assert chosen.policy == expected
     assert chosen.reason
 
@@ -41,14 +45,14 @@ def test_a_cpu_takes_bfloat16_for_convolutions_if_it_multiplies_it(features, con
 )
 def test_a_gpu_decides_by_its_compute_capability(monkeypatch, capability, expected):
     monkeypatch.setattr(environment, "compute_capability", lambda: capability)
-    chosen = precision.resolve("auto", net(False), machine(accelerators=("Some GPU",)))
+    chosen = precision.resolve("auto", net(), machine(accelerators=("Some GPU",)))
     assert chosen.policy == expected
     assert "Some GPU" in chosen.reason
 
 
 def test_a_tpu_takes_bfloat16(monkeypatch):
     monkeypatch.setattr(environment, "compute_capability", lambda: None)
-    assert precision.resolve("auto", net(False), machine(accelerators=("TPU v5",))).policy == "mixed_bfloat16"
+    assert precision.resolve("auto", net(), machine(accelerators=("TPU v5",))).policy == "mixed_bfloat16"
 
 
 def test_the_policy_is_put_back():
