@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import dense, roof, roster, summary, table
 from benchmarks.controller import ROOT
+from benchmarks.roof import Roof
 from benchmarks.session import Session
 from benchmarks.table import Row
 from pipelines import environment, frameworks
@@ -29,18 +30,16 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     asked = _parser().parse_args(words)
     session = Session(
-        results=asked.to, quick=asked.quick, command=environment.command(), machine=_machine(), folder=Path()
-    )  # fmt: skip
+        folder=Path(), results=asked.to, quick=asked.quick, command=environment.command(), machine=_machine()
+    )
     session.say(f"{session.machine}\n{session.command}")
     frameworks.load()
     with tempfile.TemporaryDirectory() as folder:
         session.folder = Path(folder)
+        found, rows = roof.measure(session)
+        _publish("roof", rows, asked.to)
         for section in asked.sections or SECTIONS:
-            rows = _section(session, section, asked.depths)
-            if rows:
-                table.write(asked.to / f"{section}.csv", rows)
-                summary.draw(section, rows, asked.to)
-                sys.stdout.write(summary.text(rows))
+            _publish(section, _section(session, section, asked.depths, found), asked.to)
     notes = [*session.skipped, *session.disagreements]
     sys.stdout.write("".join(f"{note}\n" for note in notes))
     if asked.publish:
@@ -50,7 +49,15 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if session.disagreements else 0
 
 
-def _section(session: Session, name: str, depths: Sequence[int] | None) -> list[Row]:
+def _publish(section: str, rows: Sequence[Row], folder: Path) -> None:
+    if rows:
+        table.write(folder / f"{section}.csv", rows)
+        summary.draw(section, rows, folder)
+        sys.stdout.write(summary.text(rows))
+        sys.stdout.flush()
+
+
+def _section(session: Session, name: str, depths: Sequence[int] | None, found: Roof | None) -> list[Row]:
     from benchmarks import conv, data, gpu, inputs, problem
 
     if name == "dense":
@@ -59,10 +66,9 @@ def _section(session: Session, name: str, depths: Sequence[int] | None) -> list[
         sizes = dense.QUICK if session.quick else dense.FULL
         sizes = tuple(size for size in sizes if depths is None or size.depth in depths)
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
-        found, rows = roof.measure(session)
-        return [*rows, *dense.run(session, contestants, sizes, digits, found)]
+        return dense.run(session, contestants, sizes, digits, found)
     if name == "conv":
-        return conv.run(session)
+        return conv.run(session, found)
     if name == "input":
         return inputs.run(session)
     return gpu.run(session)
@@ -73,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "sections", nargs="*", choices=[[], *SECTIONS], metavar="SECTION", help=f"{', '.join(SECTIONS)}; none is all"
     )
-    parser.add_argument("--quick", action="store_true", help="about a minute: whether everything runs, no figures to quote")
+    parser.add_argument(
+        "--quick", action="store_true", help="about a minute: whether everything runs, no figures to quote"
+    )
     parser.add_argument("--depths", nargs="+", type=int, help="only these of the dense section")
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks")

@@ -84,7 +84,7 @@ class Worker:
 
     def __init__(self, contestant: Contestant, task: str) -> None:
         self.contestant = contestant
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
         # What is measured from the start of a process has its bytecode cached, as installed packages have.
@@ -98,6 +98,9 @@ class Worker:
             cwd=ROOT,
             env=variables,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._questions, self._answers = self._process.stdin, self._process.stdout
         self._fresh = True
 
     def ask(self, steps: int, patience: float = PATIENCE) -> Answer:
@@ -112,16 +115,15 @@ class Worker:
         """
         asked = self._asked if self._fresh else time.perf_counter()
         self._fresh = False
-        assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"steps": steps}).encode() + b"\n")
-            self._process.stdin.flush()
+            self._questions.write(json.dumps({"steps": steps}).encode() + b"\n")
+            self._questions.flush()
         except BrokenPipeError as error:
             raise FailedError(self._last_words()) from error
-        ready, _, _ = select.select([self._process.stdout], [], [], patience)
+        ready, _, _ = select.select([self._answers], [], [], patience)
         if not ready:
             raise FailedError(f"no answer within {patience:.0f} s")
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         seconds = time.perf_counter() - asked
         if not line:
             raise FailedError(self._last_words())

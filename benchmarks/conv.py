@@ -1,6 +1,126 @@
+"""The convolutional training step: images a second of the 19-layer CIFAR net, in float32 and bfloat16."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks import agreement, conv_problem, data, problem, roster
+from benchmarks.controller import Contestant, Worker
+from benchmarks.conv_problem import ConvProblem, Precision
+from benchmarks.roof import Roof
 from benchmarks.session import Session
 from benchmarks.table import Row
 
+PAUSE = 0.1
+# About the seconds of a start with the first step, and of an image.
+START_COST, IMAGE_COST = 15.0, 0.012
 
-def run(session: Session) -> list[Row]:
-    return []
+
+def run(session: Session, roof: Roof | None) -> list[Row]:
+    """Measures both precisions on the CPU.
+
+    Args:
+        session: of this run.
+        roof: of the machine, if it was measured.
+
+    Returns:
+        The rows.
+    """
+    if session.quick:
+        return measure(session, roster.CONV_QUICK, ("float32",), roof, batch=16, rounds=1, steps=1)
+    return measure(session, roster.CONV, ("float32", "mixed_bfloat16"), roof, rounds=5, steps=2)
+
+
+def measure(
+    session: Session,
+    contestants: Sequence[Contestant],
+    precisions: Sequence[Precision],
+    roof: Roof | None,
+    *,
+    batch: int = conv_problem.BATCH,
+    rounds: int,
+    steps: int,
+    section: str = "conv",
+) -> list[Row]:
+    """Alternates between contestants, for each precision.
+
+    Args:
+        session: of this run.
+        contestants: who takes part; losses are compared with those of the first.
+        precisions: Keras policies.
+        roof: of the machine, if it was measured.
+        batch: images a step.
+        rounds: turns of each contestant, after its first step and another one to warm up.
+        steps: in a turn.
+        section: name for the rows.
+
+    Returns:
+        The rows.
+    """
+    cost = START_COST + (rounds * steps + 1) * batch * IMAGE_COST
+    session.expect(cost * len(contestants) * len(precisions))
+    name, arrays = conv_problem.cifar(batch, not session.quick and data.is_prepared("cifar10"))
+    task = ConvProblem(str(session.folder / "cifar.npz"), str(session.folder / "cifar_weights.npz"), precisions[0])
+    problem.write(session.folder / "cifar.npz", arrays)
+    from benchmarks.contestants import ours_conv
+
+    problem.write(session.folder / "cifar_weights.npz", conv_problem.weights_of(ours_conv.build("float32")))
+    rows: list[Row] = []
+    for precision in precisions:
+        template = Row(section, "steady state", "images/s", batch=batch, precision=precision, data=name)
+        task = replace(task, precision=precision)
+        made = _alternate(session, contestants, task, template, rounds=rounds, steps=steps)
+        rows += [_with_roof(row, roof) for row in made]
+    return rows
+
+
+def _alternate(
+    session: Session,
+    contestants: Sequence[Contestant],
+    task: ConvProblem,
+    template: Row,
+    *,
+    rounds: int,
+    steps: int,
+) -> list[Row]:
+    where, batch = f"{template.section} {task.precision}", template.batch
+    workers: dict[str, Worker] = {}
+    speeds: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
+    peak: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
+    curves: dict[str, list[float]] = {}
+    versions: dict[str, str] = {}
+    try:
+        for contestant in contestants:
+            worker = session.start(contestant, replace(task, options=contestant.options).to_json(), where)
+            if worker:
+                workers[contestant.name] = worker
+                answers = [session.ask(worker, 1, where), session.ask(worker, 1, where)]
+                if answers[0] and answers[1]:
+                    curves[contestant.name] = [answers[0].losses[0], answers[1].losses[0]]
+                    line = f"{where}: {contestant.name}, first step after {answers[0].seconds:.1f} s"
+                    session.spent(START_COST + batch * IMAGE_COST, line)
+        for turn in range(rounds):
+            for name in list(curves)[:: -1 if turn % 2 else 1]:
+                time.sleep(PAUSE)
+                answer = session.ask(workers[name], steps, where)
+                if answer:
+                    speeds[name].append(steps * batch / answer.seconds)
+                    peak[name] = [answer.peak_bytes / 2**20]
+                    versions[name] = answer.versions
+                    line = f"{where}: round {turn + 1}, {name} {speeds[name][-1]:.4g} images/s"
+                    session.spent(steps * batch * IMAGE_COST, line)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    session.check(where, agreement.CONV[task.precision], curves)
+    by_name = {contestant.name: contestant for contestant in contestants}
+    made = session.rows(template, speeds, by_name)
+    made += session.rows(replace(template, measure="peak memory", unit="MiB"), peak, by_name)
+    return [replace(row, versions=versions[row.contestant]) for row in made]
+
+
+def _with_roof(row: Row, roof: Roof | None) -> Row:
+    if row.measure != "steady state":
+        return row
+    peak = roof and (roof.flops if row.precision == "float32" else roof.bfloat16_flops)
+    return replace(row, of_peak=row.median * conv_problem.flops(1) / peak) if peak else row

@@ -16,9 +16,11 @@ def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
         The name of the data, images uint8 [n, 28, 28, 1] and labels int64 [n], of the training split.
     """
     from pipelines.data import sources
+    from pipelines.data.sources import Examples
 
     name = "mnist" if is_prepared("mnist") else "mnist_5k"
     examples = sources.load(name, "train")
+    assert isinstance(examples, Examples)  # They fit into memory.
     chosen = np.sort(np.random.default_rng(0).permutation(len(examples))[:count])
     return name, examples.images[chosen], examples.labels[chosen]
 

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks import agreement, problem
@@ -106,9 +106,7 @@ class _Measurement:
         weights = session.folder / "weights.npz"
         problem.write(weights, problem.initial_weights(size.depth, size.width))
         self.problem = Problem(size.depth, size.width, str(session.folder / "batches.npz"), str(weights))
-        self.template = Row(
-            "dense", "", "", "", False, size.depth, size.width, BATCH, "float32", 0, 0, 0, 0, data=data
-        )  # fmt: skip
+        self.template = Row("dense", depth=size.depth, width=size.width, batch=BATCH, data=data)
 
     def rows(self) -> list[Row]:
         rows = []
@@ -136,7 +134,7 @@ class _Measurement:
                     curves.setdefault(contestant.name, [answer.losses[0] for answer in answers])
                     line = f"{self.size}: {contestant.name}, first step after {answers[0].seconds:.2f} s"
                     self.session.spent(self.size.start_cost, line)
-        self._check(agreement.STEPS, curves)
+        self.session.check(str(self.size), agreement.STEPS, curves)
         return seconds
 
     def _steady(self) -> dict[str, list[float]]:
@@ -149,7 +147,7 @@ class _Measurement:
                 answer = worker and self._ask(worker, EPOCH)
                 if worker and answer:
                     workers[contestant.name] = worker
-                    curves[contestant.name] = answer.losses
+                    curves[contestant.name] = list(answer.losses)
                 cost = self.size.start_cost + EPOCH * self.size.step_cost
                 self.session.spent(cost, f"{self.size}: {contestant.name} is warm")
             for turn in range(self.size.rounds):
@@ -164,7 +162,7 @@ class _Measurement:
         finally:
             for worker in workers.values():
                 worker.close()
-        self._check(agreement.EPOCH, curves)
+        self.session.check(str(self.size), agreement.EPOCH, curves)
         return speeds
 
     def _studies(self) -> dict[str, list[float]]:
@@ -179,7 +177,7 @@ class _Measurement:
                     cost = self.size.start_cost + EPOCHS * EPOCH * self.size.step_cost
                     line = f"{self.size}: {contestant.name}, study in {answer.seconds:.1f} s"
                     self.session.spent(cost, f"{line}, last loss {answer.losses[-1]:.3f}")
-        self._check(agreement.STUDY, curves)
+        self.session.check(str(self.size), agreement.STUDY, curves)
         return seconds
 
     def _order(self, turn: int) -> list[Contestant]:
@@ -212,13 +210,6 @@ class _Measurement:
             return None
         self.versions[worker.contestant.name] = answer.versions
         return answer
-
-    def _check(self, check: agreement.Check, curves: Mapping[str, Sequence[float]]) -> None:
-        if not curves:
-            return
-        worst = max(agreement.deviations(curves).values())
-        self.session.say(f"{self.size}: {check.name} within {worst:.2g} of {next(iter(curves))}")
-        self.session.disagreements += [f"{self.size}: {one}" for one in agreement.disagreements(check, curves)]
 
     def _rows(self, measure: str, unit: str, values: dict[str, list[float]]) -> list[Row]:
         rows = self.session.rows(replace(self.template, measure=measure, unit=unit), values, self.by_name)

@@ -1,6 +1,89 @@
+"""The input of training: images a second of it alone, and the share of a step that waits for it.
+
+Two views of that share: the time spent in taking the next batch, and how much longer a step takes than on one batch
+again and again, which counts as well what the input takes from the cores that the step computes on.
+"""
+
+import json
+from dataclasses import replace
+
+from benchmarks import data, roster
+from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.session import Session
 from benchmarks.table import Row
+from pipelines import recipes
+
+ALONE = Contestant("input alone", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
+LIVE = Contestant("training on the input", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
+CONSTANT = Contestant("training on one batch", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
+WHAT = {ALONE.name: "alone", LIVE.name: "live", CONSTANT.name: "constant"}
+START_COST, STEP_COST = 20.0, 1.0
 
 
 def run(session: Session) -> list[Row]:
-    return []
+    """Measures the input of the recipe `cifar10_19`, or of `demo` if it has to be quick.
+
+    Args:
+        session: of this run.
+
+    Returns:
+        The rows; none if CIFAR-10 is not prepared.
+    """
+    recipe = "demo" if session.quick else "cifar10_19"
+    config = recipes.get(recipe).config
+    if not session.quick and not data.is_prepared(config.data):
+        session.note(f"input: skipped, {config.data} is not prepared: run `highway data prepare {config.data}`")
+        return []
+    precision = "float32" if session.quick else _precision(session)
+    steps = {ALONE.name: 500, LIVE.name: 5, CONSTANT.name: 5}
+    rounds = 2 if session.quick else 5
+    template = Row("input", batch=config.batch_size, precision=precision, data=f"{config.data}, {recipe}")
+    session.expect(3 * START_COST + 2 * rounds * 5 * STEP_COST)
+    answers = _alternate(session, recipe, precision, steps, rounds)
+    by_name = {contestant.name: contestant for contestant in (ALONE, LIVE, CONSTANT)}
+    speeds = {
+        name: [steps[name] * config.batch_size / answer.seconds for answer in given] for name, given in answers.items()
+    }
+    rows = session.rows(replace(template, measure="steady state", unit="images/s"), speeds, by_name)
+    if answers[LIVE.name] and answers[CONSTANT.name]:
+        live = answers[LIVE.name]
+        shares = {
+            "in taking the next batch": [answer.more["waiting"] / answer.seconds for answer in live],
+            "longer than on one batch": [
+                1 - constant.seconds / answer.seconds
+                for answer, constant in zip(live, answers[CONSTANT.name], strict=True)
+            ],
+        }
+        views = {name: replace(LIVE, name=name) for name in shares}
+        rows += session.rows(replace(template, measure="share of a step", unit="of its time"), shares, views)
+    return [replace(row, versions=answers[LIVE.name][0].versions) for row in rows if answers[LIVE.name]]
+
+
+def _alternate(
+    session: Session, recipe: str, precision: str, steps: dict[str, int], rounds: int
+) -> dict[str, list[Answer]]:
+    workers: dict[str, Worker] = {}
+    answers: dict[str, list[Answer]] = {name: [] for name in steps}
+    try:
+        for contestant in (ALONE, LIVE, CONSTANT):
+            task = json.dumps({"recipe": recipe, "what": WHAT[contestant.name], "precision": precision})
+            worker = session.start(contestant, task, "input")
+            if worker:
+                workers[contestant.name] = worker
+                session.ask(worker, 2, "input")
+            session.spent(START_COST, f"input: {contestant.name} is warm")
+        for turn in range(rounds):
+            for name in list(workers)[:: -1 if turn % 2 else 1]:
+                answer = session.ask(workers[name], steps[name], "input")
+                if answer:
+                    answers[name].append(answer)
+            session.spent(10 * STEP_COST, f"input: round {turn + 1}")
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return answers
+
+
+def _precision(session: Session) -> str:
+    """What `--precision auto` makes of a convolutional net on this CPU."""
+    return "mixed_bfloat16" if any(name in session.machine for name in ("amx_bf16", "avx512_bf16")) else "float32"

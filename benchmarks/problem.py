@@ -79,8 +79,8 @@ def initial_weights(depth: int, width: int, seed: int = 0) -> Arrays:
         seed: of the draw.
 
     Returns:
-        float32: `entry_kernel` [784, width], `entry_bias`; `kernel` and `transform_kernel` [depth, width, width], which
-        are applied as x @ kernel[d], `bias` and `transform_bias` [depth, width]; `head_kernel` [width, 10], `head_bias`.
+        float32: `entry_kernel` [784, width], `entry_bias`; `kernel` and `transform_kernel` [depth, width, width],
+        applied as x @ kernel[d], `bias` and `transform_bias` [depth, width]; `head_kernel` [width, 10], `head_bias`.
     """
     rng = np.random.default_rng(seed)
 
@@ -119,7 +119,7 @@ def batches(images: np.ndarray, labels: np.ndarray, seed: int = 0) -> Arrays:
 def write(path: Path, arrays: Arrays) -> None:
     """Writes arrays as an uncompressed .npz."""
     with path.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def flops(depth: int, width: int) -> int:

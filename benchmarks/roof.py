@@ -5,7 +5,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-from benchmarks.controller import ROOT, FailedError, python
+from benchmarks.controller import ROOT, Contestant, FailedError, python
 from benchmarks.roster import CORES
 from benchmarks.session import Session
 from benchmarks.table import Row
@@ -59,13 +59,8 @@ def measure(session: Session) -> tuple[Roof | None, list[Row]]:
             for name, rate in values.items():
                 measured, precision, unit = MEASURES[name]
                 contestant = f"{library}, {count} {'core' if count == 1 else 'cores'}"
-                value = rate / 1e9
-                rows.append(
-                    Row(
-                        "roof", measured, unit, contestant, False, 0, 0, 0, precision, value, value, value, 1,
-                        machine=session.machine, command=session.command,
-                    )  # fmt: skip
-                )
+                template = Row("roof", measured, unit, precision=precision)
+                rows += session.rows(template, {contestant: [rate / 1e9]}, {contestant: Contestant(contestant, "")})
                 rates[name] = max(rates.get(name, 0.0), rate)
         session.spent(8 * seconds, f"roof on {count} of {CORES} cores")
     return Roof(rates["float32"], rates.get("bfloat16"), rates["small"], rates["copy"]), rows

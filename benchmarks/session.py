@@ -2,10 +2,12 @@
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks import table
+from benchmarks import agreement, table
+from benchmarks.agreement import Check
 from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
 
@@ -52,9 +54,12 @@ class Session:
 
     def skip(self, contestant: Contestant, where: str, why: str) -> None:
         """Takes note of who does not take part, and says so."""
-        note = f"{where}: {contestant.name} is skipped: {why}"
-        self.skipped.append(note)
-        self.say(note)
+        self.note(f"{where}: {contestant.name} is skipped: {why}")
+
+    def note(self, line: str) -> None:
+        """Says something now, and again at the end."""
+        self.skipped.append(line)
+        self.say(line)
 
     def start(self, contestant: Contestant, task: str, where: str) -> Worker | None:
         """A worker, or None and a note if its environment is missing."""
@@ -72,6 +77,13 @@ class Session:
             self.skip(worker.contestant, where, str(error))
             return None
 
+    def check(self, where: str, check: Check, curves: Mapping[str, Sequence[float]]) -> None:
+        """Compares loss curves with the first, and takes note of who learns something else."""
+        if curves:
+            worst = max(agreement.deviations(curves).values())
+            self.say(f"{where}: {check.name} within {worst:.2g} of {next(iter(curves))}")
+            self.disagreements += [f"{where}: {one}" for one in agreement.disagreements(check, curves)]
+
     def rows(self, template: Row, values: dict[str, list[float]], contestants: dict[str, Contestant]) -> list[Row]:
         """A row for each contestant, with ratios to the best peer.
 
@@ -88,10 +100,17 @@ class Session:
         for name, rounds in values.items():
             median, low, high = table.spread(rounds)
             row = replace(
-                template, contestant=name, ours=contestants[name].ours, median=median, low=low, high=high,
-                rounds=len(rounds), machine=self.machine, command=self.command,
-            )  # fmt: skip
-            if peer:
+                template,
+                contestant=name,
+                ours=contestants[name].ours,
+                median=median,
+                low=low,
+                high=high,
+                rounds=len(rounds),
+                machine=self.machine,
+                command=self.command,
+            )
+            if peer and len(values) > 1:
                 ratio, ratio_low, ratio_high = table.spread(table.ratios(rounds, peers[peer], higher))
                 row = replace(row, best_peer=peer, ratio=ratio, ratio_low=ratio_low, ratio_high=ratio_high)
             made.append(row)

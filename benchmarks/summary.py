@@ -1,7 +1,6 @@
 """Tables for the terminal and figures, drawn from the rows."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,12 +20,13 @@ def text(rows: Sequence[Row]) -> str:
     """The rows as tables, one for each measure and size.
 
     Args:
-        rows: of a section; those of a table follow each other.
+        rows: of a section.
     """
+    tables: dict[tuple[str, str, int, int, str], list[Row]] = {}
+    for row in rows:
+        tables.setdefault((row.measure, row.unit, row.depth, row.width, row.precision), []).append(row)
     lines = []
-    for (measure, unit, depth, width, precision), group in groupby(
-        rows, key=lambda row: (row.measure, row.unit, row.depth, row.width, row.precision)
-    ):
+    for (measure, unit, depth, width, precision), group in tables.items():
         size = f", depth {depth:,}, width {width}" if depth else ""
         lines.append(f"\n{measure}{size}, {precision} ({unit})")
         for row in group:
@@ -72,9 +72,8 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
                 if points:
                     x = [at for at, _ in points]
                     axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
-                    axes.fill_between(
-                        x, [row.low for _, row in points], [row.high for _, row in points], color=style["color"], alpha=0.15
-                    )
+                    low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
+                    axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
             axes.set_title(title)
             axes.set_xlabel(f"highway blocks of {50} units" if along == "depth" else "units of each block")
             _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))

@@ -13,21 +13,22 @@ class Row:
 
     Ratios say how many times better than the best peer: faster, sooner, smaller; above 1 is better. Each is taken
     within a round, where both ran one after the other, and then the median, lowest and highest are given.
+    Shares of the roof: of large products, of products as small as a step's, of bandwidth; all cores.
     """
 
     section: str
-    measure: str
-    unit: str
-    contestant: str
-    ours: bool
-    depth: int
-    width: int
-    batch: int
-    precision: str
-    median: float
-    low: float
-    high: float
-    rounds: int
+    measure: str = ""
+    unit: str = ""
+    contestant: str = ""
+    ours: bool = False
+    depth: int = 0
+    width: int = 0
+    batch: int = 0
+    precision: str = "float32"
+    median: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    rounds: int = 0
     best_peer: str = ""
     ratio: float | None = None
     ratio_low: float | None = None

@@ -6,31 +6,36 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 
-from benchmarks.problem import EPOCH, Problem
+from benchmarks.problem import EPOCH
 
 # Trains that many steps, and gives the loss of each or the mean of each epoch: as numbers, so that all work is done.
-Train = Callable[[int], Sequence[float]]
+# Or a dict with these as "losses", and what else there is to tell.
+Train = Callable[[int], Sequence[float] | dict[str, Any]]
 
 
-def serve(start: Callable[[Problem], Train], *packages: str) -> None:
-    """Makes the net of the command line's problem and trains it as the controller asks, until its input ends.
+def serve(start: Callable[[str], Train], *packages: str) -> None:
+    """Makes the net of the command line's task and trains it as the controller asks, until its input ends.
 
     Args:
-        start: makes the net.
+        start: takes the task and makes the net.
         packages: whose versions to tell.
     """
     # Frameworks print as they like; answers have a way of their own.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    train = start(Problem.from_json(sys.argv[1]))
+    train = start(sys.argv[1])
     for line in sys.stdin:
         steps = json.loads(line)["steps"]
-        losses = np.asarray(train(steps), np.float64)
+        told = train(steps)
+        more = told if isinstance(told, dict) else {"losses": told}
+        losses = np.asarray(more["losses"], np.float64)
         if len(losses) == steps and steps % EPOCH == 0:
             losses = losses.reshape(-1, EPOCH).mean(axis=1)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         versions = " ".join(f"{name} {metadata.version(name)}" for name in packages)
-        answers.write(json.dumps({"losses": losses.tolist(), "peak_bytes": peak, "versions": versions}) + "\n")
+        more |= {"losses": losses.tolist(), "peak_bytes": peak, "versions": versions}
+        answers.write(json.dumps(more) + "\n")

@@ -20,7 +20,7 @@ class Highway(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, _: None) -> tuple[jax.Array, None]:
-        """x [batch, width] to the same."""
+        """From x [batch, width] to the same."""
         h = nn.tanh(nn.Dense(self.width, name="block")(x))
         t = nn.sigmoid(nn.Dense(self.width, name="transform")(x))
         return t * h + (1 - t) * x, None
@@ -53,8 +53,9 @@ def step(state: TrainState, images: jax.Array, labels: jax.Array) -> tuple[Train
     return state.apply_gradients(grads=gradients), value
 
 
-def start(problem: Problem) -> Train:
+def start(task: str) -> Train:
     """Makes the net; see `benchmarks.worker`."""
+    problem = Problem.from_json(task)
     images, labels = problem.data()
     weights = problem.initial()
 
@@ -66,7 +67,9 @@ def start(problem: Problem) -> Train:
         "blocks": {"block": dense("kernel", "bias"), "transform": dense("transform_kernel", "transform_bias")},
         "head": dense("head_kernel", "head_bias"),
     }
-    optimizer = optax.chain(optax.clip_by_global_norm(problem.clip_norm), optax.adam(problem.learning_rate, eps=problem.epsilon))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(problem.clip_norm), optax.adam(problem.learning_rate, eps=problem.epsilon)
+    )
     state = TrainState.create(apply_fn=Net(problem.depth, problem.width).apply, params=params, tx=optimizer)
     done = 0
 

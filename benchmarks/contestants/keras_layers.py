@@ -7,8 +7,9 @@ from benchmarks.problem import Problem
 from benchmarks.worker import Train, serve
 
 
-def start(problem: Problem) -> Train:
+def start(task: str) -> Train:
     """Makes the net; see `benchmarks.worker`."""
+    problem = Problem.from_json(task)
     weights = problem.initial()
     inputs = keras.Input((weights["entry_kernel"].shape[0],))
     entry, head = keras.layers.Dense(problem.width, activation="tanh"), keras.layers.Dense(10)

@@ -20,7 +20,9 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
     epoch, batch = labels.shape
     x, y = images.reshape(epoch * batch, -1), labels.reshape(epoch * batch)
     model.compile(
-        optimizer=keras.optimizers.Adam(problem.learning_rate, epsilon=problem.epsilon, global_clipnorm=problem.clip_norm),
+        optimizer=keras.optimizers.Adam(
+            problem.learning_rate, epsilon=problem.epsilon, global_clipnorm=problem.clip_norm
+        ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         steps_per_execution=epoch,
         jit_compile=True,
@@ -32,9 +34,7 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
         first, last = done % epoch * batch, (done % epoch + steps) * batch
         done += steps
         part = slice(None) if steps % epoch == 0 else slice(first, last)
-        history = model.fit(
-            x[part], y[part], batch_size=batch, epochs=max(1, steps // epoch), shuffle=False, verbose=0
-        )
+        history = model.fit(x[part], y[part], batch_size=batch, epochs=max(1, steps // epoch), shuffle=False, verbose=0)
         return history.history["loss"]
 
     return train

@@ -6,8 +6,9 @@ from benchmarks.problem import Arrays, Problem
 from benchmarks.worker import Train, serve
 
 
-def start(problem: Problem) -> Train:
+def start(task: str) -> Train:
     """Loads data and weights; see `benchmarks.worker`."""
+    problem = Problem.from_json(task)
     images, labels = problem.data()
     weights = problem.initial()
     mean = {name: np.zeros_like(value) for name, value in weights.items()}
@@ -25,8 +26,8 @@ def start(problem: Problem) -> Train:
             scale = np.float32(min(1.0, problem.clip_norm / norm))
             rate = np.float32(problem.learning_rate / (1 - 0.9**done))
             correction = np.float32(1 / np.sqrt(1 - 0.999**done))
-            for name, g in gradients.items():
-                g *= scale
+            for name, unclipped in gradients.items():
+                g = unclipped * scale
                 mean[name] += np.float32(0.1) * (g - mean[name])
                 square[name] += np.float32(0.001) * (g * g - square[name])
                 weights[name] -= rate * mean[name] / (np.sqrt(square[name]) * correction + np.float32(problem.epsilon))

@@ -11,8 +11,9 @@ from benchmarks.problem import Problem
 from benchmarks.worker import Train, serve
 
 
-def start(problem: Problem) -> Train:
+def start(task: str) -> Train:
     """Makes the net; see `benchmarks.worker`."""
+    problem = Problem.from_json(task)
     if "devices" in problem.options:
         keras.distribution.set_distribution(keras.distribution.DataParallel())
     weights = problem.initial()

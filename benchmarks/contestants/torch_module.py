@@ -16,13 +16,14 @@ class Highway(nn.Module):
         self.transform = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x [batch, width] to the same."""
+        """From x [batch, width] to the same."""
         t = torch.sigmoid(self.transform(x))
         return t * torch.tanh(self.block(x)) + (1 - t) * x
 
 
-def start(problem: Problem) -> Train:
+def start(task: str) -> Train:
     """Makes the net; see `benchmarks.worker`."""
+    problem = Problem.from_json(task)
     device = "cuda" if "gpu" in problem.options else "cpu"
     images, labels = (torch.from_numpy(array).to(device) for array in problem.data())
     labels = labels.long()

@@ -1,0 +1,56 @@
+"""The 19-layer CIFAR net from Keras's own convolutions; the backend is KERAS_BACKEND."""
+
+import keras
+
+from benchmarks.contestants.conv_fit import fitting
+from benchmarks.conv_problem import CLASSIFIER_L2, L2, LAST, LEARNING_RATE, MOMENTUM, STAGES, ConvProblem
+from benchmarks.worker import Train, serve
+
+
+def start(task: str) -> Train:
+    """Makes the net; see `benchmarks.worker`."""
+    problem = ConvProblem.from_json(task)
+    keras.config.set_dtype_policy(problem.precision)
+    model = _net()
+    weights = problem.initial()
+    for layer in model.layers:
+        if layer.weights:
+            name, _, part = layer.name.partition("-")
+            layer.set_weights([weights[f"{name}/{part}kernel"], weights[f"{name}/{part}bias"]])
+    model.compile(
+        optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM, nesterov=True),
+        loss=keras.losses.CategoricalCrossentropy(from_logits=True),
+        metrics=[keras.metrics.CategoricalCrossentropy(name="crossentropy", from_logits=True)],
+        # As fast as it goes: with XLA a step of convolutions on a CPU takes longer.
+        jit_compile="auto" if keras.backend.backend() != "tensorflow" or "gpu" in problem.options else False,
+    )
+    return fitting(model, problem)
+
+
+def _net() -> keras.Model:
+    def convolution(filters: int, side: int, activation: str, name: str) -> keras.layers.Layer:
+        decay = keras.regularizers.L2(L2)
+        return keras.layers.Conv2D(
+            filters, side, padding="same", activation=activation, kernel_regularizer=decay, name=name
+        )
+
+    x = inputs = keras.Input((32, 32, 3))
+    number = 0
+    for stage, (filters, blocks) in enumerate(STAGES, start=1):
+        if stage > 1:
+            x = keras.layers.MaxPooling2D(2)(x)
+        x = convolution(filters, 3, "relu", f"entry_{stage}")(x)
+        for _ in range(blocks):
+            number += 1
+            h = convolution(filters, 3, "relu", f"highway_{number:02}")(x)
+            t = convolution(filters, 3, "sigmoid", f"highway_{number:02}-transform_")(x)
+            x = t * h + (1 - t) * x
+    x = keras.layers.GlobalAveragePooling2D()(convolution(LAST, 1, "relu", f"entry_{len(STAGES) + 1}")(x))
+    classifier = keras.layers.Dense(
+        10, kernel_regularizer=keras.regularizers.L2(CLASSIFIER_L2), dtype="float32", name="logits"
+    )
+    return keras.Model(inputs, classifier(x))
+
+
+if __name__ == "__main__":
+    serve(start, "keras")
