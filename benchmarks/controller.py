@@ -84,11 +84,11 @@ class Worker:
 
     def __init__(self, contestant: Contestant, task: str) -> None:
         self.contestant = contestant
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
         # What is measured from the start of a process has its bytecode cached, as installed packages have.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._asked = time.perf_counter()
         self._process = subprocess.Popen(
             command,

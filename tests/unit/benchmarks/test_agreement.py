@@ -1,0 +1,33 @@
+import math
+
+import pytest
+
+from benchmarks import agreement
+from benchmarks.agreement import Check
+
+CHECK = Check("loss", 0.01)
+
+
+def test_deviations_are_relative_to_the_first_curve():
+    found = agreement.deviations({"a": [2.0, 1.0], "b": [2.0, 1.1], "c": [1.0, 1.0]})
+    assert found == pytest.approx({"a": 0.0, "b": 0.1, "c": 0.5})
+
+
+def test_who_learns_the_same_is_not_named():
+    assert agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.009, 1.991]}) == []
+
+
+def test_who_learns_something_else_is_named_with_what_is_allowed():
+    (line,) = agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [1.0, 2.1]})
+    assert line.startswith("c differs from a by 0.05 of the loss")
+    assert line.endswith("at most 0.01 is allowed")
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_no_agreement(loss):
+    assert agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.0, loss]})
+
+
+def test_curves_of_different_length_are_an_error():
+    with pytest.raises(ValueError, match="argument 2"):
+        agreement.deviations({"a": [1.0, 2.0], "b": [1.0]})

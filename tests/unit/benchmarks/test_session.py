@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks import agreement, controller, gpu, summary
+from benchmarks.controller import Contestant, FailedError, Worker
+from benchmarks.session import Session
+from benchmarks.table import Row
+
+PEER, SLOW, OURS = Contestant("peer", "p"), Contestant("slow peer", "p"), Contestant("ours", "o", ours=True)
+BY_NAME = {one.name: one for one in (PEER, SLOW, OURS)}
+
+
+@pytest.fixture
+def session(tmp_path):
+    return Session(tmp_path, tmp_path, quick=True, command="the command", machine="the machine")
+
+
+def test_ratios_are_to_the_fastest_peer_not_to_ours(session):
+    values = {"ours": [6.0, 8.0], "peer": [2.0, 4.0], "slow peer": [1.0, 1.0]}
+    rows = session.rows(Row("dense", "speed", "steps/s", depth=3), values, BY_NAME)
+    by_name = {row.contestant: row for row in rows}
+    assert {row.best_peer for row in rows} == {"peer"}
+    assert (by_name["ours"].ratio, by_name["ours"].ratio_low, by_name["ours"].ratio_high) == (2.5, 2.0, 3.0)
+    assert by_name["peer"].ratio == 1.0
+    assert (by_name["ours"].ours, by_name["ours"].depth, by_name["ours"].rounds) == (True, 3, 2)
+    assert (by_name["ours"].command, by_name["ours"].machine) == ("the command", "the machine")
+
+
+def test_of_seconds_less_is_better(session):
+    rows = session.rows(Row("dense", "start", "s"), {"ours": [1.0], "peer": [2.0], "slow peer": [8.0]}, BY_NAME)
+    assert {row.contestant: row.ratio for row in rows} == {"ours": 2.0, "peer": 1.0, "slow peer": 0.25}
+
+
+def test_without_a_peer_there_is_no_ratio(session):
+    (row,) = session.rows(Row("dense", "start", "s"), {"ours": [1.0], "peer": []}, BY_NAME)
+    assert row.ratio is None
+
+
+def test_who_learns_something_else_is_noted(session, capsys):
+    session.check("depth 3", agreement.EPOCH, {"a": [1.0], "b": [1.0]})
+    assert session.disagreements == []
+    session.check("depth 3", agreement.EPOCH, {"a": [1.0], "b": [2.0]})
+    assert session.disagreements[0].startswith("depth 3: b differs from a")
+    assert "within 1 of a" in capsys.readouterr().err
+
+
+def test_the_time_left_follows_from_the_share_that_is_done(session, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.session.time.perf_counter", lambda: session._started + 30)
+    session.expect(8)
+    session.spent(2, "one of four")
+    assert capsys.readouterr().err == "[ 25%, 2 min left] one of four\n"
+
+
+def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monkeypatch, tmp_path):
+    monkeypatch.setattr(controller, "PEERS", tmp_path / ".venv-peers")
+    assert session.start(PEER, "{}", "depth 3") is None
+    assert session.skipped == ["depth 3: peer is skipped: .venv-peers is missing: run `make peers`"]
+
+
+def test_what_a_worker_said_last_is_why_it_is_skipped(session):
+    broken = Contestant("broken", "numpy_hand", "project")
+    with Worker(broken, "not json") as worker:
+        assert session.ask(worker, 1, "depth 3") is None
+    (note,) = session.skipped
+    assert note.startswith("depth 3: broken is skipped: ended with status 1: json.decoder.JSONDecodeError")
+
+
+def test_a_worker_that_does_not_answer_is_given_up():
+    with Worker(Contestant("busy", "numpy_hand", "project"), "{}") as worker, pytest.raises(FailedError, match="0 s"):
+        worker.ask(1, patience=0)
+
+
+def test_without_a_gpu_its_section_is_skipped_by_name(session, monkeypatch):
+    monkeypatch.setattr(gpu.shutil, "which", lambda _: None)
+    assert gpu.run(session) == []
+    assert session.skipped[0].startswith("gpu: skipped, there is no NVIDIA GPU")
+
+
+def _rows(section, unit, **more):
+    return [
+        Row(section, "steady state", unit, one, one == "ours", median=2.0, low=1.0, high=3.0, **more) for one in BY_NAME
+    ]
+
+
+def test_tables_hold_every_row_with_its_ratio():
+    rows = [Row("dense", "steady state", "steps/s", "ours", True, depth=1000, width=50, median=9.0, ratio=1.5,
+                ratio_low=1.25, ratio_high=2.0, of_peak=0.25)]  # fmt: skip
+    text = summary.text(rows)
+    assert "steady state, depth 1,000, width 50, float32 (steps/s)" in text
+    assert "x 1.50 [1.25 - 2.00]" in text
+    assert "25.0% of peak" in text
+
+
+@pytest.mark.parametrize(
+    ("section", "rows"),
+    [
+        ("dense", _rows("dense", "steps/s", depth=30, width=50, batch=128)),
+        ("conv", _rows("conv", "images/s", batch=128)),
+    ],
+)
+def test_figures_are_drawn(section, rows, tmp_path):
+    summary.draw(section, rows, tmp_path)
+    assert (tmp_path / f"{section}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_section_without_a_figure_draws_none(tmp_path):
+    summary.draw("roof", [Row("roof")], tmp_path)
+    assert list(Path(tmp_path).iterdir()) == []
