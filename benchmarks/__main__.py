@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found, rows = roof.measure(session)
         _publish("roof", rows, asked.to)
         for section in asked.sections or SECTIONS:
-            _publish(section, _section(session, section, asked.depths, found), asked.to)
+            _publish(section, _section(session, section, asked.sizes, found), asked.to, keep=bool(asked.sizes))
     notes = [*session.skipped, *session.disagreements]
     sys.stdout.write("".join(f"{note}\n" for note in notes))
     if asked.publish:
@@ -49,24 +49,29 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if session.disagreements else 0
 
 
-def _publish(section: str, rows: Sequence[Row], folder: Path) -> None:
+def _publish(section: str, rows: Sequence[Row], folder: Path, *, keep: bool = False) -> None:
     if rows:
+        if keep:
+            measured = {(row.depth, row.width) for row in rows}
+            before = table.read(folder / f"{section}.csv")
+            rows = [*(row for row in before if (row.depth, row.width) not in measured), *rows]
+            rows = sorted(rows, key=lambda row: (row.depth, row.width))
         table.write(folder / f"{section}.csv", rows)
         summary.draw(section, rows, folder)
         sys.stdout.write(summary.text(rows))
         sys.stdout.flush()
 
 
-def _section(session: Session, name: str, depths: Sequence[int] | None, found: Roof | None) -> list[Row]:
+def _section(session: Session, name: str, sizes: Sequence[str] | None, found: Roof | None) -> list[Row]:
     from benchmarks import conv, data, gpu, inputs, problem
 
     if name == "dense":
         digits, images, labels = data.mnist()
         problem.write(session.folder / "batches.npz", problem.batches(images, labels))
-        sizes = dense.QUICK if session.quick else dense.FULL
-        sizes = tuple(size for size in sizes if depths is None or size.depth in depths)
+        wanted = [size for size in dense.FULL if sizes and size.label in sizes]
+        usual = dense.QUICK if session.quick else dense.FULL
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
-        return dense.run(session, contestants, sizes, digits, found)
+        return dense.run(session, contestants, wanted or usual, digits, found)
     if name == "conv":
         return conv.run(session, found)
     if name == "input":
@@ -82,7 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="about a minute: whether everything runs, no figures to quote"
     )
-    parser.add_argument("--depths", nargs="+", type=int, help="only these of the dense section")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        choices=[size.label for size in dense.FULL],
+        help="only these of the dense section, depth x width; its table keeps the other sizes that it has",
+    )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks")
     return parser

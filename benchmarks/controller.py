@@ -73,19 +73,21 @@ class Worker:
     Args:
         contestant: whom to start.
         task: its command line's argument.
+        folder: for what it keeps between processes; a new one makes its first start a cold one.
 
     Raises:
         FailedError: its environment is missing.
 
     Example:
-        with Worker(NUMPY, problem.to_json()) as worker:
+        with Worker(NUMPY, problem.to_json(), folder) as worker:
             first = worker.ask(1)
     """
 
-    def __init__(self, contestant: Contestant, task: str) -> None:
+    def __init__(self, contestant: Contestant, task: str, folder: Path) -> None:
         self.contestant = contestant
         command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
+        variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
         # What is measured from the start of a process has its bytecode cached, as installed packages have.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`

@@ -36,6 +36,11 @@ class Size:
     rounds: int = 0
     studies: int = 0
 
+    @property
+    def label(self) -> str:
+        """As on the command line."""
+        return f"{self.depth}x{self.width}"
+
     def __str__(self) -> str:
         return f"depth {self.depth:,}, width {self.width}"
 
@@ -51,9 +56,9 @@ class Size:
 
 
 FULL = (
-    *(Size(depth, starts=3, rounds=11, studies=2) for depth in (10, 30, 50, 100)),
+    *(Size(depth, starts=3, rounds=9, studies=2) for depth in (10, 30, 50, 100)),
     *(Size(30, width, rounds=5) for width in (100, 200, 400)),
-    Size(1000, starts=2, rounds=3, studies=1),
+    Size(1000, starts=1, rounds=3, studies=1),
 )
 QUICK = (Size(10, starts=1, rounds=3, studies=0),)
 

@@ -37,7 +37,7 @@ OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variab
 
 # The first is what the others' losses are compared with.
 DENSE = (NUMPY, TORCH, TORCH_COMPILED, FLAX, KERAS, OURS_JAX, OURS_JAX_CORES, OURS_TENSORFLOW)
-DENSE_QUICK = (NUMPY, TORCH, FLAX, KERAS, OURS_JAX, OURS_TENSORFLOW)
+DENSE_QUICK = (NUMPY, TORCH, FLAX, OURS_JAX, OURS_TENSORFLOW)
 
 TORCH_CONV = Contestant("PyTorch, channels last", "torch_conv")
 TORCH_CONV_COMPILED = Contestant("PyTorch, torch.compile", "torch_conv", options=("compile",))
@@ -46,7 +46,7 @@ OURS_CONV = Contestant("ours, TensorFlow", "ours_conv", "project", variables=TEN
 OURS_CONV_JAX = Contestant("ours, JAX", "ours_conv", "project", variables=JAX, ours=True)
 
 CONV = (TORCH_CONV, TORCH_CONV_COMPILED, KERAS_CONV, OURS_CONV, OURS_CONV_JAX)
-CONV_QUICK = (TORCH_CONV, KERAS_CONV, OURS_CONV)
+CONV_QUICK = (TORCH_CONV, OURS_CONV)
 
 GPU = (
     Contestant("PyTorch, AMP", "torch_conv", options=("gpu",)),

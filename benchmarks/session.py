@@ -64,7 +64,7 @@ class Session:
     def start(self, contestant: Contestant, task: str, where: str) -> Worker | None:
         """A worker, or None and a note if its environment is missing."""
         try:
-            return Worker(contestant, task)
+            return Worker(contestant, task, self.folder)
         except FailedError as error:
             self.skip(contestant, where, str(error))
             return None

@@ -63,10 +63,13 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
     )
     styles = _styles(rows)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 8), layout="constrained")
+        figure = Figure(figsize=(11, 8.6), layout="constrained")
         for axes, (measure, title, along) in zip(figure.subplots(2, 2).flat, panels, strict=True):
             of_panel = [row for row in rows if row.measure.startswith(measure)]
             of_panel = [row for row in of_panel if (row.width == 50 if along == "depth" else row.depth == 30)]
+            if not of_panel:
+                axes.set_axis_off()
+                continue
             for name, style in styles.items():
                 points = sorted((getattr(row, along), row) for row in of_panel if row.contestant == name)
                 if points:
@@ -75,7 +78,7 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
                     low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
                     axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
             axes.set_title(title)
-            axes.set_xlabel(f"highway blocks of {50} units" if along == "depth" else "units of each block")
+            axes.set_xlabel("highway blocks of 50 units" if along == "depth" else "units of each block")
             _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -85,7 +88,7 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
 
 def _draw_conv(rows: Sequence[Row], path: Path) -> None:
     rows = [row for row in rows if row.unit == "images/s"]
-    precisions = sorted({row.precision for row in rows}, reverse=True)
+    precisions = sorted({row.precision for row in rows})
     styles = _styles(rows)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.6), layout="constrained")

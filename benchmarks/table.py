@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,27 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         writer.writeheader()
         for row in rows:
             writer.writerow({name: _short(value) for name, value in asdict(row).items()})
+
+
+def read(path: Path) -> list[Row]:
+    """The rows that `write` wrote; none if there is no such file."""
+    if not path.exists():
+        return []
+    kinds = {item.name: item.type for item in fields(Row)}
+    with path.open(newline="") as file:
+        return [
+            Row(**{name: _parsed(kinds[name], text) for name, text in line.items()}) for line in csv.DictReader(file)
+        ]
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    if kind is str:
+        return text
+    if kind is bool:
+        return text == "yes"
+    if not text:
+        return None
+    return int(text) if kind is int else float(text)
 
 
 def _short(value: object) -> object:

@@ -62,6 +62,9 @@ def start(task: str) -> Train:
     def dense(kernel: str, bias: str) -> dict[str, jax.Array]:
         return {"kernel": jnp.asarray(weights[kernel]), "bias": jnp.asarray(weights[bias])}
 
+    net = Net(problem.depth, problem.width)
+    # As every user has to, though these weights are then replaced: all contestants draw weights of their own first.
+    net.init(jax.random.key(0), images[0])
     params = {
         "entry": dense("entry_kernel", "entry_bias"),
         "blocks": {"block": dense("kernel", "bias"), "transform": dense("transform_kernel", "transform_bias")},
@@ -70,7 +73,7 @@ def start(task: str) -> Train:
     optimizer = optax.chain(
         optax.clip_by_global_norm(problem.clip_norm), optax.adam(problem.learning_rate, eps=problem.epsilon)
     )
-    state = TrainState.create(apply_fn=Net(problem.depth, problem.width).apply, params=params, tx=optimizer)
+    state = TrainState.create(apply_fn=net.apply, params=params, tx=optimizer)
     done = 0
 
     def train(steps: int) -> list[float]:

@@ -60,14 +60,15 @@ def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monke
 
 def test_what_a_worker_said_last_is_why_it_is_skipped(session):
     broken = Contestant("broken", "numpy_hand", "project")
-    with Worker(broken, "not json") as worker:
+    with Worker(broken, "not json", session.folder) as worker:
         assert session.ask(worker, 1, "depth 3") is None
     (note,) = session.skipped
     assert note.startswith("depth 3: broken is skipped: ended with status 1: json.decoder.JSONDecodeError")
 
 
-def test_a_worker_that_does_not_answer_is_given_up():
-    with Worker(Contestant("busy", "numpy_hand", "project"), "{}") as worker, pytest.raises(FailedError, match="0 s"):
+def test_a_worker_that_does_not_answer_is_given_up(tmp_path):
+    busy = Contestant("busy", "numpy_hand", "project")
+    with Worker(busy, "{}", tmp_path) as worker, pytest.raises(FailedError, match="0 s"):
         worker.ask(1, patience=0)
 
 

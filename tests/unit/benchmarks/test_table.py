@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -35,3 +36,9 @@ def test_rows_come_back_from_their_file(tmp_path):
     assert [row["contestant"] for row in read] == ["Keras, layer by layer", ""]
     assert (read[0]["ours"], read[0]["depth"], read[0]["ratio"]) == ("yes", "1000", "")
     assert float(read[0]["median"]) == pytest.approx(1 / 3, rel=1e-3)
+    # With the four digits that were written.
+    assert table.read(path) == [replace(rows[0], median=0.3333), rows[1]]
+
+
+def test_without_a_file_there_are_no_rows(tmp_path):
+    assert table.read(tmp_path / "none.csv") == []
