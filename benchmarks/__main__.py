@@ -16,7 +16,7 @@ from pipelines import environment, frameworks
 
 SECTIONS = ("dense", "conv", "input", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
-DOCS = ROOT / "docs" / "benchmarks"
+DOCS = ROOT / "docs"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
         words: of the command line; None for those of this process.
 
     Returns:
-        The exit status: 1 if contestants did not learn the same.
+        The exit status: 1 if a contestant failed, or learned something else; 0 for those that are skipped.
     """
     asked = _parser().parse_args(words)
     session = Session(
@@ -40,13 +40,18 @@ def main(words: Sequence[str] | None = None) -> int:
         _publish("roof", rows, asked.to)
         for section in asked.sections or SECTIONS:
             _publish(section, _section(session, section, asked.sizes, found), asked.to, keep=bool(asked.sizes))
-    notes = [*session.skipped, *session.disagreements]
+    notes = [*session.skipped, *session.failed, *session.disagreements]
     sys.stdout.write("".join(f"{note}\n" for note in notes))
     if asked.publish:
-        for path in sorted(asked.to.glob("*.*")):
-            DOCS.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, DOCS / path.name)
-    return 1 if session.disagreements else 0
+        _copy(asked.to)
+    return 1 if session.failed or session.disagreements else 0
+
+
+def _copy(results: Path) -> None:
+    for folder, files, prefix in ((DOCS / "benchmarks", "*.csv", ""), (DOCS / "images", "*.png", "benchmark_")):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(results.glob(files)):
+            shutil.copy(path, folder / f"{prefix}{path.name}")
 
 
 def _publish(section: str, rows: Sequence[Row], folder: Path, *, keep: bool = False) -> None:
@@ -94,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         help="only these of the dense section, depth x width; its table keeps the other sizes that it has",
     )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
-    parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks")
+    parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks and docs/images")
     return parser
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks import agreement, conv_problem, data, problem, roster
@@ -89,11 +90,11 @@ def _alternate(
     peak: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     curves: dict[str, list[float]] = {}
     versions: dict[str, str] = {}
-    try:
+    with ExitStack() as running:
         for contestant in contestants:
             worker = session.start(contestant, replace(task, options=contestant.options).to_json(), where)
             if worker:
-                workers[contestant.name] = worker
+                workers[contestant.name] = running.enter_context(worker)
                 answers = [session.ask(worker, 1, where), session.ask(worker, 1, where)]
                 if answers[0] and answers[1]:
                     curves[contestant.name] = [answers[0].losses[0], answers[1].losses[0]]
@@ -109,9 +110,6 @@ def _alternate(
                     versions[name] = answer.versions
                     line = f"{where}: round {turn + 1}, {name} {speeds[name][-1]:.4g} images/s"
                     session.spent(steps * batch * IMAGE_COST, line)
-    finally:
-        for worker in workers.values():
-            worker.close()
     session.check(where, agreement.CONV[task.precision], curves)
     by_name = {contestant.name: contestant for contestant in contestants}
     made = session.rows(template, speeds, by_name)

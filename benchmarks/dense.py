@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from benchmarks import agreement, problem
@@ -146,12 +147,15 @@ class _Measurement:
         workers: dict[str, Worker] = {}
         speeds: dict[str, list[float]] = {name: [] for name in self.by_name}
         curves: dict[str, list[float]] = {}
-        try:
+        with ExitStack() as running:
             for contestant in self._order(0):
                 worker = self.session.start(contestant, self._task(contestant), str(self.size))
-                answer = worker and self._ask(worker, EPOCH)
-                if worker and answer:
-                    workers[contestant.name] = worker
+                if worker is None:
+                    self.out.add(contestant.name)
+                    continue
+                workers[contestant.name] = running.enter_context(worker)
+                answer = self._ask(worker, EPOCH)
+                if answer:
                     curves[contestant.name] = list(answer.losses)
                 cost = self.size.start_cost + EPOCH * self.size.step_cost
                 self.session.spent(cost, f"{self.size}: {contestant.name} is warm")
@@ -164,9 +168,6 @@ class _Measurement:
                 said = ", ".join(f"{name} {values[-1]:.4g}" for name, values in speeds.items() if values)
                 cost = EPOCH * self.size.step_cost * len(workers)
                 self.session.spent(cost, f"{self.size}: round {turn + 1}, steps/s: {said}")
-        finally:
-            for worker in workers.values():
-                worker.close()
         self.session.check(str(self.size), agreement.EPOCH, curves)
         return speeds
 

@@ -5,6 +5,7 @@ again and again, which counts as well what the input takes from the cores that t
 """
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks import data, roster
@@ -64,12 +65,12 @@ def _alternate(
 ) -> dict[str, list[Answer]]:
     workers: dict[str, Worker] = {}
     answers: dict[str, list[Answer]] = {name: [] for name in steps}
-    try:
+    with ExitStack() as running:
         for contestant in (ALONE, LIVE, CONSTANT):
             task = json.dumps({"recipe": recipe, "what": WHAT[contestant.name], "precision": precision})
             worker = session.start(contestant, task, "input")
             if worker:
-                workers[contestant.name] = worker
+                workers[contestant.name] = running.enter_context(worker)
                 session.ask(worker, 2, "input")
             session.spent(START_COST, f"input: {contestant.name} is warm")
         for turn in range(rounds):
@@ -78,9 +79,6 @@ def _alternate(
                 if answer:
                     answers[name].append(answer)
             session.spent(10 * STEP_COST, f"input: round {turn + 1}")
-    finally:
-        for worker in workers.values():
-            worker.close()
     return answers
 
 

@@ -30,6 +30,7 @@ class Session:
     command: str
     machine: str
     skipped: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     disagreements: list[str] = field(default_factory=list)
     _started: float = field(default_factory=time.perf_counter)
     _expected: float = 0.0
@@ -74,7 +75,8 @@ class Session:
         try:
             return worker.ask(steps)
         except FailedError as error:
-            self.skip(worker.contestant, where, str(error))
+            self.failed.append(f"{where}: {worker.contestant.name} failed: {error}")
+            self.say(self.failed[-1])
             return None
 
     def check(self, where: str, check: Check, curves: Mapping[str, Sequence[float]]) -> None:

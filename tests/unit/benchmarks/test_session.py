@@ -58,12 +58,12 @@ def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monke
     assert session.skipped == ["depth 3: peer is skipped: .venv-peers is missing: run `make peers`"]
 
 
-def test_what_a_worker_said_last_is_why_it_is_skipped(session):
+def test_what_a_worker_said_last_is_why_it_failed(session):
     broken = Contestant("broken", "numpy_hand", "project")
     with Worker(broken, "not json", session.folder) as worker:
         assert session.ask(worker, 1, "depth 3") is None
-    (note,) = session.skipped
-    assert note.startswith("depth 3: broken is skipped: ended with status 1: json.decoder.JSONDecodeError")
+    (note,) = session.failed
+    assert note.startswith("depth 3: broken failed: ended with status 1: json.decoder.JSONDecodeError")
 
 
 def test_a_worker_that_does_not_answer_is_given_up(tmp_path):
