@@ -64,7 +64,7 @@ def start(task: str) -> Train:
 
     net = Net(problem.depth, problem.width)
     # As every user has to, though these weights are then replaced: all contestants draw weights of their own first.
-    net.init(jax.random.key(0), images[0])
+    jax.jit(net.init)(jax.random.key(0), images[0])
     params = {
         "entry": dense("entry_kernel", "entry_bias"),
         "blocks": {"block": dense("kernel", "bias"), "transform": dense("transform_kernel", "transform_bias")},
