@@ -4,15 +4,17 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import dense, roof, roster, summary, table
-from benchmarks.controller import ROOT
+from benchmarks import conv, data, dense, gpu, inputs, problem, roof, roster, summary, table
+from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
 from benchmarks.table import Row
 from pipelines import environment, frameworks
+
+Section = Callable[[Roof | None], list[Row]]
 
 SECTIONS = ("dense", "conv", "input", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
@@ -36,10 +38,12 @@ def main(words: Sequence[str] | None = None) -> int:
     frameworks.load()
     with tempfile.TemporaryDirectory() as folder:
         session.folder = Path(folder)
+        plans = {name: _plan(session, name, asked.sizes) for name in asked.sections or SECTIONS}
+        session.expect(roof.cost(session) + sum(cost for cost, _ in plans.values()))
         found, rows = roof.measure(session)
         _publish("roof", rows, asked.to)
-        for section in asked.sections or SECTIONS:
-            _publish(section, _section(session, section, asked.sizes, found), asked.to, keep=bool(asked.sizes))
+        for name, (_, run) in plans.items():
+            _publish(name, run(found), asked.to, keep=bool(asked.sizes))
     notes = [*session.skipped, *session.failed, *session.disagreements]
     sys.stdout.write("".join(f"{note}\n" for note in notes))
     if asked.publish:
@@ -67,21 +71,26 @@ def _publish(section: str, rows: Sequence[Row], folder: Path, *, keep: bool = Fa
         sys.stdout.flush()
 
 
-def _section(session: Session, name: str, sizes: Sequence[str] | None, found: Roof | None) -> list[Row]:
-    from benchmarks import conv, data, gpu, inputs, problem
-
+def _plan(session: Session, name: str, sizes: Sequence[str] | None) -> tuple[float, Section]:
+    """About the seconds of a section, and what runs it."""
     if name == "dense":
-        digits, images, labels = data.mnist()
-        problem.write(session.folder / "batches.npz", problem.batches(images, labels))
         wanted = [size for size in dense.FULL if sizes and size.label in sizes]
-        usual = dense.QUICK if session.quick else dense.FULL
+        chosen = wanted or (dense.QUICK if session.quick else dense.FULL)
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
-        return dense.run(session, contestants, wanted or usual, digits, found)
+        return dense.cost(contestants, chosen), lambda found: _dense(session, contestants, chosen, found)
     if name == "conv":
-        return conv.run(session, found)
+        return conv.cost(session), lambda found: conv.run(session, found)
     if name == "input":
-        return inputs.run(session)
-    return gpu.run(session)
+        return inputs.cost(session), lambda _: inputs.run(session)
+    return 0.0, lambda _: gpu.run(session)
+
+
+def _dense(
+    session: Session, contestants: Sequence[Contestant], sizes: Sequence[dense.Size], found: Roof | None
+) -> list[Row]:
+    name, images, labels = data.mnist()
+    problem.write(session.folder / "batches.npz", problem.batches(images, labels))
+    return dense.run(session, contestants, sizes, name, found)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
         "--sizes",
         nargs="+",
         choices=[size.label for size in dense.FULL],
-        help="only these of the dense section, depth x width; its table keeps the other sizes that it has",
+        metavar="SIZE",
+        help="only these of the dense section, as 30x50 for depth 30 and width 50; its table keeps the others that it has",
     )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks and docs/images")

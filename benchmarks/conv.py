@@ -32,6 +32,13 @@ def run(session: Session, roof: Roof | None) -> list[Row]:
     return measure(session, roster.CONV, ("float32", "mixed_bfloat16"), roof, rounds=5, steps=2)
 
 
+def cost(session: Session) -> float:
+    """About the seconds that `run` takes."""
+    if session.quick:
+        return (START_COST + 3 * 16 * IMAGE_COST) * len(roster.CONV_QUICK)
+    return (START_COST + 12 * conv_problem.BATCH * IMAGE_COST) * len(roster.CONV) * 2
+
+
 def measure(
     session: Session,
     contestants: Sequence[Contestant],
@@ -58,8 +65,6 @@ def measure(
     Returns:
         The rows.
     """
-    cost = START_COST + (rounds * steps + 1) * batch * IMAGE_COST
-    session.expect(cost * len(contestants) * len(precisions))
     name, arrays = conv_problem.cifar(batch, not session.quick and data.is_prepared("cifar10"))
     task = ConvProblem(str(session.folder / "cifar.npz"), str(session.folder / "cifar_weights.npz"), precisions[0])
     problem.write(session.folder / "cifar.npz", arrays)
@@ -99,7 +104,7 @@ def _alternate(
                 if answers[0] and answers[1]:
                     curves[contestant.name] = [answers[0].losses[0], answers[1].losses[0]]
                     line = f"{where}: {contestant.name}, first step after {answers[0].seconds:.1f} s"
-                    session.spent(START_COST + batch * IMAGE_COST, line)
+                    session.spent(START_COST + 2 * batch * IMAGE_COST, line)
         for turn in range(rounds):
             for name in list(curves)[:: -1 if turn % 2 else 1]:
                 time.sleep(PAUSE)

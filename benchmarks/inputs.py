@@ -18,7 +18,9 @@ ALONE = Contestant("input alone", "training_input", "project", variables=roster.
 LIVE = Contestant("training on the input", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
 CONSTANT = Contestant("training on one batch", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
 WHAT = {ALONE.name: "alone", LIVE.name: "live", CONSTANT.name: "constant"}
-START_COST, STEP_COST = 20.0, 1.0
+STEPS, ROUNDS, QUICK_ROUNDS = 5, 5, 2
+# About the seconds of a start, and of a turn of all.
+START_COST, ROUND_COST = 10.0, 10.0
 
 
 def run(session: Session) -> list[Row]:
@@ -34,12 +36,12 @@ def run(session: Session) -> list[Row]:
     config = recipes.get(recipe).config
     if not session.quick and not data.is_prepared(config.data):
         session.note(f"input: skipped, {config.data} is not prepared: run `highway data prepare {config.data}`")
+        session.expect(-cost(session))
         return []
     precision = "float32" if session.quick else _precision(session)
-    steps = {ALONE.name: 500, LIVE.name: 5, CONSTANT.name: 5}
-    rounds = 2 if session.quick else 5
+    steps = {ALONE.name: 100 * STEPS, LIVE.name: STEPS, CONSTANT.name: STEPS}
+    rounds = QUICK_ROUNDS if session.quick else ROUNDS
     template = Row("input", batch=config.batch_size, precision=precision, data=f"{config.data}, {recipe}")
-    session.expect(3 * START_COST + 2 * rounds * 5 * STEP_COST)
     answers = _alternate(session, recipe, precision, steps, rounds)
     by_name = {contestant.name: contestant for contestant in (ALONE, LIVE, CONSTANT)}
     speeds = {
@@ -60,6 +62,11 @@ def run(session: Session) -> list[Row]:
     return [replace(row, versions=answers[LIVE.name][0].versions) for row in rows if answers[LIVE.name]]
 
 
+def cost(session: Session) -> float:
+    """About the seconds that `run` takes."""
+    return 3 * START_COST + (QUICK_ROUNDS if session.quick else ROUNDS) * ROUND_COST
+
+
 def _alternate(
     session: Session, recipe: str, precision: str, steps: dict[str, int], rounds: int
 ) -> dict[str, list[Answer]]:
@@ -78,7 +85,7 @@ def _alternate(
                 answer = session.ask(workers[name], steps[name], "input")
                 if answer:
                     answers[name].append(answer)
-            session.spent(10 * STEP_COST, f"input: round {turn + 1}")
+            session.spent(ROUND_COST, f"input: round {turn + 1}")
     return answers
 
 

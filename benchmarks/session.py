@@ -48,7 +48,7 @@ class Session:
     def spent(self, cost: float, line: str) -> None:
         """Announces that some of the expected work is done, and how much time the rest will take."""
         self._spent += cost
-        share = min(1.0, self._spent / self._expected)
+        share = self._spent / max(self._spent, self._expected)
         elapsed = time.perf_counter() - self._started
         left = elapsed * (1 - share) / share
         self.say(f"[{share:4.0%}, {_time(left)} left] {line}")
