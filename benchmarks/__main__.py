@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=[size.label for size in dense.FULL],
         metavar="SIZE",
-        help="only these of the dense section, as 30x50 for depth 30 and width 50; its table keeps the others that it has",
+        help="only these of the dense section, as 30x50 for depth 30, width 50; its table keeps the others that it has",
     )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks and docs/images")
