@@ -32,6 +32,8 @@ class Contestant:
         ours: whether it is what this project offers.
         deepest: highway blocks that it is tried with at most.
         because: why not with more.
+        cached: whether JAX keeps what it compiled on disk, as PyTorch does by itself; it steps no faster, so that only
+            its starts and studies are measured, when the cache is filled.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Contestant:
     ours: bool = False
     deepest: int | None = None
     because: str = ""
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,12 @@ class Worker:
         command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
         variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+        if contestant.cached:
+            variables |= {
+                "JAX_COMPILATION_CACHE_DIR": str(folder / "jax"),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
         # What is measured from the start of a process has its bytecode cached, as installed packages have.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`

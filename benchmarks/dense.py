@@ -90,16 +90,17 @@ def run(
 
 def cost(contestants: Sequence[Contestant], sizes: Sequence[Size]) -> float:
     """About the seconds that `run` takes."""
-    return sum(_cost(size) * len(_able(contestants, size)) for size in sizes)
+    return sum(_cost(size, contestant) for size in sizes for contestant in _able(contestants, size))
 
 
 def _able(contestants: Sequence[Contestant], size: Size) -> list[Contestant]:
     return [one for one in contestants if one.deepest is None or size.depth <= one.deepest]
 
 
-def _cost(size: Size) -> float:
-    steps = (size.rounds + 1 if size.rounds else 0) * EPOCH + size.studies * EPOCHS * EPOCH
-    return (size.starts + bool(size.rounds) + size.studies) * size.start_cost + steps * size.step_cost
+def _cost(size: Size, contestant: Contestant) -> float:
+    rounds = 0 if contestant.cached or not size.rounds else size.rounds + 1
+    starts = size.starts + size.studies + bool(rounds) + bool(size.starts and contestant.cached)
+    return starts * size.start_cost + (rounds + size.studies * EPOCHS) * EPOCH * size.step_cost
 
 
 class _Measurement:
@@ -133,6 +134,9 @@ class _Measurement:
     def _starts(self) -> dict[str, list[float]]:
         seconds: dict[str, list[float]] = {name: [] for name in self.by_name}
         curves: dict[str, list[float]] = {}
+        for contestant in self.contestants:
+            if contestant.cached and self._train(contestant, [1, EPOCH]):
+                self.session.spent(self.size.start_cost, f"{self.size}: {contestant.name} has filled its cache")
         for turn in range(self.size.starts):
             for contestant in self._order(turn):
                 if turn and seconds[contestant.name][0] > SLOW_START:
@@ -153,6 +157,8 @@ class _Measurement:
         curves: dict[str, list[float]] = {}
         with ExitStack() as running:
             for contestant in self._order(0):
+                if contestant.cached:
+                    continue
                 worker = self.session.start(contestant, self._task(contestant), str(self.size))
                 if worker is None:
                     self.out.add(contestant.name)
@@ -165,6 +171,8 @@ class _Measurement:
                 self.session.spent(cost, f"{self.size}: {contestant.name} is warm")
             for turn in range(self.size.rounds):
                 for contestant in self._order(turn):
+                    if contestant.name not in workers:
+                        continue
                     time.sleep(PAUSE)
                     answer = self._ask(workers[contestant.name], EPOCH)
                     if answer:

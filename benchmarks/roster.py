@@ -1,6 +1,7 @@
 """Who takes part in what."""
 
 import os
+from dataclasses import replace
 
 from benchmarks.controller import Contestant
 
@@ -18,6 +19,7 @@ TORCH_COMPILED = Contestant(
     because="compiling took 27 s at 30 layers and grows faster than depth",
 )
 FLAX = Contestant("Flax, nn.scan", "flax_scan")
+FLAX_CACHED = replace(FLAX, name="Flax, compilation cache", cached=True)
 KERAS = Contestant(
     "Keras, layer by layer",
     "keras_layers",
@@ -33,10 +35,13 @@ OURS_JAX_CORES = Contestant(
     variables={**JAX, "XLA_FLAGS": f"--xla_force_host_platform_device_count={CORES}"},
     ours=True,
 )
+OURS_JAX_CACHED = replace(OURS_JAX, name="ours, JAX, compilation cache", cached=True)
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
 
 # The first is what the others' losses are compared with.
-DENSE = (NUMPY, TORCH, TORCH_COMPILED, FLAX, KERAS, OURS_JAX, OURS_JAX_CORES, OURS_TENSORFLOW)
+DENSE = (
+    NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES, OURS_TENSORFLOW,
+)  # fmt: skip
 DENSE_QUICK = (NUMPY, TORCH, FLAX, OURS_JAX, OURS_TENSORFLOW)
 
 TORCH_CONV = Contestant("PyTorch, channels last", "torch_conv")

@@ -12,7 +12,10 @@ from benchmarks.table import Row
 from pipelines.figures import STYLE
 
 # Ours in warm colours and thick, peers in cold and grey ones; Okabe and Ito's, which the colour-blind can tell apart.
-COLOURS = {True: ("#D55E00", "#E69F00", "#CC79A7"), False: ("#0072B2", "#56B4E9", "#009E73", "#666666", "#000000")}
+COLOURS = {
+    True: ("#D55E00", "#882255", "#E69F00", "#CC79A7"),
+    False: ("#0072B2", "#56B4E9", "#44AA99", "#009E73", "#999933", "#666666"),
+}
 MARKERS = "osD^vP"
 
 
