@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras import initializers, ops
+from keras import initializers, ops, random
 
 # Each number is drawn on its own: the shape does not matter.
 INDEPENDENT = (
@@ -46,17 +46,24 @@ def initialize(initializer: Any, depth: int) -> Any:
 
 def penalty(regularizer: Any) -> Callable[[Any], Any] | None:
     """A penalty on stacked weights `[depth, ...]`: the sum of the penalties on the layers."""
-    return None if regularizer is None else lambda weights: ops.sum(ops.vectorized_map(regularizer, weights))
+    return None if regularizer is None else lambda weights: ops.sum(_mapped(regularizer, weights))
 
 
 def constraint(of_one: Any) -> Callable[[Any], Any] | None:
     """A constraint on stacked weights `[depth, ...]`: on each layer alone."""
-    return None if of_one is None else lambda weights: ops.vectorized_map(of_one, weights)
+    return None if of_one is None else lambda weights: _mapped(of_one, weights)
+
+
+def _mapped(function: Callable[[Any], Any], weights: Any) -> Any:
+    # Keras hands over its variable, which JAX does not map.
+    return ops.vectorized_map(function, ops.convert_to_tensor(weights))
 
 
 def _numbered(initializer: Any, layer: int) -> Any:
     """An initialiser of the same kind that draws numbers of its own for each layer."""
-    if not isinstance(initializer, initializers.Initializer):
+    of_keras = isinstance(initializer, initializers.Initializer)
+    # A function, and a generator of seeds, draw anew at each call.
+    if not of_keras or isinstance(getattr(initializer, "seed", None), random.SeedGenerator):
         return initializer
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):

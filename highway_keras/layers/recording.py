@@ -1,5 +1,6 @@
 """Reading the gates of a whole model: while a recorder is active, every highway layer that is called writes T to it."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,12 +72,13 @@ def layer_names(stack: str, depth: int) -> list[str]:
     """The names of the layers of a stack: its own and their number, from 1, with as many digits for all.
 
     Args:
-        stack: the stack's name.
+        stack: the stack's name, or the key of one of its calls in a recording.
         depth: its number of layers.
 
     Example:
-        >>> layer_names("highway", 2)
-        ['highway_01', 'highway_02']
+        >>> layer_names("highway", 2), layer_names("highway:2", 1)
+        (['highway_01', 'highway_02'], ['highway_01:2'])
     """
     digits = max(2, len(str(depth)))
-    return [f"{stack}_{number:0{digits}}" for number in range(1, depth + 1)]
+    name, again = match.groups() if (match := re.fullmatch(r"(.+)(:\d+)", stack)) else (stack, "")
+    return [f"{name}_{number:0{digits}}{again}" for number in range(1, depth + 1)]

@@ -1,8 +1,7 @@
 """Between a stack and the layers that it stands for, weights and all."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from highway_keras.layers import Highway, HighwayStack
 from highway_keras.layers.highway_stack import UNSTACKED
 from highway_keras.layers.recording import layer_names
+from highway_keras.surgery.graph import graph_of, links, rewired
 
 # Keras builds, saves and loads a chain of layers by recursion; Python gives up at 1 000 levels.
 LONGEST = 400
@@ -18,50 +18,54 @@ LONGEST = 400
 def unstacked(model: keras.Model) -> keras.Model:
     """A copy of a model in which every `HighwayStack` is a row of `Highway` layers.
 
+    Models inside the model are converted too. A stack inside of another layer or of a subclassed model stays.
+
     Args:
         model: a functional or sequential model with weights.
 
     Returns:
-        A model that computes the same from copies of the weights. The layers are named after their stack and numbered.
+        A model that computes the same from copies of the weights, not compiled. The layers are named after their stack
+        and numbered; those of a stack that is called twice are called twice.
 
     Raises:
-        ValueError: if the layers of a stack would be too many for Keras to chain.
+        ValueError: if the layers of the stacks would be too many for Keras to chain.
 
     Example:
         unstacked(model).get_layer("highway_stack_07").transform_bias
     """
-    copy = _copied(model)
-    stacks = [layer for layer in copy.layers if isinstance(layer, HighwayStack)]
-    for stack in stacks:
-        if stack.depth > LONGEST:
-            raise ValueError(
-                f"Keras chains at most about {LONGEST} layers; a stack has no such limit. "
-                f"Received: '{stack.name}' with depth={stack.depth}"
-            )
-    return _rewired(copy, {stack.name: layers_of(stack) for stack in stacks})
+    graph = graph_of(model)
+    stacks = [layer for layer in graph.layers if type(layer) is HighwayStack]
+    if sum(stack.depth for stack in stacks) > LONGEST:
+        received = ", ".join(f"'{stack.name}' with depth={stack.depth}" for stack in stacks)
+        raise ValueError(
+            f"Keras chains at most about {LONGEST} layers; a stack has no such limit. Received: {received}"
+        )
+    return rewired(graph, {stack.name: layers_of(stack) for stack in stacks}, unstacked)
 
 
 def stacked(model: keras.Model) -> keras.Model:
     """A copy of a model in which every row of `Highway` layers that can be a `HighwayStack` is one.
 
     A row is two or more layers, each of which alone reads the one before it, with the same arguments but for names,
-    seeds and initial biases. Layers with a separate carry gate, batch normalisation or dropout stay as they are.
+    seeds and initial biases. Layers with a separate carry gate, batch normalisation or dropout stay as they are, and so
+    do layers that are called more than once. Models inside the model are converted too.
 
     Args:
         model: a functional or sequential model with weights.
 
     Returns:
-        A model that computes the same from copies of the weights. A stack bears the name of its first layer.
+        A model that computes the same from copies of the weights, not compiled. A stack bears the name of its first
+        layer.
 
     Example:
         deep = stacked(model)
     """
-    copy = _copied(model)
+    graph = graph_of(model)
     rows: dict[str, list[HighwayStack]] = {}
-    for row in _rows(copy):
+    for row in _rows(graph):
         rows |= {layer.name: [] for layer in row[:-1]}
         rows[row[-1].name] = [stack_of(row)]
-    return _rewired(copy, rows)
+    return rewired(graph, rows, stacked)
 
 
 def layers_of(stack: HighwayStack) -> list[Highway]:
@@ -83,7 +87,7 @@ def layers_of(stack: HighwayStack) -> list[Highway]:
     layers = []
     for name, weights in zip(layer_names(stack.name, stack.depth), zip(*arrays, strict=True), strict=True):
         layer = Highway.from_config({**config, "name": name})
-        layer.build((None, weights[0].shape[-1]))
+        _build_like(layer, stack)
         layer.set_weights(weights)
         layers.append(layer)
     return layers
@@ -119,67 +123,44 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
         "transform_bias": float(np.mean([layer.initial_transform_bias for layer in layers])),
     }
     stack = HighwayStack.from_config(config)
-    stack.build((None, first.kernel.shape[-1]))
+    _build_like(stack, first)
     stack.set_weights([np.stack(arrays) for arrays in zip(*(layer.get_weights() for layer in layers), strict=True)])
     return stack
 
 
-def _rows(model: keras.Model) -> Iterator[list[Highway]]:
-    """The rows of layers that can be stacked, in any graph: each layer alone reads the one before it."""
-    readers = Counter(id(tensor) for layer in model.layers for tensor in _tensors(layer, "input"))
-    readers.update(id(tensor) for tensor in model.outputs)
-    single = [layer for layer in model.layers if _stackable(layer) and len(_tensors(layer, "input")) == 1]
-    makers = {id(layer.output): layer for layer in single}
-    before: dict[str, Highway] = {}
-    for layer in single:
-        maker = makers.get(id(layer.input))
-        if maker is not None and readers[id(layer.input)] == 1 and _shared(maker) == _shared(layer):
-            before[layer.name] = maker
-    followed = {layer.name for layer in before.values()}
-    for last in single:
-        if last.name in before and last.name not in followed:
-            row = [last]
-            while row[0].name in before:
-                row.insert(0, before[row[0].name])
-            yield row
+def _build_like(layer: Any, other: Any) -> None:
+    """Builds a layer for inputs of the rank and size that the other was built for."""
+    layer.build((None,) * (other.input_spec.ndim - 1) + (other.kernel.shape[-1],))
 
 
-def _tensors(layer: Any, side: Literal["input", "output"]) -> list[Any]:
-    """The tensors on one side of a layer; none of a layer that is called more than once."""
-    try:
-        return keras.tree.flatten(getattr(layer, side))
-    except (AttributeError, ValueError):
-        return []
+def _rows(graph: keras.Model) -> Iterator[list[Highway]]:
+    """The rows of layers that can be stacked."""
+    layers = {layer.name: layer for layer in graph.layers if _stackable(layer)}
+    before = {
+        second: first
+        for first, second in links(graph)
+        if first in layers and second in layers and _shared(layers[first]) == _shared(layers[second])
+    }
+    followed = set(before.values())
+    for last in (name for name in before if name not in followed):
+        names = [last]
+        while names[0] in before:
+            names.insert(0, before[names[0]])
+        yield [layers[name] for name in names]
 
 
 def _stackable(layer: Any) -> bool:
     return type(layer) is Highway and all(getattr(layer, name) == value for name, value in UNSTACKED.items())
 
 
-def _shared(layer: Highway) -> dict[str, Any]:
+def _shared(layer: Highway) -> Any:
     """What the layers of one stack have in common."""
     config = layer.get_config()
-    return {name: value for name, value in config.items() if name not in ("name", "depth", "transform_bias", "seed")}
+    return _seedless({name: value for name, value in config.items() if name not in ("name", "depth", "transform_bias")})
 
 
-def _copied(model: keras.Model) -> keras.Model:
-    copy = keras.models.clone_model(model)
-    copy.set_weights(model.get_weights())
-    return copy
-
-
-def _rewired(model: keras.Model, rows: dict[str, list[Any]]) -> keras.Model:
-    """The model with each layer that is named replaced by a row of layers, none or more."""
-    if isinstance(model, keras.Sequential):
-        chain = [single for layer in model.layers for single in rows.get(layer.name, [layer])]
-        return keras.Sequential([keras.Input(tensor=model.inputs[0]), *chain], name=model.name)
-
-    def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        if layer.name not in rows:
-            return layer(*args, **kwargs)
-        (x,) = args
-        for single in rows[layer.name]:
-            x = single(x)
-        return x
-
-    return keras.models.clone_model(model, clone_function=lambda layer: layer, call_function=call)
+def _seedless(config: Any) -> Any:
+    """A config without seeds, its own and those of initialisers: the layers have their weights."""
+    if not isinstance(config, dict):
+        return config
+    return {name: _seedless(value) for name, value in config.items() if name != "seed"}
