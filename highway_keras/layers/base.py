@@ -160,9 +160,13 @@ class BaseHighway(keras.layers.Layer):
         del mask
         return inputs
 
+    def _narrow_product(self, seen: Any, kernel: Any) -> Any:
+        """The affine map in the layer's compute dtype."""
+        return self._affine(seen, ops.cast(kernel, self.compute_dtype))
+
     def _product(self, seen: Any, kernel: Any) -> Any:
-        """The affine map in the layer's compute dtype, its result widened for what follows."""
-        return ops.cast(self._affine(seen, ops.cast(kernel, self.compute_dtype)), self._gate_dtype)
+        """The affine map, its result widened for what follows."""
+        return ops.cast(self._narrow_product(seen, kernel), self._gate_dtype)
 
     def _gate(self, seen: Any, kernel: Any, bias: Any) -> Any:
         return self.gate_activation(self._product(seen, kernel) + ops.cast(bias, self._gate_dtype))

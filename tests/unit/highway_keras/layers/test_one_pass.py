@@ -1,0 +1,199 @@
+"""Gate and blend in one pass over memory: the same numbers as op by op, and only where it was measured to pay."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway
+from highway_keras.layers import one_pass, recording
+from tests.unit.highway_keras import reference
+from tests.unit.highway_keras.helpers import BACKEND, array, scramble, weights_of
+
+if BACKEND == "tensorflow":
+    import tensorflow as tf
+
+pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="other backends fuse by themselves")
+SHAPES = {"sequence": (4, 8, 3), "image": (4, 6, 5, 3), "volume": (2, 4, 3, 4, 3)}
+BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of `blended`."""
+    made, blended = [], one_pass.blended
+    monkeypatch.setattr(one_pass, "blended", lambda *arguments: made.append(1) or blended(*arguments))
+    return made
+
+
+def layer_for(shape, *, activation="relu", dtype="mixed_bfloat16", **arguments):
+    layer = ConvHighway(3, activation=activation, transform_bias=-1.0, dtype=dtype, **arguments)
+    layer.build((None, *shape[1:]))
+    return scramble(layer)
+
+
+def maps(shape, dtype="mixed_bfloat16", seed=1):
+    # Numbers of the narrow format, so that what is compared is the layer and not the rounding of its input.
+    x = np.random.default_rng(seed).normal(size=shape).astype("float32")
+    return array(tf.cast(x, dtype.removeprefix("mixed_"))).astype("float32")
+
+
+def trained(layer, x, upstream, **options):
+    """Y and the gradients of sum(y * upstream) by name, from a traced function as `fit` has one."""
+    names = ["x", *[variable.name for variable in layer.trainable_variables]]
+
+    @tf.function
+    def step(x):
+        x = tf.cast(x, layer.compute_dtype)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True, **options)
+            loss = tf.reduce_sum(tf.cast(y, "float32") * upstream)
+        return y, tape.gradient(loss, [x, *[variable.value for variable in layer.trainable_variables]])
+
+    y, values = step(tf.constant(x))
+    return array(y), {name: array(value) for name, value in zip(names, values, strict=True)}
+
+
+def op_by_op(layer, x, upstream, **options):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(one_pass, "pays", lambda *_: False)
+        return trained(layer, x, upstream, **options)
+
+
+def assert_near(found, expected, bits, name=""):
+    """Apart by rounding to `bits` bits, on the scale of the whole array."""
+    error = np.abs(found - expected).max()
+    assert error <= 2.0**-bits * np.abs(expected).max(), f"{name}: {error} of {np.abs(expected).max()}"
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("policy", BITS)
+def test_as_op_by_op(calls, policy, shape):
+    layer = layer_for(shape, dtype=policy)
+    x, upstream = maps(shape, policy), maps(shape, policy, seed=2)
+    y, found = trained(layer, x, upstream)
+    assert calls
+    expected_y, expected = op_by_op(layer, x, upstream)
+    assert_near(y, expected_y, BITS[policy])
+    for name, gradient in expected.items():
+        assert_near(found[name], gradient, BITS[policy] - 2, name)
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu", "leaky_relu", "elu", "tanh", "sigmoid", "hard_sigmoid"])
+@pytest.mark.parametrize("gate_activation", ["sigmoid", "hard_sigmoid"])
+def test_against_the_paper(calls, activation, gate_activation):
+    layer = layer_for((3, 4, 4, 2), activation=activation, gate_activation=gate_activation)
+    x, upstream = maps((3, 4, 4, 2)), maps((3, 4, 4, 2), seed=2)
+    functions = {
+        "activation": lambda z: array(layer.activation(tf.constant(z))),
+        "gate": lambda z: array(layer.gate_activation(tf.constant(z))),
+    }
+    y, found = trained(layer, x, upstream)
+    assert calls
+    x, weights = x.astype("float64"), weights_of(layer)
+    assert_near(y, reference.forward(x, weights, **functions), 6)
+    assert_near(found["x"], central_difference(x, weights, upstream, functions), 5)
+
+
+def central_difference(x, weights, upstream, functions, step=1e-5):
+    def total(moved):
+        return np.sum(reference.forward(moved, weights, **functions) * upstream)
+
+    slopes = np.zeros(x.shape)
+    for index in np.ndindex(x.shape):
+        move = np.zeros(x.shape)
+        move[index] = step
+        slopes[index] = (total(x + move) - total(x - move)) / (2 * step)
+    return slopes
+
+
+def test_the_sum_is_rounded_once(calls):
+    layer = ConvHighway(1, activation="linear", transform_bias=-1.0, dtype="mixed_bfloat16")
+    layer.build((None, 500, 1))
+    layer.kernel.assign([[[1.0]]])  # so that the products are exact
+    layer.transform_kernel.assign([[[0.5]]])
+    layer.bias.assign([1.0003])  # not a number of the narrow format
+    x = maps((1, 500, 1))
+    y, _ = trained(layer, x, np.ones_like(x))
+    assert calls
+    exact = reference.forward(x.astype("float64"), weights_of(layer), activation=lambda z: z)
+    spacing = 2.0 ** (np.floor(np.log2(np.abs(exact))) + 1 - 8)
+    assert np.all(np.abs(y - exact) <= 0.51 * spacing)
+
+
+def test_what_is_masked_is_seen_as_zero(calls):
+    layer = layer_for((4, 8, 3))
+    x, upstream, mask = maps((4, 8, 3)), maps((4, 8, 3), seed=2), np.arange(8) < [[8], [5], [3], [1]]
+    y, found = trained(layer, x, upstream, mask=tf.constant(mask))
+    assert calls
+    expected_y, expected = op_by_op(layer, x, upstream, mask=tf.constant(mask))
+    assert_near(y, expected_y, 8)
+    assert_near(found["x"], expected["x"], 6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"dtype": "float32"},
+        {"dtype": "float64"},
+        {"carry_gate": "separate"},
+        {"batch_normalization": True},
+        {"dropout": 0.1},
+        {"activation": "gelu"},
+    ],
+    ids=str,
+)
+def test_other_layers_run_op_by_op(calls, arguments):
+    shape = (4, 6, 6, 3)
+    layer = layer_for(shape, **arguments)
+    trained(layer, maps(shape), maps(shape))
+    assert not calls
+
+
+def test_outside_of_a_trace_it_runs_op_by_op(calls):
+    layer_for((4, 8, 3))(maps((4, 8, 3)), training=True)
+    assert not calls
+
+
+def test_maps_of_unknown_size_run_op_by_op(calls):
+    layer = layer_for((4, 8, 3))
+    traced = tf.function(lambda x: layer(x, training=True), input_signature=[tf.TensorSpec((None, None, 3))])
+    traced(maps((4, 8, 3)))
+    assert not calls
+
+
+def test_gates_are_recorded_in_training(calls):
+    layer = layer_for((4, 8, 3))
+    x = maps((4, 8, 3))
+
+    @tf.function
+    def gates(x):
+        with recording() as recorded:
+            layer(x, training=True)
+        return recorded[layer.name]
+
+    np.testing.assert_allclose(array(gates(x)), array(layer.gates(x)), rtol=1e-6)
+    assert not calls
+
+
+def test_inference_needs_no_xla():
+    layer = layer_for((4, 6, 6, 3))
+    for training, expected in ((False, False), (True, True)):
+        traced = tf.function(lambda x, training=training: layer(x, training=training))
+        graph = traced.get_concrete_function(tf.TensorSpec((None, 6, 6, 3))).graph.as_graph_def()
+        assert any("_XlaMustCompile" in function.attr for function in graph.library.function) is expected
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_fit(calls, jit_compile):
+    # With a smaller last batch, and in a net that XLA compiles as a whole.
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6, 6, 2))
+    x = layer_for((None, 6, 6, 2))(inputs)
+    x = keras.layers.GlobalAveragePooling2D(dtype="float32")(x)
+    model = keras.Model(inputs, keras.layers.Dense(1, dtype="float32")(x))
+    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=jit_compile)
+    images = maps((20, 6, 6, 2))
+    history = model.fit(images, images.mean((1, 2, 3)), batch_size=8, epochs=8, verbose=0)
+    assert calls
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
