@@ -6,13 +6,22 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipelines import environment
+
+# The older way to say the same, which JAX refuses to hear twice.
+DEVICES_FLAG = "xla_force_host_platform_device_count"
+
 
 def load() -> None:
     """Imports TensorFlow and Keras; a verb calls this once its arguments are read and before it works.
 
     Some of TensorFlow's notes escape TF_CPP_MIN_LOG_LEVEL while it is imported (tensorflow 100442). They are held back
     here, and shown only if the import fails.
+
+    On JAX a CPU becomes one device for each core, as `pipelines.training.many_steps` needs it.
     """
+    if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
+        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(environment.cores()))
     with _hushed():
         import keras  # noqa: F401
         import tensorflow  # noqa: F401

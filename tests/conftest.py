@@ -4,6 +4,7 @@ import os
 
 # Before Keras is imported anywhere: the backend is read once.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 

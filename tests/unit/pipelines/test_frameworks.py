@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 LOAD = """
 import sys
 from pipelines import frameworks
@@ -26,3 +28,24 @@ def test_a_failed_import_is_not_hushed():
     done = load(KERAS_BACKEND="nonsense")
     assert done.returncode != 0
     assert "nonsense" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, len(os.sched_getaffinity(0))),
+        ({"JAX_NUM_CPU_DEVICES": "3"}, 3),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
+    ],
+)
+def test_on_jax_a_cpu_is_as_many_devices_as_it_has_cores(monkeypatch, environment, expected):
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    code = "from pipelines import frameworks; frameworks.load(); import jax; print(jax.device_count())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment | {"KERAS_BACKEND": "jax"},
+    )
+    assert int(done.stdout) == expected

@@ -48,7 +48,27 @@ def test_what_the_library_refuses_is_the_users_to_mend(model, told):
     ("asked", "steps", "taken"), [(1, 10, 1), (4, 10, 2), (5, 10, 5), (50, 10, 10), (50, 540, 45), (6, 7, 1)]
 )
 def test_executions_fill_an_epoch(asked, steps, taken):
-    assert net.steps_per_execution(toy_config(steps_per_execution=asked), steps) == taken
+    for stacked in (0, 30):
+        assert net.steps_per_execution(toy_config(steps_per_execution=asked), steps, stacked) == taken
+
+
+@pytest.mark.parametrize(("stacked", "taken"), [(0, 1), (3, 50), (60, 50), (120, 25), (999, 3), (5000, 1)])
+def test_the_deeper_the_stack_the_fewer_steps_an_execution_has(stacked, taken):
+    assert net.steps_per_execution(toy_config(), 600, stacked) == taken
+
+
+@pytest.mark.parametrize(
+    ("preset", "accelerated", "compiled", "steps"),
+    [("mnist_dense_50", False, True, 50), ("mnist_dense_50_plain", False, False, 1), ("mnist_conv_16", False, False, 1)]
+    + [(preset, True, None, 1) for preset in ("mnist_dense_50", "mnist_conv_16")],
+)
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX always compiles")
+def test_on_a_cpu_tensorflow_compiles_stacks_alone(preset, accelerated, compiled, steps):
+    config = toy_config(model=ModelConfig(preset=preset))
+    data = ToyData(side=28).describe("toy")
+    model = net.compiled(net.build(config, data, "float32"), config, "float32", 100, accelerated)
+    assert compiled is None or model.jit_compile == compiled
+    assert model.steps_per_execution == steps
 
 
 @pytest.mark.parametrize(("precision", "scaled"), [("float32", 0), ("mixed_bfloat16", 0), ("mixed_float16", 1)])

@@ -1,0 +1,79 @@
+import keras
+import numpy as np
+import pytest
+
+import highway_keras
+from pipelines.training.many_steps import ManySteps, devices
+
+BATCH = 64
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "available", "taken"),
+    [(128, 1, 1), (128, 2, 2), (128, 3, 2), (128, 64, 4), (100, 64, 2), (96, 3, 3), (97, 64, 1), (20, 8, 1), (1, 8, 1)],
+)
+def test_a_batch_is_divided_evenly_and_not_too_finely(batch_size, available, taken):
+    assert devices(batch_size, available) == taken
+
+
+def fitted(many, steps_per_execution=1, epochs=3, batches=6):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((20,))
+    x = keras.layers.Dropout(0.1)(keras.layers.Dense(8, "tanh")(inputs))
+    outputs = keras.layers.Dense(4)(highway_keras.HighwayStack(5, activation="tanh")(x))
+    model = ManySteps(inputs, outputs, batch_size=BATCH) if many else keras.Model(inputs, outputs)
+    model.compile(
+        keras.optimizers.Adam(0.01),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        steps_per_execution=steps_per_execution,
+    )
+    random = np.random.default_rng(0)
+    # The last batch of validation is one that no number of devices divides.
+    x, validation = (random.normal(size=(count, 20)).astype("float32") for count in (BATCH * batches, BATCH + 1))
+    history = model.fit(
+        x,
+        np.abs(x[:, :4]).argmax(1),
+        batch_size=BATCH,
+        epochs=epochs,
+        shuffle=False,
+        verbose=0,
+        validation_data=(validation, np.abs(validation[:, :4]).argmax(1)),
+    )
+    return model, history.history
+
+
+@on_jax
+def test_the_numbers_are_those_of_one_step_after_the_other():
+    one, history = fitted(many=False)
+    many, others = fitted(many=True, steps_per_execution=3)
+    assert history.keys() == others.keys() == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    for name, values in history.items():
+        np.testing.assert_allclose(others[name], values, rtol=1e-4, err_msg=name)
+    for left, right in zip(one.get_weights(), many.get_weights(), strict=True):
+        np.testing.assert_allclose(right, left, rtol=1e-3, atol=1e-5)
+    assert int(many.optimizer.iterations) == 18
+
+
+@on_jax
+def test_a_repetition_is_the_same_to_the_last_bit():
+    (one, history), (other, again) = (fitted(many=True, steps_per_execution=3) for _ in range(2))
+    assert history == again
+    for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@on_jax
+def test_all_devices_work():
+    import jax
+
+    model, _ = fitted(many=True, steps_per_execution=2, epochs=1)
+    assert jax.device_count() > 1
+    assert model.trainable_variables[0].value.sharding.device_set == set(jax.devices()[: devices(BATCH, 2)])
+
+
+@on_jax
+def test_an_execution_that_the_data_do_not_fill_is_shorter():
+    model, _ = fitted(many=True, steps_per_execution=4, epochs=2, batches=6)
+    assert int(model.optimizer.iterations) == 12
