@@ -123,5 +123,5 @@ def _tensors(config: Any) -> Iterator[Tensor]:
 
 
 def _options(call: dict[str, Any]) -> tuple[Any, Any]:
-    """What a layer is called with beside its input."""
-    return call["args"][1:], call["kwargs"]
+    """What a layer is called with beside its input; Keras writes a mask of None or leaves it out."""
+    return call["args"][1:], {name: value for name, value in call["kwargs"].items() if value is not None}

@@ -12,7 +12,8 @@ few_examples = settings(max_examples=10, deadline=None, derandomize=True, databa
 
 
 def array(tensor):
-    return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64" if BACKEND == "tensorflow" else "float32"))
+    wide = BACKEND == "tensorflow" or str(getattr(tensor, "dtype", None)) == "float64"
+    return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64" if wide else "float32"))
 
 
 def weights_of(layer):
@@ -34,11 +35,17 @@ def inputs(*shape, seed=1):
 
 def gradients(layer, x, upstream, training=False):
     """Gradients of sum(y * upstream) by name: of "x" and of each trainable weight."""
-    upstream = keras.ops.convert_to_tensor(upstream, dtype=PRECISE)
     names = ["x", *[variable.name for variable in layer.trainable_variables]]
+    values = gradient_tensors(layer, x, upstream, training)
+    return {name: array(value) for name, value in zip(names, values, strict=True)}
+
+
+def gradient_tensors(layer, x, upstream, training=False):
+    """Gradients of sum(y * upstream) with respect to x and to each trainable weight."""
+    upstream = keras.ops.convert_to_tensor(upstream)
 
     def total(y):
-        return keras.ops.sum(keras.ops.cast(y, PRECISE) * upstream)
+        return keras.ops.sum(keras.ops.cast(y, upstream.dtype) * upstream)
 
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -47,15 +54,24 @@ def gradients(layer, x, upstream, training=False):
         with tf.GradientTape() as tape:
             tape.watch(x)
             loss = total(layer(x, training=training))
-        values = tape.gradient(loss, [x, *[variable.value for variable in layer.trainable_variables]])
-    else:
-        import jax
+        return tape.gradient(loss, [x, *[variable.value for variable in layer.trainable_variables]])
+    import jax
 
-        fixed = [variable.value for variable in layer.non_trainable_variables]
+    fixed = [variable.value for variable in layer.non_trainable_variables]
 
-        def loss(values):
-            y, _ = layer.stateless_call(values[1:], fixed, values[0], training=training)
-            return total(y)
+    def loss(values):
+        y, _ = layer.stateless_call(values[1:], fixed, values[0], training=training)
+        return total(y)
 
-        values = jax.grad(loss)([jax.numpy.asarray(x), *[variable.value for variable in layer.trainable_variables]])
-    return {name: array(value) for name, value in zip(names, values, strict=True)}
+    return jax.grad(loss)([jax.numpy.asarray(x), *[variable.value for variable in layer.trainable_variables]])
+
+
+def compiled(function, xla=True):
+    """The function as one program: of XLA, or on TensorFlow of its own where that is asked for."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=xla)
+    import jax
+
+    return jax.jit(function)

@@ -5,7 +5,7 @@ import csv
 import keras
 import numpy as np
 
-from highway_keras import Highway, mean_gates
+from highway_keras import Highway, HighwayStack, mean_gates
 from highway_keras.callbacks import MeanGates
 from tests.unit.highway_keras.helpers import array
 
@@ -20,7 +20,7 @@ def model_of(*layers):
 
 
 def test_each_epoch_logs_the_gates_of_its_own_weights():
-    model = model_of(Highway(name="a"), Highway(name="b"))
+    model = model_of(Highway(name="a"), HighwayStack(2, name="b"))
     measured = []
 
     class Measure(keras.callbacks.Callback):
@@ -28,7 +28,7 @@ def test_each_epoch_logs_the_gates_of_its_own_weights():
             measured.append(mean_gates(self.model, X[:8]))
 
     history = model.fit(X, Y, epochs=3, verbose=0, callbacks=[MeanGates(X[:8]), Measure()]).history
-    for name in ("a", "b"):
+    for name in ("a", "b_01", "b_02"):
         logged = history[f"gate/{name}"]
         np.testing.assert_allclose(logged, [each[name] for each in measured], rtol=1e-6)
         assert len(set(logged)) == 3

@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway, gates, mean_gates
+from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import GateModel
+from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.helpers import array, weights_of
 
@@ -134,3 +135,31 @@ def test_a_model_can_be_read_and_trained_in_turn():
         before = gates(model, X)["first"]
         model.fit(X, np.ones((7, 2)), verbose=0)
         assert not np.array_equal(gates(model, X)["first"], before)
+
+
+def test_the_gates_of_a_stack_are_those_of_its_layers():
+    shared = HighwayStack(2, name="shared", activation="tanh")
+    inputs = keras.Input((3, 4))
+    x = HighwayStack(3, name="deep", activation="tanh")(shared(Highway(name="single")(inputs)))
+    model = keras.Model(inputs, keras.layers.Dense(1)(shared(x)))
+    layers = unstacked(model)
+    examples = np.random.default_rng(1).normal(size=(7, 3, 4)).astype("float32")
+    read, expected = gates(model, examples, batch_size=3), gates(layers, examples, batch_size=3)
+    assert list(read) == list(expected)
+    assert [name for name in read if name.startswith("s")][-1] == "shared_02:2"
+    means, expected_means = (mean_gates(each, examples, batch_size=3) for each in (model, layers))
+    assert list(means) == list(expected_means) == list(read)
+    for name, gate in expected.items():
+        assert read[name].shape == gate.shape == examples.shape
+        np.testing.assert_allclose(read[name], gate, rtol=1e-4, atol=1e-6)
+        assert means[name] == pytest.approx(expected_means[name], rel=1e-4)
+        assert means[name] == pytest.approx(gate.mean(), rel=1e-4)
+
+
+def test_a_stack_is_read_while_it_trains():
+    model = keras.Sequential([keras.Input((4,)), HighwayStack(2, name="stack"), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    for _ in range(2):
+        before = gates(model, X)["stack_01"]
+        model.fit(X, np.ones((7, 2)), verbose=0)
+        assert not np.array_equal(gates(model, X)["stack_01"], before)

@@ -5,8 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from highway_keras import Highway
+from highway_keras import Highway, HighwayStack
 from highway_keras.layers import recording
+from highway_keras.layers.recording import layer_names
 from tests.unit.highway_keras.helpers import array, inputs
 
 
@@ -45,3 +46,32 @@ def test_an_inner_recorder_has_its_own_and_other_threads_have_none():
         thread.join()
     assert list(inner) == ["layer"]
     assert outer == {}
+
+
+def test_a_stack_says_its_depth_and_a_second_call_again():
+    x = inputs(2, 3).astype("float32")
+    stack = HighwayStack(4, name="stack")
+    with recording() as recorded:
+        Highway(name="layer")(stack(stack(x)))
+    assert list(recorded) == ["stack", "stack:2", "layer"]
+    assert recorded.depths == {"stack": 4, "stack:2": 4}
+    assert tuple(recorded["stack:2"].shape) == (2, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "depth", "names"),
+    [
+        ("highway", 2, ["highway_01", "highway_02"]),
+        ("highway:3", 2, ["highway_01:3", "highway_02:3"]),
+        ("a:b", 1, ["a:b_01"]),
+    ],
+)
+def test_names_of_the_layers_of_a_stack(key, depth, names):
+    assert layer_names(key, depth) == names
+
+
+@pytest.mark.parametrize("depth", [1, 9, 10, 99, 100, 1000])
+def test_names_of_the_layers_of_a_stack_sort_in_order(depth):
+    names = layer_names("highway", depth)
+    assert len(set(names)) == depth
+    assert names == sorted(names)

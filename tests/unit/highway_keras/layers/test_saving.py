@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway, gates
+from highway_keras import ConvHighway, Highway, HighwayStack, gates
 from tests.unit.highway_keras.helpers import scramble
 
 SCRIPT = """
@@ -40,13 +40,21 @@ print(json.dumps({"brought": brought, "apart": apart, "gates": list(read)}))
 
 
 def everything():
-    """A model with every option of both layers."""
+    """A model with every option of all layers."""
     inputs = keras.Input((6, 6, 3))
     x = ConvHighway(3, transform_bias="auto", depth=20, name="conv")(inputs)
     x = ConvHighway((1, 3), batch_normalization=True, carry_gate="separate", kernel_regularizer="l2", name="all")(x)
     x = keras.layers.Reshape((36, 3))(x)
     x = ConvHighway(2, activation="tanh", name="steps")(x)
     x = Highway(gate_activation="hard_sigmoid", dropout=0.25, seed=1, transform_constraint="non_neg", name="rank3")(x)
+    x = HighwayStack(
+        3,
+        rematerialize=True,
+        transform_bias="auto",
+        kernel_regularizer=keras.regularizers.OrthogonalRegularizer(),
+        transform_constraint=keras.constraints.UnitNorm(axis=0),
+        name="stack",
+    )(x)
     x = Highway(carry_gate="separate", batch_normalization=True, name="flat")(keras.layers.Flatten()(x))
     return keras.Model(inputs, keras.layers.Dense(4)(x))
 
@@ -70,7 +78,7 @@ def test_a_fresh_process_on_either_backend(saved, backend):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["brought"] == [], "highway_keras imports a framework of its own"
-    assert found["gates"] == ["conv", "all", "steps", "rank3", "flat"]
+    assert found["gates"] == ["conv", "all", "steps", "rank3", "stack_01", "stack_02", "stack_03", "flat"]
     assert max(found["apart"]) < 1e-5
 
 

@@ -11,12 +11,20 @@ def plain(model, name, x, activation):
     return activation(reference.affine(x, w["kernel"]) + w["bias"])
 
 
+def highway_weights(model, name):
+    """The weights of a highway layer, or of one of the layers that a stack stands for: "highway_02"."""
+    if name in names(model):
+        return weights_of(model.get_layer(name))
+    stack, number = name.rsplit("_", 1)
+    return {weight: rows[int(number) - 1] for weight, rows in weights_of(model.get_layer(stack)).items()}
+
+
 def block(model, kind, name, x, activation):
     if kind == "plain":
         return plain(model, name, x, activation)
     if kind == "residual":
         return x + plain(model, f"{name}_h", x, activation)
-    return reference.forward(x, weights_of(model.get_layer(name)), activation=activation)
+    return reference.forward(x, highway_weights(model, name), activation=activation)
 
 
 def pool(x, size, stride):

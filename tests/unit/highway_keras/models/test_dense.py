@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highway_keras import Highway
+from highway_keras import Highway, HighwayStack
 from highway_keras.models import dense
-from tests.unit.highway_keras.helpers import TOLERANCE, array, few_examples, weights_of
+from tests.unit.highway_keras.helpers import TOLERANCE, array, few_examples
 from tests.unit.highway_keras.models import nets
 
 FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
@@ -42,10 +42,26 @@ def test_parameters_and_shapes_at_any_depth_and_width(depth, width, outputs, fea
     expected = (features + 1) * width + (depth - 1) * maps * (width + 1) * width + (width + 1) * outputs
     assert model.count_params() == expected
     assert model.output_shape == (None, outputs)
-    assert [layer for layer in nets.names(model) if layer.startswith(kind) and not layer.endswith("_h")] == [
-        f"{kind}_{number:02}" for number in range(1, depth)
-    ]
-    assert sum(isinstance(layer, Highway) for layer in model.layers) == (depth - 1 if kind == "highway" else 0)
+    names = [layer for layer in nets.names(model) if layer.startswith(kind) and not layer.endswith("_h")]
+    if kind == "highway":
+        assert names == ["highway"] * (depth > 1)
+        assert [layer.depth for layer in model.layers if isinstance(layer, HighwayStack)] == [depth - 1] * (depth > 1)
+    else:
+        assert names == [f"{kind}_{number:02}" for number in range(1, depth)]
+        assert not any(isinstance(layer, (Highway, HighwayStack)) for layer in model.layers)
+
+
+def test_a_highway_net_may_be_deeper_than_keras_chains():
+    model = dense((2,), outputs=1, depth=3000, width=1)
+
+    assert nets.names(model) == ["image", "entry", "highway", "logits"]
+    assert model.get_layer("highway").depth == 2999
+
+
+def test_its_blocks_can_be_computed_a_second_time():
+    stacks = [dense((2,), 1, 3, 4, rematerialize=choice).get_layer("highway") for choice in (False, True)]
+
+    assert [stack.rematerialize for stack in stacks] == [False, True]
 
 
 def test_names_sort_in_order_at_every_depth():
@@ -57,7 +73,7 @@ def test_names_sort_in_order_at_every_depth():
 
 def test_gates_start_at_the_bias_and_blocks_at_weights_of_their_own():
     model = dense((4,), 2, depth=3, width=6, transform_bias=-3.0)
-    first, second = (weights_of(model.get_layer(name)) for name in ("highway_01", "highway_02"))
+    first, second = (nets.highway_weights(model, name) for name in ("highway_01", "highway_02"))
 
     for weights in (first, second):
         np.testing.assert_array_equal(weights["transform_bias"], np.full(6, -3.0))
@@ -71,7 +87,7 @@ def test_kernels_start_by_normalised_initialisation():
     limit = np.sqrt(6 / 60)
 
     for name in ("entry", "highway_01", "logits"):
-        for weight, value in weights_of(model.get_layer(name)).items():
+        for weight, value in nets.highway_weights(model, name).items():
             if "kernel" in weight:
                 assert np.abs(value).max() <= limit
                 np.testing.assert_allclose(value.std(), limit / np.sqrt(3), rtol=0.1)
@@ -80,7 +96,7 @@ def test_kernels_start_by_normalised_initialisation():
 def test_auto_takes_the_bias_from_the_depth_of_the_net():
     model = dense((4,), 2, depth=30, width=2, transform_bias="auto")
 
-    np.testing.assert_allclose(weights_of(model.get_layer("highway_29"))["transform_bias"], -3.0, **TOLERANCE)
+    np.testing.assert_allclose(nets.highway_weights(model, "highway_29")["transform_bias"], -3.0, **TOLERANCE)
 
 
 def test_the_input_itself_is_resized_where_that_is_asked_for():
@@ -89,7 +105,8 @@ def test_the_input_itself_is_resized_where_that_is_asked_for():
     sampled = dense((6,), 2, depth=2, width=3, resize="subsample")
 
     for model, expected in ((padded, np.pad(x, [(0, 0), (0, 2)])), (sampled, x[:, ::2])):
-        assert [name for name in nets.names(model) if name.startswith("highway")] == ["highway_01", "highway_02"]
+        assert [name for name in nets.names(model) if name.startswith("highway")] == ["highway"]
+        assert model.get_layer("highway").depth == 2
         np.testing.assert_array_equal(array(model.get_layer("entry")(x)), expected)
 
 
@@ -105,7 +122,7 @@ def test_logits_are_float32_under_mixed_policies(policy):
 
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     assert model.inputs[0].dtype == "float32"
-    assert model.get_layer("highway_01").compute_dtype == policy.removeprefix("mixed_")
+    assert model.get_layer("highway").compute_dtype == policy.removeprefix("mixed_")
     assert np.isfinite(array(logits)).all()
 
 
@@ -116,7 +133,8 @@ def test_logits_are_float32_under_mixed_policies(policy):
         ({"match": "depth"}, r"'width', 'parameters'. Received: match='depth'"),
         ({"resize": "crop"}, r"Received: resize='crop'"),
         ({"depth": 0}, r"at least 1. Received: depth=0"),
-        ({"depth": 401}, r"at most 400 layers. Received: depth=401"),
+        ({"kind": "plain", "depth": 401}, r"A plain net has at most 400 layers. Received: depth=401"),
+        ({"kind": "residual", "depth": 401}, r"A residual net has at most 400 layers. Received: depth=401"),
         ({"width": 2.5}, r"Received: width=2.5"),
         ({"outputs": True}, r"Received: outputs=True"),
         ({"input_shape": (None, 3)}, r"Received: input_shape=\(None, 3\)"),

@@ -3,7 +3,8 @@ import pytest
 
 from highway_keras.models import from_preset
 from highway_keras.models.presets import PRESETS
-from tests.unit.highway_keras.helpers import array, weights_of
+from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.models import nets
 
 
 def test_a_dense_net_of_another_shape():
@@ -13,7 +14,7 @@ def test_a_dense_net_of_another_shape():
 
     assert (model.input_shape, model.output_shape) == ((None, 4, 4, 3), (None, 7))
     assert model.count_params() == (48 + 1) * 6 + 2 * 2 * (6 + 1) * 6 + (6 + 1) * 7
-    np.testing.assert_array_equal(weights_of(model.get_layer("highway_02"))["transform_bias"], -4.0)
+    np.testing.assert_array_equal(nets.highway_weights(model, "highway_02")["transform_bias"], -4.0)
     assert array(model(np.ones((2, 4, 4, 3), "float32"))).shape == (2, 7)
 
 
@@ -42,7 +43,7 @@ def test_none_keeps_the_presets_own():
 def test_auto_takes_the_bias_from_the_depth_asked_for():
     model = from_preset("factor", depth=20, width=2, transform_bias="auto")
 
-    np.testing.assert_array_equal(weights_of(model.get_layer("highway_19"))["transform_bias"], -2.0)
+    np.testing.assert_array_equal(nets.highway_weights(model, "highway_19")["transform_bias"], -2.0)
 
 
 @pytest.mark.parametrize(("name", "near"), [("mnist_conv32", "mnist_conv_32"), ("fitnet-a_plain", "fitnet_a_plain")])

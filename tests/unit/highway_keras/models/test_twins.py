@@ -20,7 +20,7 @@ def test_a_dense_twin_of_50_units_has_71_as_in_the_paper(kind, depth):
 
     assert layer.units == 71
     assert layer.count_params() == 5_112
-    assert dense((28, 28, 1), 10, 2, 50).get_layer("highway_01").count_params() == 5_100
+    assert dense((28, 28, 1), 10, 2, 50).get_layer("highway").count_params() == 5_100
 
 
 def test_without_blocks_there_is_nothing_to_match():

@@ -1,0 +1,36 @@
+"""A thousand layers are built, called, trained, saved and loaded without recursion."""
+
+import keras
+import numpy as np
+
+from highway_keras import HighwayStack
+from tests.unit.highway_keras.helpers import array
+
+DEPTH = 1000
+
+
+def deep(levels, function):
+    """What the function gives when it is called under so many others."""
+    return function() if levels == 0 else deep(levels - 1, function)
+
+
+def test_a_thousand_layers_from_a_deep_call_stack(tmp_path):
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+
+    def whole_life():
+        inputs = keras.Input((3,))
+        stack = HighwayStack(DEPTH, activation="tanh", transform_bias=-10.0)
+        model = keras.Model(inputs, keras.layers.Dense(1)(stack(inputs)))
+        model.compile("sgd", "mse")
+        before = [array(weight) for weight in stack.weights]
+        model.fit(x, x[:, :1], verbose=0)
+        model.save(tmp_path / "deep.keras")
+        return model, before, keras.models.load_model(tmp_path / "deep.keras")
+
+    model, before, loaded = deep(600, whole_life)
+    for weight, old in zip(model.layers[1].weights, before, strict=True):
+        assert np.isfinite(array(weight)).all()
+        assert weight.shape[0] == DEPTH
+        assert not np.array_equal(array(weight), old)
+    np.testing.assert_allclose(array(loaded(x)), array(model(x)), rtol=1e-5)
+    assert loaded.count_params() == DEPTH * 24 + 4

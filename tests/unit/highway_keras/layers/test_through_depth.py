@@ -1,0 +1,177 @@
+"""A stack computes what its layers compute one by one, outputs and gradients, in every form of its loop."""
+
+import keras
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from highway_keras.layers import recording
+from highway_keras.layers.slopes import SLOPES
+from tests.unit.highway_keras.helpers import (
+    BACKEND,
+    PRECISE,
+    array,
+    compiled,
+    few_examples,
+    gradient_tensors,
+    inputs,
+)
+from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, made, unrolled
+
+KNOWN = sorted(activation.__name__ for activation in SLOPES)
+UNKNOWN = ["gelu", "softplus"]  # whose slope is not known from their output
+# Few sizes and examples, because JAX compiles every operation anew for each.
+SHAPES = st.sampled_from([(4, 3), (1, 2, 1)])
+examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" else 6)
+
+
+@examples
+@given(
+    depth=st.integers(1, 12),
+    shape=SHAPES,
+    activation=st.sampled_from([*KNOWN, *UNKNOWN]),
+    gate=st.sampled_from(["sigmoid", "hard_sigmoid"]),
+    training=st.booleans(),
+)
+def test_outputs_are_those_of_the_layers(depth, shape, activation, gate, training):
+    stack = made(depth, shape, activation=activation, gate_activation=gate)
+    x = inputs(*shape)
+    assert_close(array(stack(x, training=training)), array(unrolled(stack)(x)), PRECISE)
+
+
+@examples
+@given(
+    depth=st.integers(1, 12),
+    shape=SHAPES,
+    activation=st.sampled_from(KNOWN),
+    gate=st.sampled_from(["sigmoid", "hard_sigmoid"]),
+    rematerialize=st.booleans(),
+)
+def test_gradients_are_those_of_the_layers(depth, shape, activation, gate, rematerialize):
+    stack = made(depth, shape, activation=activation, gate_activation=gate, rematerialize=rematerialize)
+    x, upstream = inputs(*shape), inputs(*shape, seed=2)
+    assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 7, 9])
+def test_gradients_with_recomputation_at_prime_and_square_depths(depth):
+    stack = made(depth, (4, 3), activation="tanh", rematerialize=True)
+    x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
+    assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
+
+
+def test_gradients_of_an_activation_whose_slope_is_not_known():
+    stack = made(3, (4, 3), activation="gelu")
+    x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
+    assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
+
+
+def test_gradients_of_inference_and_of_a_recorded_call():
+    stack = made(5, (4, 3), activation="tanh")
+    x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
+    expected = gradients(stack, x, upstream, training=True)
+    assert_close(gradients(stack, x, upstream, training=False), expected, PRECISE)
+    with recording():
+        assert_close(gradients(stack, x, upstream, training=True), expected, PRECISE)
+
+
+@pytest.mark.parametrize("xla", [True, False] if BACKEND == "tensorflow" else [True])
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ({"activation": "relu"}, (4, 3)),
+        ({"activation": "tanh", "rematerialize": True}, (2, 3, 3)),
+        ({"activation": "gelu"}, (4, 3)),
+    ],
+)
+def test_a_compiled_program_computes_the_same(arguments, shape, xla):
+    stack = made(7, shape, **arguments)
+    x, upstream = inputs(*shape), inputs(*shape, seed=2)
+    program = compiled(lambda x, upstream: gradient_tensors(stack, x, upstream, training=True), xla)
+    found = dict(zip(("x", *PARTS), map(array, program(x, upstream)), strict=True))
+    assert_close(found, gradients(unrolled(stack), x, upstream), PRECISE)
+
+
+def test_float32_is_as_exact_as_in_the_layers():
+    stack = made(12, (4, 3), activation="tanh", dtype="float32")
+    x, upstream = inputs(4, 3).astype("float32"), inputs(4, 3, seed=2).astype("float32")
+    y = stack(x, training=True)
+    assert keras.backend.standardize_dtype(y.dtype) == "float32"
+    assert_close(array(y), array(unrolled(stack)(x)), "float32")
+    assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), "float32")
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="the other tests are in float64")
+def test_float64_on_jax():
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        # Not tanh: Keras narrows it unless JAX had float64 before Keras started.
+        stack = made(5, (4, 3), activation="sigmoid", dtype="float64", rematerialize=True)
+        x, upstream = (inputs(4, 3, seed=seed).astype("float64") for seed in (1, 2))
+        assert stack(x, training=True).dtype == "float64"
+        assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), "float64")
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_a_gradient_can_be_differentiated_again():
+    stack = made(5, (4, 3), activation="tanh", rematerialize=True)  # one layer with all kept, then two segments
+    x = inputs(4, 3)
+    assert_close(slope_of_slope(stack, x), slope_of_slope(unrolled(stack), x), PRECISE)
+
+
+def slope_of_slope(layer, x):
+    """The gradient of the squared length of the gradient of the squared length of y."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        x = tf.convert_to_tensor(x)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.reduce_sum(layer(x, training=True) ** 2)
+            length = tf.reduce_sum(inner.gradient(y, x) ** 2)
+        return array(outer.gradient(length, x))
+    import jax
+
+    state = [[variable.value for variable in layer.trainable_variables], []]
+
+    def squares(x):
+        return (layer.stateless_call(*state, x, training=True)[0] ** 2).sum()
+
+    return array(jax.grad(lambda x: (jax.grad(squares)(x) ** 2).sum())(x))
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX tells the memory of a program")
+def test_with_recomputation_memory_grows_with_the_root_of_depth():
+    import jax
+
+    def memory(depth, rematerialize):
+        stack = made(depth, (256, 2), activation="tanh", rematerialize=rematerialize)
+        x = inputs(256, 2)
+        program = jax.jit(lambda x: gradient_tensors(stack, x, x, training=True))
+        return program.lower(x).compile().memory_analysis().temp_size_in_bytes
+
+    shallow, deep, kept = memory(64, True), memory(1024, True), memory(1024, False)
+    assert deep / shallow == pytest.approx(4, rel=0.3)
+    assert kept / deep > 8
+
+
+def test_the_program_does_not_grow_with_depth():
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return keras.ops.tanh(x)
+
+    lengths = []
+    for depth in (2, 50):
+        stack = made(depth, (4, 3), activation=counted)
+        calls.clear()
+        compiled(lambda x, stack=stack: stack(x, training=True))(inputs(4, 3))
+        lengths.append(len(calls))
+    assert lengths[0] == lengths[1]
+    assert lengths[0] > 0
