@@ -13,7 +13,9 @@ def _relu(output: Any) -> Any:
 
 
 def _leaky_relu(output: Any) -> Any:
-    return ops.where(output > 0, ops.ones_like(output), 0.2 * ops.ones_like(output))
+    # Its slope below 0 as Keras has it, in the dtype at hand.
+    one = ops.ones_like(output)
+    return ops.where(output > 0, one, -activations.leaky_relu(-one))
 
 
 def _elu(output: Any) -> Any:
