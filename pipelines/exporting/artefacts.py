@@ -8,6 +8,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from pipelines.exporting.scans import replace_loops
+from pipelines.exporting.stack import LOOP
 from serving.manifest import ONNX
 
 SIGNATURE = "serving_default"
@@ -40,6 +42,7 @@ def write_onnx(folder: Path, predict: tf.types.experimental.PolymorphicFunction)
 
     with _quiet("tf2onnx"):
         proto, _ = tf2onnx.convert.from_function(predict, input_signature=predict.input_signature, opset=OPSET)
+    replace_loops(proto.graph, LOOP)
     for value in (*proto.graph.input, *proto.graph.output):
         # tf2onnx calls the open dimension unk__ and a number, another one for each tensor.
         value.type.tensor_type.shape.dim[0].dim_param = "batch"

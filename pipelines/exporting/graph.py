@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.data import preprocess
+from pipelines.exporting.stack import for_inference
 from serving.manifest import CLASS_ID, INPUT, PROBABILITIES
 
 
@@ -48,10 +49,11 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted) -> tf.types.experi
     Example:
         prediction(model, fitted)(images)["class_id"]
     """
+    net = for_inference(model)
 
     @tf.function(input_signature=[tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)])
     def predict(image: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(model(preprocess.apply(fitted, image), training=False))
+        probabilities = tf.nn.softmax(net(preprocess.apply(fitted, image), training=False))
         return {PROBABILITIES: probabilities, CLASS_ID: tf.argmax(probabilities, axis=-1, output_type=tf.int64)}
 
     return predict
