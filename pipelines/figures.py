@@ -19,6 +19,7 @@ from pipelines.regression import Regression
 from pipelines.run import Run
 from pipelines.training.table import Row, read
 
+MARKED = 60  # More points than these would run into each other.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 STYLE = {
     "font.size": 11,
@@ -82,7 +83,7 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
         title: above both.
     """
     steps = [row["step"] for row in rows]
-    marker = "o" if len(rows) <= 30 else None
+    marker = "o" if len(rows) <= MARKED else None
     names = {"loss": "loss", "accuracy": "accuracy", "mae": "mean absolute error"}
     metrics = [name for name in names if name in rows[0]]
     for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
@@ -120,15 +121,24 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     steps = np.array([0, *(row["step"] for row in rows)])
     numbers = np.arange(1, len(layers) + 1)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-    left.plot(numbers, list(before.values()), color=GREY, ls="--", marker="o", ms=3, label="before training")
-    left.plot(numbers, history[-1], color=BLUE, marker="o", ms=4, label=f"after {steps[-1]:,.0f} steps")
-    left.set_ylim(0, 1.12 * max(history[-1].max(), *before.values()))
+    # Gates that start nearly closed end on a scale of their own; those of hundreds of layers are no line any more.
+    first = np.array(list(before.values()))
+    logarithmic = history[-1].max() > 20 * first.min() > 0
+    after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MARKED else {"marker": "o", "ms": 4}
+    left.plot(numbers, first, color=GREY, ls="--", label="before training")
+    left.plot(numbers, history[-1], color=BLUE, **after, label=f"after {steps[-1]:,.0f} steps")
+    if logarithmic:
+        left.set_yscale("log")
+        left.set_ylim(top=4 * history[-1].max())
+    else:
+        left.set_ylim(0, 1.12 * max(history[-1].max(), first.max()))
     left.set_xlabel("highway layer, from the input")
     left.set_ylabel("mean of T (0: layer carries its input on)")
     left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-    left.legend()
+    left.legend(loc="best" if len(layers) <= MARKED else "upper left")
     # Each epoch's column reaches back to the epoch before it.
-    mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis")
+    norm = "log" if logarithmic and history.min() > 0 else "linear"
+    mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis", norm=norm)
     right.grid(visible=False)
     right.set_xlabel("step")
     right.set_ylabel("highway layer, from the input")

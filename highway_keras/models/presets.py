@@ -55,6 +55,8 @@ CIFAR_STAGES = (
     Stage(128, blocks=(3,) * 5),
     Stage(100, entry=1, pool="average", dropout=0.2),
 )
+# Sections 3.1 and 4; the gate bias is the net's own.
+DENSE = {"input_shape": (28, 28, 1), "outputs": 10, "width": 50, "activation": "tanh"}
 # Table 2: 11 layers of about 236 000 parameters; 19 of 2.3 million; 32 of 1.25 million.
 A_STAGES = (
     Stage(16, blocks=(3,) * 2, pool=(2, 2), dropout=0.2),
@@ -71,14 +73,14 @@ C_STAGES = (
 
 @dataclass(frozen=True)
 class Family:
-    """A highway net with its two twins, which always have equally many parameters.
+    """A highway net with its two twins, if it has them, which always have equally many parameters.
 
     Args:
         factory: as in `Preset`.
         arguments: of the highway net.
         match: what the twins share with it; for the dense net the parameters, as in the paper's section 3.1.
         parameters: of the highway net.
-        twins: parameters of a twin, by what it shares.
+        twins: parameters of a twin, by what it shares; none for a net that is too deep to have twins.
     """
 
     factory: Literal["dense", "conv", "factor"]
@@ -140,17 +142,18 @@ FAMILIES: dict[str, Family] = {
     ),
     "mnist_dense_50": Family(
         factory="dense",
-        arguments={
-            "input_shape": (28, 28, 1),
-            "outputs": 10,
-            "depth": 50,
-            "width": 50,
-            "activation": "tanh",
-            "transform_bias": -2.0,
-        },
+        arguments={**DENSE, "depth": 50, "transform_bias": -2.0},
         match="parameters",
         parameters=289_660,
         twins={"width": 164_710, "parameters": 306_943},
+    ),
+    # Deeper than twins can be built.
+    "mnist_dense_1000": Family(
+        factory="dense",
+        arguments={**DENSE, "depth": 1000, "transform_bias": -10.0},
+        match="parameters",
+        parameters=5_134_660,
+        twins={},
     ),
     "factor": Family(
         factory="factor",
@@ -169,4 +172,5 @@ PRESETS: dict[str, Preset] = {
     )
     for name, family in FAMILIES.items()
     for kind in KINDS
+    if kind == "highway" or family.twins
 }

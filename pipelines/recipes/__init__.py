@@ -7,15 +7,15 @@ from types import ModuleType
 
 from pipelines.config import Recipe
 from pipelines.errors import unknown
-from pipelines.recipes import cifar, demo, dense, factor, fitnet, mnist_conv
+from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv
 from pipelines.recipes.twins import twins
 
-_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense, factor)
+_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense, dense_1000, factor)
 _RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
     recipe.name: (recipe, family)
     for family in _FAMILIES
     for original in family.RECIPES
-    for recipe in (original, *(twins(original) if family is not demo else ()))
+    for recipe in (original, *(twins(original) if family not in (demo, dense_1000) else ()))
 }
 
 

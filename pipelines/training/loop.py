@@ -26,6 +26,8 @@ from pipelines.training.progress import ProgressBar
 
 # Examples on which the mean gates are read after each epoch.
 GATE_EXAMPLES = 256
+# Curves for TensorBoard. Those of 999 layers took it more than a second an epoch, and nobody can tell them apart.
+GATE_CURVES = 100
 
 
 def start(config: Config, path: Path, data_dir: Path | None, console: Console) -> Run:
@@ -200,13 +202,15 @@ def _train(
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.epoch:
         run.update(gates=_initial_gates(gates, model))
+    board = keras.callbacks.TensorBoard(run.path / "tensorboard", write_graph=False)
+    # A callback sees what those before it have put into the logs; KeepEpoch sees the gates in any case.
+    gates_and_board = [gates, board] if len(run.record.gates) <= GATE_CURVES else [board, gates]
     bar = ProgressBar(console, config.epochs, steps_per_epoch, config.batch_size, progress.epoch)
     callbacks = [
         *([ValidateAveraged()] if config.optimizer.ema is not None else []),
         StopOnNaN(steps_per_epoch),
-        gates,
+        *gates_and_board,
         KeepEpoch(run, net, progress),
-        keras.callbacks.TensorBoard(run.path / "tensorboard", write_graph=False),
         bar,
     ]
     training = batches.training(

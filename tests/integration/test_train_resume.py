@@ -108,6 +108,16 @@ def test_loss_scaling_goes_on_too(tmp_path, monkeypatch):
     same(tmp_path / "whole", tmp_path / "killed")
 
 
+def test_many_steps_an_execution_go_on_too(tmp_path, monkeypatch):
+    # Batches that are large enough to be divided among devices, where there are several.
+    config = toy_config(epochs=3, batch_size=100, steps_per_execution=2)
+    ToyData().install(monkeypatch)
+    begin(tmp_path / "whole", config)
+    begin_and_kill(tmp_path / "killed", monkeypatch, 1, False, config)
+    go_on(tmp_path / "killed")
+    same(tmp_path / "whole", tmp_path / "killed")
+
+
 def test_killed_before_preprocessing_was_kept(tmp_path, monkeypatch):
     ToyData().install(monkeypatch)
     begin_and_kill(tmp_path / "killed", monkeypatch, 1, True, toy_config(epochs=1))

@@ -70,6 +70,19 @@ def test_gates_show_before_after_and_between(figure, layers):
     figure.canvas.draw()
 
 
+@pytest.mark.parametrize(("low", "scale"), [(2.0, "linear"), (1e-5, "log"), (0.0, "linear")])
+def test_gates_that_open_by_orders_of_magnitude_are_shown_on_their_scale(figure, low, scale):
+    # As those of a thousand layers do; a gate may also be 0 to float32. The last of the 999 rows ends at 25.
+    before = {f"highway_{layer}": low for layer in range(1, 1000)}
+    figures.gates(figure, rows(4, 999), before, "toy")
+    left, right, bar = figure.axes
+    assert left.get_yscale() == bar.get_yscale() == scale
+    assert left.lines[1].get_linestyle() == "None"
+    assert left.get_ylim()[1] > 24.975
+    assert right.collections[0].get_array().shape == (999, 4)
+    figure.canvas.draw()
+
+
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_confusion_shows_shares_of_the_true_class(figure, classes):
     labels = np.repeat(np.arange(classes), 4)

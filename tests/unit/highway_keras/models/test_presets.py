@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway
+from highway_keras import ConvHighway, HighwayStack
 from highway_keras.models import from_preset, presets
 from highway_keras.models.presets import FAMILIES, PRESETS
 from tests.unit.highway_keras.helpers import weights_of
@@ -12,18 +12,19 @@ from tests.unit.highway_keras.models import nets
 
 build = cache(from_preset)
 TWINS = ("", "_plain", "_residual")
+DENSE = ("mnist_dense_50", "mnist_dense_1000", "factor")
 SHAPES = {"mnist": (None, 28, 28, 1), "cifar": (None, 32, 32, 3), "fitne": (None, 32, 32, 3), "facto": (None, 5)}
 
 
 def highways(name):
-    return [layer for layer in build(name).layers if isinstance(layer, (Highway, ConvHighway))]
+    return [layer for layer in build(name).layers if isinstance(layer, (HighwayStack, ConvHighway))]
 
 
-def test_every_net_has_its_two_twins():
-    assert presets() == tuple(name + twin for name in FAMILIES for twin in TWINS)
+def test_every_net_has_its_two_twins_but_the_one_that_is_too_deep():
+    names = [name + twin for name in FAMILIES for twin in TWINS]
+    assert presets() == tuple(name for name in names if not name.startswith("mnist_dense_1000_"))
     assert set(FAMILIES) == {
-        "mnist_conv_16", "mnist_conv_32", "cifar10_19", "cifar100_19", "fitnet_a", "fitnet_b", "fitnet_c",
-        "mnist_dense_50", "factor",
+        "mnist_conv_16", "mnist_conv_32", "cifar10_19", "cifar100_19", "fitnet_a", "fitnet_b", "fitnet_c", *DENSE
     }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def test_a_preset_has_the_recorded_number_of_parameters(name):
     assert model.layers[-1].activation is keras.activations.linear
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [name for name in FAMILIES if FAMILIES[name].twins])
 @pytest.mark.parametrize("kind", ["plain", "residual"])
 def test_twins_have_the_recorded_number_of_parameters_by_either_match(name, kind):
     own = FAMILIES[name].match
@@ -68,8 +69,6 @@ def test_the_counts_of_the_paper_and_of_the_authors_logs(name, parameters):
         ("fitnet_a", 6, -1.0),
         ("fitnet_b", 14, -2.0),
         ("fitnet_c", 28, -3.0),
-        ("mnist_dense_50", 49, -2.0),
-        ("factor", 4, -1.0),
     ],
 )
 def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
@@ -79,6 +78,16 @@ def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
         np.testing.assert_array_equal(weights["transform_bias"], bias)
         np.testing.assert_array_equal(weights["bias"], 0)
     assert not any(highways(name + twin) for twin in TWINS if twin)
+
+
+@pytest.mark.parametrize(("name", "blocks", "bias"), list(zip(DENSE, (49, 999, 4), (-2.0, -10.0, -1.0), strict=True)))
+def test_the_blocks_of_a_dense_net_are_one_stack_at_the_bias_of_the_net(name, blocks, bias):
+    (stack,) = highways(name)
+    assert (stack.name, stack.depth) == ("highway", blocks)
+    weights = weights_of(stack)
+    np.testing.assert_array_equal(weights["transform_bias"], np.full((blocks, 50 if name != "factor" else 128), bias))
+    np.testing.assert_array_equal(weights["bias"], 0)
+    assert not any(highways(name + twin) for twin in TWINS if twin and name + twin in presets())
 
 
 @pytest.mark.parametrize(
@@ -144,10 +153,9 @@ def test_kernels_start_as_the_authors_recorded(name, first, classifier):
 
 
 def test_the_dense_nets_are_one_plain_layer_and_blocks():
-    assert nets.names(build("mnist_dense_50"))[:3] == ["image", "flatten", "entry"]
+    assert nets.names(build("mnist_dense_50")) == ["image", "flatten", "entry", "highway", "logits"]
     assert build("mnist_dense_50").get_layer("entry").activation is keras.activations.tanh
+    assert build("mnist_dense_50").get_layer("highway").activation is keras.activations.tanh
     assert build("mnist_dense_50_plain").get_layer("plain_49").units == 71
-    assert nets.names(build("factor")) == [
-        "features", "entry", "highway_01", "highway_02", "highway_03", "highway_04", "logits"
-    ]  # fmt: skip
-    assert build("factor").get_layer("highway_01").activation is keras.activations.relu
+    assert nets.names(build("factor")) == ["features", "entry", "highway", "logits"]
+    assert build("factor").get_layer("highway").activation is keras.activations.relu

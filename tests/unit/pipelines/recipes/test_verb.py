@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from pipelines import recipes
@@ -37,7 +39,7 @@ def test_show_tells_the_value_and_the_tag(capsys):
 def test_nothing_is_cut_where_no_terminal_is(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     main(["list"])
-    assert any(line.startswith("mnist_dense_50  mnist ") for line in capsys.readouterr().out.splitlines())
+    assert re.search(r"^mnist_dense_50 +mnist .{20}", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
