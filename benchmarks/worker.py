@@ -35,9 +35,18 @@ def serve(start: Callable[[str], Train], *packages: str) -> None:
         losses = np.asarray(more["losses"], np.float64)
         if len(losses) == steps and steps % EPOCH == 0:
             losses = losses.reshape(-1, EPOCH).mean(axis=1)
-        versions = " ".join(f"{name} {metadata.version(name)}" for name in packages)
+        versions = " ".join(f"{name} {_version(name)}" for name in packages)
         more |= {"losses": losses.tolist(), "peak_bytes": _peak_bytes(), "versions": versions}
         answers.write(json.dumps(more) + "\n")
+
+
+def _version(package: str) -> str:
+    if package != "highway-keras":
+        return metadata.version(package)
+    # Ours runs from its source: only one of the two environments has it installed.
+    from highway_keras.version import __version__
+
+    return __version__
 
 
 def _peak_bytes() -> int:
