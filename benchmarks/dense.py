@@ -27,7 +27,9 @@ class Size:
         depth: highway blocks.
         width: units of each.
         starts: fresh processes for the first step.
-        rounds: epochs in steady state, after one to warm up.
+        rounds: turns in steady state, after one epoch to warm up.
+        epochs: of a turn, so that each takes a second or so: in the first tenth of a second after another contestant
+            every one of them is slower, by up to a quarter.
         studies: fresh processes for the whole study.
     """
 
@@ -35,6 +37,7 @@ class Size:
     width: int = 50
     starts: int = 0
     rounds: int = 0
+    epochs: int = 1
     studies: int = 0
 
     @property
@@ -57,8 +60,11 @@ class Size:
 
 
 FULL = (
-    *(Size(depth, starts=3, rounds=9, studies=2) for depth in (10, 30, 50, 100)),
-    *(Size(30, width, rounds=5) for width in (100, 200, 400)),
+    *(
+        Size(depth, starts=3, rounds=9, epochs=epochs, studies=2)
+        for depth, epochs in ((10, 12), (30, 6), (50, 4), (100, 2))
+    ),
+    *(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((100, 4), (200, 2), (400, 1))),
     Size(1000, starts=1, rounds=3, studies=1),
 )
 QUICK = (Size(10, starts=1, rounds=3, studies=0),)
@@ -98,7 +104,7 @@ def _able(contestants: Sequence[Contestant], size: Size) -> list[Contestant]:
 
 
 def _cost(size: Size, contestant: Contestant) -> float:
-    rounds = 0 if contestant.cached or not size.rounds else size.rounds + 1
+    rounds = 0 if contestant.cached or not size.rounds else size.rounds * size.epochs + 1
     starts = size.starts + size.studies + bool(rounds) + bool(size.starts and contestant.cached)
     return starts * size.start_cost + (rounds + size.studies * EPOCHS) * EPOCH * size.step_cost
 
@@ -155,6 +161,7 @@ class _Measurement:
         workers: dict[str, Worker] = {}
         speeds: dict[str, list[float]] = {name: [] for name in self.by_name}
         curves: dict[str, list[float]] = {}
+        steps = self.size.epochs * EPOCH
         with ExitStack() as running:
             for contestant in self._order(0):
                 if contestant.cached:
@@ -174,11 +181,11 @@ class _Measurement:
                     if contestant.name not in workers:
                         continue
                     time.sleep(PAUSE)
-                    answer = self._ask(workers[contestant.name], EPOCH)
+                    answer = self._ask(workers[contestant.name], steps)
                     if answer:
-                        speeds[contestant.name].append(EPOCH / answer.seconds)
+                        speeds[contestant.name].append(steps / answer.seconds)
                 said = ", ".join(f"{name} {values[-1]:.4g}" for name, values in speeds.items() if values)
-                cost = EPOCH * self.size.step_cost * len(workers)
+                cost = steps * self.size.step_cost * len(workers)
                 self.session.spent(cost, f"{self.size}: round {turn + 1}, steps/s: {said}")
         self.session.check(str(self.size), agreement.EPOCH, curves)
         return speeds

@@ -15,7 +15,7 @@ TORCH_COMPILED = Contestant(
     "PyTorch, torch.compile",
     "torch_module",
     options=("compile",),
-    deepest=50,
+    deepest=100,
     because="compiling took 18 to 27 s at 30 layers, and grows with depth",
 )
 FLAX = Contestant("Flax, nn.scan", "flax_scan")

@@ -10,7 +10,7 @@ import highway_keras
 from pipelines.config import Preprocess
 from pipelines.data.preprocess import fit
 from pipelines.errors import UserError
-from pipelines.exporting import artefacts, graph, parity
+from pipelines.exporting import artefacts, graph, parity, stack
 from tests.finished_run import scramble, tiny_net
 
 
@@ -32,7 +32,13 @@ def conv(**arguments):
 
 
 def dense(**arguments):
-    return highway_keras.from_preset("mnist_dense_50" + arguments.pop("twin", ""), depth=6, width=16, **arguments)
+    arguments = {"depth": 6, "width": 16} | arguments
+    return highway_keras.from_preset("mnist_dense_50" + arguments.pop("twin", ""), **arguments)
+
+
+def deep(**arguments):
+    """A net whose stack keeps its loop."""
+    return dense(**arguments | {"depth": stack.UNROLLED + 2})
 
 
 @pytest.mark.parametrize(
@@ -42,6 +48,9 @@ def dense(**arguments):
         (dense, "", "float32"),
         (conv, "", "mixed_bfloat16"),
         (dense, "", "mixed_float16"),
+        (deep, "", "float32"),
+        (deep, "", "mixed_bfloat16"),
+        (deep, "", "mixed_float16"),
         (conv, "_residual", "mixed_float16"),
         (dense, "_plain", "mixed_bfloat16"),
     ],
@@ -106,8 +115,22 @@ def test_onnx_has_names_types_and_one_open_axis(tmp_path, digits):
     assert {entry.domain: entry.version for entry in found.opset_import}[""] == artefacts.OPSET
 
 
-def test_weights_are_stored_once(tmp_path, digits):
-    model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(100)])
-    artefacts.write_saved_model(tmp_path, graph.prediction(model, fit(Preprocess(), digits)))
+def one_layer():
+    return keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(100)])
+
+
+@pytest.mark.parametrize("build", [one_layer, lambda: dense(width=100), lambda: deep(width=50)])
+def test_weights_are_stored_once(tmp_path, digits, build):
+    model = build()
+    write(tmp_path, model, fit(Preprocess(), digits))
     size = sum(path.stat().st_size for path in (tmp_path / "variables").iterdir())
     assert size < 1.1 * 4 * model.count_params()
+    assert (tmp_path / "model.onnx").stat().st_size < 1.1 * 4 * model.count_params()
+    assert (tmp_path / "saved_model.pb").stat().st_size < 100_000
+
+
+@pytest.mark.parametrize(("build", "loops"), [(dense, []), (deep, ["Scan"])])
+def test_short_stacks_are_unrolled_and_long_ones_are_a_scan(tmp_path, digits, build, loops):
+    write(tmp_path, build(), fit(Preprocess(), digits))
+    kinds = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert [kind for kind in kinds if kind in {"Loop", "Scan"}] == loops
