@@ -1,6 +1,7 @@
 """Many small training steps on JAX as one program that uses all cores of a CPU."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 # Fewer examples do not keep a core busy: at 30 layers of 50 units, one core (Xeon, avx512_bf16) made 370 steps/s of 128
 # examples, 630 of 64, 910 of 32 and 1 150 of 16.
 FEWEST_EXAMPLES = 32
+AXIS = "batch"
+# Elements of a gradient that is copied faster than waited for.
+SMALL = 16_384
 
 
 class ManySteps(keras.Model):
@@ -17,7 +21,10 @@ class ManySteps(keras.Model):
 
     Keras would run one program a step, and a product of a narrow net keeps one core busy. Here each batch is divided
     among devices, of which `pipelines.frameworks` makes one for each core. The numbers are those of one step after the
-    other on one device, up to rounding, as gradients are summed by device first.
+    other on one device, up to rounding, as gradients are averaged over devices first.
+
+    The loss must be a mean over the batch, and the state of a metric a sum over examples, as those of Keras are. A
+    model with state of its own, such as the seed of a dropout layer, is trained on one device.
 
     Args:
         inputs: of the model.
@@ -40,31 +47,71 @@ class ManySteps(keras.Model):
         if self.train_function is None or force:
             self.train_function = self._many_steps()
 
+    def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """As Keras has it, with gradients averaged over devices; called by Keras, which differentiates it."""
+        return super().compute_loss_and_updates(_averaging()(trainable_variables), *args, **kwargs)
+
     def _many_steps(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
         import jax
 
-        def step(state: Any, batch: Any) -> tuple[Any, Any]:
-            logs, state = self.train_step(state, batch)
-            return state, logs
+        count = 1 if self.non_trainable_variables else devices(self.batch_size, jax.device_count())
+        mesh = jax.make_mesh((count,), (AXIS,), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:count])
+        whole, divided = jax.NamedSharding(mesh, jax.P()), jax.NamedSharding(mesh, jax.P(None, AXIS))
 
-        def steps(state: Any, batches: Any) -> tuple[Any, Any]:
-            state, logs = jax.lax.scan(step, state, batches)
-            # Metrics run on through the epoch: the last are those of all its steps so far.
-            return jax.tree.map(lambda values: values[-1], logs), state
+        def step(state: Any, batch: Any) -> tuple[Any, None]:
+            _, state = self.train_step(state, batch)
+            return state, None
 
-        count = devices(self.batch_size, jax.device_count())
-        mesh = jax.make_mesh((count,), ("batch",), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:count])
-        whole, divided = jax.NamedSharding(mesh, jax.P()), jax.NamedSharding(mesh, jax.P(None, "batch"))
-        program = jax.jit(steps, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
+        @partial(jax.shard_map, mesh=mesh, in_specs=(whole.spec, divided.spec), out_specs=whole.spec, check_vma=False)
+        def steps(state: Any, batches: Any) -> Any:
+            *state, metrics = state
+            (*state, own), _ = jax.lax.scan(step, (*state, jax.tree.map(jax.numpy.zeros_like, metrics)), batches)
+            return *state, jax.tree.map(jax.numpy.add, metrics, jax.lax.psum(own, AXIS))
+
+        def execution(state: Any, batches: Any) -> tuple[Any, Any]:
+            state = steps(state, batches)
+            with keras.StatelessScope(list(zip(self.metrics_variables, state[-1], strict=True))):
+                return self.get_metrics_result(), state
+
+        program = jax.jit(execution, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
+
+        def stacked(*arrays: Any) -> Any:
+            """Batches as one array, each device's part of them copied once."""
+            shape = len(arrays), *arrays[0].shape
+            parts = divided.addressable_devices_indices_map(shape)
+            local = [
+                jax.device_put(np.stack([array[part[1]] for array in arrays]), device) for device, part in parts.items()
+            ]
+            return jax.make_array_from_single_device_arrays(shape, divided, local)
 
         def train_function(state: Any, iterator: Iterator[Any]) -> tuple[Any, Any]:
             batches = list(islice(iterator, self.steps_per_execution))
             if not batches:
                 raise StopIteration
             # What an epoch starts with lies on one device; with the same state on all, the program is compiled once.
-            return program(jax.device_put(state, whole), jax.tree.map(lambda *arrays: np.stack(arrays), *batches))
+            return program(jax.device_put(state, whole), jax.tree.map(stacked, *batches))
 
         return train_function
+
+
+def _averaging() -> Callable[[Any], Any]:
+    """The identity, whose gradients are averaged over devices: small ones together, as each exchange is a wait."""
+    import jax
+    from jax.flatten_util import ravel_pytree
+
+    @jax.custom_vjp
+    def identity(values: Any) -> Any:
+        return values
+
+    def mean(_: None, gradients: Any) -> tuple[Any]:
+        large = [gradient for gradient in gradients if gradient.size > SMALL]
+        small, unravel = ravel_pytree([gradient for gradient in gradients if gradient.size <= SMALL])
+        large, small = jax.lax.pmean((large, small), AXIS)
+        of_large, of_small = iter(large), iter(unravel(small))
+        return ([next(of_large if gradient.size > SMALL else of_small) for gradient in gradients],)
+
+    identity.defvjp(lambda values: (values, None), mean)
+    return identity
 
 
 def devices(batch_size: int, available: int) -> int:

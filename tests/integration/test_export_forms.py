@@ -37,8 +37,8 @@ def dense(**arguments):
 
 
 def deep(**arguments):
-    """A net whose stack keeps its loop."""
-    return dense(**arguments | {"depth": stack.UNROLLED + 2})
+    """A net whose stack keeps its loop, and whose gates let x through."""
+    return dense(**arguments | {"depth": stack.UNROLLED + 2, "transform_bias": -6.0})
 
 
 @pytest.mark.parametrize(

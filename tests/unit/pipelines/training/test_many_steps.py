@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import highway_keras
+from pipelines.training import many_steps
 from pipelines.training.many_steps import ManySteps, devices
 
 BATCH = 64
@@ -17,10 +18,11 @@ def test_a_batch_is_divided_evenly_and_not_too_finely(batch_size, available, tak
     assert devices(batch_size, available) == taken
 
 
-def fitted(many, steps_per_execution=1, epochs=3, batches=6):
+def fitted(many, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((20,))
-    x = keras.layers.Dropout(0.1)(keras.layers.Dense(8, "tanh")(inputs))
+    x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.01))(inputs)
+    x = keras.layers.Dropout(dropout)(x) if dropout else x
     outputs = keras.layers.Dense(4)(highway_keras.HighwayStack(5, activation="tanh")(x))
     model = ManySteps(inputs, outputs, batch_size=BATCH) if many else keras.Model(inputs, outputs)
     model.compile(
@@ -45,9 +47,12 @@ def fitted(many, steps_per_execution=1, epochs=3, batches=6):
 
 
 @on_jax
-def test_the_numbers_are_those_of_one_step_after_the_other():
-    one, history = fitted(many=False)
-    many, others = fitted(many=True, steps_per_execution=3)
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("small", [0, 100, 10**6])
+def test_the_numbers_are_those_of_one_step_after_the_other(monkeypatch, dropout, small):
+    monkeypatch.setattr(many_steps, "SMALL", small)
+    one, history = fitted(many=False, dropout=dropout)
+    many, others = fitted(many=True, steps_per_execution=3, dropout=dropout)
     assert history.keys() == others.keys() == {"loss", "accuracy", "val_loss", "val_accuracy"}
     for name, values in history.items():
         np.testing.assert_allclose(others[name], values, rtol=1e-4, err_msg=name)

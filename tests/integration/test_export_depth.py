@@ -1,0 +1,118 @@
+"""`highway export` of deep stacks, whose graphs keep a loop, and of nets from before there were stacks."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+import highway_keras
+from highway_keras import surgery
+from pipelines.cli import main
+from pipelines.data import sources
+from pipelines.export import export
+from serving.manifest import read
+from serving.model import open_model
+from tests.finished_run import finished, scramble
+from tests.integration.test_export_golden import ALONE, ONNX, SAVED_MODEL
+
+DEPTH = 1000
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """The digits, prepared."""
+    folder = tmp_path_factory.mktemp("datasets")
+    sources.describe("mnist_5k", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digits(data_dir):
+    return sources.load("mnist_5k", "test", data_dir).images[:20]
+
+
+def net(depth, width):
+    """A dense net whose answers differ from image to image, whatever its depth: its gates let some of x through."""
+    model = highway_keras.from_preset("mnist_dense_50", depth=depth, width=width, transform_bias=-8.0)
+    scramble(model, scale=0.3)
+    return model
+
+
+def probabilities(model, images):
+    """What a dense net gives for images, in float64 by NumPy, layer by layer."""
+    entry, entry_bias, *stacks, last, last_bias = (np.float64(weight) for weight in model.get_weights())
+    x = np.tanh(np.float64(images).reshape(len(images), -1) / 256 @ entry + entry_bias)
+    for kernel, bias, transform_kernel, transform_bias in zip(*stacks, strict=True):
+        gate = 1 / (1 + np.exp(-(x @ transform_kernel + transform_bias)))
+        x = gate * np.tanh(x @ kernel + bias) + (1 - gate) * x
+    odds = np.exp(x @ last + last_bias)
+    return odds / odds.sum(-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory, data_dir):
+    """A net of 1 000 layers, and a version of it."""
+    folder = tmp_path_factory.mktemp("deep")
+    model = net(DEPTH, 16)
+    return model, export(finished(folder / "deep", model).path, folder / "models" / "deep", data_dir=data_dir)
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        (SAVED_MODEL, "highway_keras,pipelines,serving"),
+        (ONNX, "highway_keras,pipelines,serving,keras,tensorflow"),
+    ],
+)
+def test_a_thousand_layers_in_a_fresh_process(tmp_path, deep, digits, program, absent):
+    model, version = deep
+    np.save(tmp_path / "images.npy", digits)
+    words = [sys.executable, "-I", "-c", program + ALONE, absent, tmp_path / "images.npy", version]
+    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = np.load(tmp_path / "0.npz")
+    expected = probabilities(model, digits)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-4)
+    np.testing.assert_array_equal(found["class_id"], expected.argmax(-1))
+    assert np.ptp(expected, axis=0).max() > 0.1
+
+
+def test_depth_does_not_make_the_graphs_larger(deep):
+    _, version = deep
+    # Seven nodes outside of the loop.
+    assert len(onnx.load(version / "model.onnx").graph.node) < 12
+    weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
+    others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
+    assert max(others) < 100_000
+
+
+def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, capsys):
+    model, version = deep
+    found = read(version)
+    assert found.parity.images == found.parity.onnx.same_label + found.parity.onnx.ties == 256
+    assert found.model.parameters == model.count_params()
+    expected = probabilities(model, digits)
+    served = open_model(version)
+    np.testing.assert_allclose(served.predict(digits)[0], expected, atol=1e-4)
+    assert served.predict(digits[:0])[0].shape == (0, 10)
+    Image.fromarray(digits[0, ..., 0]).save(tmp_path / "digit.png")
+    assert main(["predict", str(version), str(tmp_path / "digit.png"), "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["top"][0]
+    assert first["label"] == str(expected[0].argmax())
+    assert first["probability"] == pytest.approx(expected[0].max(), abs=1e-4)
+
+
+def test_a_run_from_before_there_were_stacks_is_evaluated_and_exported(tmp_path, data_dir, digits):
+    with_stack = net(12, 16)
+    model = surgery.unstacked(with_stack)
+    assert sum(type(layer) is highway_keras.Highway for layer in model.layers) == 11
+    run = finished(tmp_path / "old", model)
+    assert main(["evaluate", str(run.path), "--data-dir", str(data_dir)]) == 0
+    assert main(["export", str(run.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "models")]) == 0
+    assert read(tmp_path / "models" / "1").run.test["count"] == 500
+    found, _ = open_model(tmp_path / "models").predict(digits)
+    np.testing.assert_allclose(found, probabilities(with_stack, digits), atol=1e-5)
