@@ -16,7 +16,7 @@ from benchmarks.table import Row
 # A start that takes longer is not repeated.
 SLOW_START = 12.0
 # Between two turns, for what the one before left spinning.
-PAUSE = 0.05
+PAUSE = 0.3
 
 
 @dataclass(frozen=True)
