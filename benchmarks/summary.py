@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.table import Row
 from pipelines.figures import STYLE
@@ -83,8 +83,10 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
             axes.set_title(title)
             axes.set_xlabel("highway blocks of 50 units" if along == "depth" else "units of each block")
             _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        drawn = [axes.get_legend_handles_labels() for axes in figure.axes]
+        lines = {name: line for handles, names in drawn for line, name in zip(handles, names, strict=True)}
+        names = [name for name in styles if name in lines]
+        figure.legend([lines[name] for name in names], names, loc="outside lower center", ncols=3)
         figure.suptitle(f"A dense highway net, batch {rows[0].batch}, float32\n{rows[0].machine}", fontsize=11)
         figure.savefig(path, dpi=120)
 
@@ -133,4 +135,6 @@ def _logarithmic(axes: Axes, ticks: Sequence[int]) -> None:
     axes.set_yscale("log")
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
