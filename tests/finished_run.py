@@ -64,7 +64,7 @@ def finished(path, model, policy="float32", data=DIGITS, **config):
         data=data,
         parameters=model.count_params(),
         steps_per_epoch=40,
-        metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1},
+        metrics={"loss": 2.0, "val_accuracy": 0.1},
     )
     made = run.create(path, Config(recipe="tiny", **settings), record)
     mean = None

@@ -111,6 +111,7 @@ def test_a_run_from_before_there_were_stacks_is_evaluated_and_exported(tmp_path,
     model = surgery.unstacked(with_stack)
     assert sum(type(layer) is highway_keras.Highway for layer in model.layers) == 11
     run = finished(tmp_path / "old", model)
+    run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
     assert main(["evaluate", str(run.path), "--data-dir", str(data_dir)]) == 0
     assert main(["export", str(run.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "models")]) == 0
     assert read(tmp_path / "models" / "1").run.test["count"] == 500
