@@ -9,11 +9,9 @@ from benchmarks import agreement, conv_problem, data, problem, roster
 from benchmarks.controller import Contestant, Worker
 from benchmarks.conv_problem import ConvProblem, Precision
 from benchmarks.roof import Roof
-from benchmarks.session import Session
+from benchmarks.session import PAUSE, Session
 from benchmarks.table import Row
 
-# Longer than the threads of a contestant spin on after its turn.
-PAUSE = 0.3
 # About the seconds of a start with the first step, and of an image.
 START_COST, IMAGE_COST = 15.0, 0.012
 

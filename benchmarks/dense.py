@@ -10,13 +10,11 @@ from benchmarks import agreement, problem
 from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.problem import BATCH, EPOCH, EPOCHS, Problem
 from benchmarks.roof import Roof
-from benchmarks.session import Session
+from benchmarks.session import PAUSE, Session
 from benchmarks.table import Row
 
 # A start that takes longer is not repeated.
 SLOW_START = 12.0
-# Between two turns, for what the one before left spinning.
-PAUSE = 0.3
 
 
 @dataclass(frozen=True)

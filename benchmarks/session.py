@@ -11,6 +11,9 @@ from benchmarks.agreement import Check
 from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
 
+# Seconds between two turns: longer than the threads of a contestant spin on after its turn.
+PAUSE = 0.3
+
 
 @dataclass
 class Session:
