@@ -2,6 +2,7 @@
 
 import keras
 
+from benchmarks.contestants.batches import feeding
 from benchmarks.conv_problem import ConvProblem
 from benchmarks.worker import Train
 
@@ -14,16 +15,15 @@ def fitting(model: keras.Model, problem: ConvProblem) -> Train:
         problem: for the data.
     """
     images, labels = problem.data()
-    batches, batch = labels.shape
+    batches = len(labels)
+    one_hot = keras.utils.to_categorical(labels, 10)
     done = 0
 
     def train(steps: int) -> list[float]:
         nonlocal done
         chosen = [(done + step) % batches for step in range(steps)]
         done += steps
-        x = images[chosen].reshape(steps * batch, *images.shape[2:])
-        y = keras.utils.to_categorical(labels[chosen].reshape(-1), 10)
-        history = model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
+        history = model.fit(**feeding(images[chosen], one_hot[chosen]), verbose=0)
         return history.history["crossentropy"]
 
     return train

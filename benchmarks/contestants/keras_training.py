@@ -2,6 +2,7 @@
 
 import keras
 
+from benchmarks.contestants.batches import feeding
 from benchmarks.problem import Problem
 from benchmarks.worker import Train
 
@@ -17,8 +18,8 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
         What trains a whole number of epochs, or a few steps of the first.
     """
     images, labels = problem.data()
-    epoch, batch = labels.shape
-    x, y = images.reshape(epoch * batch, -1), labels.reshape(epoch * batch)
+    epoch = len(labels)
+    whole = feeding(images, labels)
     model.compile(
         optimizer=keras.optimizers.Adam(
             problem.learning_rate, epsilon=problem.epsilon, global_clipnorm=problem.clip_norm
@@ -31,10 +32,10 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
 
     def train(steps: int) -> list[float]:
         nonlocal done
-        first, last = done % epoch * batch, (done % epoch + steps) * batch
+        first = done % epoch
         done += steps
-        part = slice(None) if steps % epoch == 0 else slice(first, last)
-        history = model.fit(x[part], y[part], batch_size=batch, epochs=max(1, steps // epoch), shuffle=False, verbose=0)
+        fed = feeding(images[first : first + steps], labels[first : first + steps]) if steps % epoch else whole
+        history = model.fit(**fed, epochs=max(1, steps // epoch), verbose=0)
         return history.history["loss"]
 
     return train

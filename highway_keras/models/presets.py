@@ -1,9 +1,10 @@
 """The nets of the paper as data: factory, arguments and parameter count of each, and of its twins.
 
 Provenance. Recorded in the authors' own files or printed in the paper: both MNIST nets (width 16 by substitution),
-both 19-layer CIFAR nets, the dense net of 50 layers. Count-matched: the FitNet-shaped nets, whose widths, kernels
-and heads were chosen to meet the parameter counts of Table 2. Assumed: dropout of the FitNet-shaped nets (that of the
-19-layer nets), weight decay on plain convolutions (that of the highway layers), the five factors of the factor model.
+both 19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers. Count-matched: the FitNet-shaped
+nets, whose widths, kernels and heads were chosen to meet the parameter counts of Table 2. Assumed: gate bias of the
+dense nets of 10, 100 and 1 000 layers, dropout of the FitNet-shaped nets (that of the 19-layer nets), weight decay on
+plain convolutions (that of the highway layers), the five factors of the factor model.
 """
 
 from collections.abc import Mapping
@@ -140,12 +141,26 @@ FAMILIES: dict[str, Family] = {
         parameters=1_254_970,
         twins={"width": 654_298, "parameters": 1_249_131},
     ),
+    "mnist_dense_10": Family(
+        factory="dense",
+        arguments={**DENSE, "depth": 10, "transform_bias": -2.0},
+        match="parameters",
+        parameters=85_660,
+        twins={"width": 62_710, "parameters": 102_463},
+    ),
     "mnist_dense_50": Family(
         factory="dense",
         arguments={**DENSE, "depth": 50, "transform_bias": -2.0},
         match="parameters",
         parameters=289_660,
         twins={"width": 164_710, "parameters": 306_943},
+    ),
+    "mnist_dense_100": Family(
+        factory="dense",
+        arguments={**DENSE, "depth": 100, "transform_bias": -4.0},
+        match="parameters",
+        parameters=544_660,
+        twins={"width": 292_210, "parameters": 562_543},
     ),
     # Deeper than twins can be built.
     "mnist_dense_1000": Family(

@@ -5,6 +5,7 @@ import tensorflow as tf
 from pipelines.config import Augment
 from pipelines.data.augment import draw, move
 from pipelines.data.order import examples_at, positions
+from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
@@ -64,7 +65,7 @@ def training(
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     else:
         batches = _from_memory(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
-    return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
 def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, classes: int) -> tf.data.Dataset:
@@ -93,7 +94,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         images, labels = _tensors(examples)
         starts = tf.data.Dataset.range(0, len(examples), batch_size)
         batches = starts.map(lambda at: (images[at : at + batch_size], labels[at : at + batch_size]))
-    return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
 def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
@@ -108,7 +109,7 @@ def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice,
         chosen = examples_at(positions(step, batch_size)[part], len(examples), seed)
         return step, tf.gather(images, chosen), tf.gather(labels, chosen)
 
-    return _numbers(steps).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+    return _numbers(steps).map(gather, num_parallel_calls=CALLS)
 
 
 def _from_disk(examples: Stream, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:

@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 
 from pipelines.data import folders
 from pipelines.data.holdout import held_out
+from pipelines.data.parallel import fixed
 from pipelines.data.prepare import prepared
 from pipelines.data.stream import Stream
 from pipelines.errors import UserError
@@ -220,5 +221,5 @@ def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, rest: 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:
     # In the order of the files, which decides what is held out; and without TFDS's own copy in memory.
-    config = tfds.ReadConfig(try_autocache=False)
+    config = tfds.ReadConfig(try_autocache=False, options=fixed())
     return builder.as_dataset(split=source, shuffle_files=False, read_config=config, **options)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.data.folders import damaged
 from pipelines.data.order import permuted
+from pipelines.data.parallel import CALLS, READY, fixed
 
 CHUNK = 256
 # Encoded examples that are shuffled together. TFDS has shuffled the files' contents when it wrote them, so a block is
@@ -45,7 +46,7 @@ class Stream:
 
     def decoded(self, records: tf.data.Dataset) -> tf.data.Dataset:
         """Decodes the images of some records, several at once, in their order."""
-        return records.map(lambda image, label: (self.decode(image), label), num_parallel_calls=tf.data.AUTOTUNE)
+        return records.map(lambda image, label: (self.decode(image), label), num_parallel_calls=CALLS)
 
     def epoch(self, number: tf.Tensor, seed: int) -> tf.data.Dataset:
         """The records in the order of one epoch, a function of seed and number alone.
@@ -64,6 +65,6 @@ class Stream:
 
     def _read(self, dataset: tf.data.Dataset) -> Iterator[Any]:
         try:
-            yield from dataset.batch(CHUNK).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+            yield from dataset.batch(CHUNK).prefetch(READY).with_options(fixed()).as_numpy_iterator()
         except tf.errors.OpError as error:
             raise damaged(self.folder, error) from error

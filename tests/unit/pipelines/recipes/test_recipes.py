@@ -17,7 +17,9 @@ ORIGINALS = (
     "fitnet_a",
     "fitnet_b",
     "fitnet_c",
+    "mnist_dense_10",
     "mnist_dense_50",
+    "mnist_dense_100",
     "mnist_dense_1000",
     "factor",
 )

@@ -1,0 +1,28 @@
+"""Batches for `Model.fit`, on either backend."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+
+def feeding(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """What `fit` takes to train on some batches once, in their order.
+
+    TensorFlow gets a dataset without tf.data's tuning, which stalls `fit` for as long as a turn (see
+    `pipelines.data.parallel`); plain Keras as well as ours, to compare the steps and not the stall.
+
+    Args:
+        images: [batches, batch, ...].
+        labels: [batches, batch, ...].
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return {"x": tf.data.Dataset.from_tensor_slices((images, labels)).prefetch(2).with_options(options)}
+    batches, batch = images.shape[:2]
+    x = images.reshape(batches * batch, *images.shape[2:])
+    y = labels.reshape(batches * batch, *labels.shape[2:])
+    return {"x": x, "y": y, "batch_size": batch, "shuffle": False}
