@@ -4,7 +4,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import conv, data, dense, gpu, inputs, problem, roof, roster, summary, table
@@ -14,7 +14,8 @@ from benchmarks.session import Session
 from benchmarks.table import Row
 from pipelines import environment, frameworks
 
-Section = Callable[[Roof | None], list[Row]]
+# Gives rows as they are measured.
+Section = Callable[[Roof | None], Iterable[list[Row]]]
 
 SECTIONS = ("dense", "conv", "input", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
@@ -42,8 +43,14 @@ def main(words: Sequence[str] | None = None) -> int:
         session.expect(roof.cost(session) + sum(cost for cost, _ in plans.values()))
         found, rows = roof.measure(session)
         _publish("roof", rows, asked.to)
+        sys.stdout.write(summary.text(rows))
         for name, (_, run) in plans.items():
-            _publish(name, run(found), asked.to, keep=bool(asked.sizes))
+            measured: list[Row] = []
+            for part in run(found):
+                measured += part
+                _publish(name, measured, asked.to, keep=bool(asked.sizes))
+                sys.stdout.write(summary.text(part))
+                sys.stdout.flush()
     notes = [*session.skipped, *session.failed, *session.disagreements]
     sys.stdout.write("".join(f"{note}\n" for note in notes))
     if asked.publish:
@@ -67,8 +74,6 @@ def _publish(section: str, rows: Sequence[Row], folder: Path, *, keep: bool = Fa
             rows = sorted(rows, key=lambda row: (row.depth, row.width))
         table.write(folder / f"{section}.csv", rows)
         summary.draw(section, rows, folder)
-        sys.stdout.write(summary.text(rows))
-        sys.stdout.flush()
 
 
 def _plan(session: Session, name: str, sizes: Sequence[str] | None) -> tuple[float, Section]:
@@ -79,15 +84,15 @@ def _plan(session: Session, name: str, sizes: Sequence[str] | None) -> tuple[flo
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
         return dense.cost(contestants, chosen), lambda found: _dense(session, contestants, chosen, found)
     if name == "conv":
-        return conv.cost(session), lambda found: conv.run(session, found)
+        return conv.cost(session), lambda found: [conv.run(session, found)]
     if name == "input":
-        return inputs.cost(session), lambda _: inputs.run(session)
-    return 0.0, lambda _: gpu.run(session)
+        return inputs.cost(session), lambda _: [inputs.run(session)]
+    return 0.0, lambda _: [gpu.run(session)]
 
 
 def _dense(
     session: Session, contestants: Sequence[Contestant], sizes: Sequence[dense.Size], found: Roof | None
-) -> list[Row]:
+) -> Iterable[list[Row]]:
     name, images, labels = data.mnist()
     problem.write(session.folder / "batches.npz", problem.batches(images, labels))
     return dense.run(session, contestants, sizes, name, found)

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -70,8 +70,8 @@ QUICK = (Size(10, starts=1, rounds=3, studies=0),)
 
 def run(
     session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str, roof: Roof | None
-) -> list[Row]:
-    """Measures every size.
+) -> Iterator[list[Row]]:
+    """Measures one size after the other.
 
     Args:
         session: of this run; `batches.npz` lies in its folder.
@@ -80,16 +80,14 @@ def run(
         data: name of the data.
         roof: of the machine, if it was measured.
 
-    Returns:
-        The rows, by size.
+    Yields:
+        The rows of a size, once it is measured: what stops later does not lose them.
     """
-    rows: list[Row] = []
     for size in sizes:
         for contestant in contestants:
             if contestant not in _able(contestants, size):
                 session.skip(contestant, str(size), contestant.because)
-        rows += _Measurement(session, _able(contestants, size), size, data, roof).rows()
-    return rows
+        yield _Measurement(session, _able(contestants, size), size, data, roof).rows()
 
 
 def cost(contestants: Sequence[Contestant], sizes: Sequence[Size]) -> float:

@@ -31,7 +31,7 @@ def session(tmp_path):
 
 
 def test_contestants_alternate_and_learn_the_same(session, tmp_path):
-    rows = dense.run(session, CONTESTANTS, (dense.Size(3, 12, starts=1, rounds=2, studies=1),), "stripes", None)
+    (rows,) = dense.run(session, CONTESTANTS, (dense.Size(3, 12, starts=1, rounds=2, studies=1),), "stripes", None)
     assert session.disagreements == session.failed == []
     assert session.skipped == ["depth 3, width 12: nobody is skipped: it is shallow"]
     measured = {(row.measure, row.contestant): row for row in rows}
@@ -64,5 +64,5 @@ def test_one_that_learns_something_else_is_found_out(session):
 
     start = session.start
     session.start = lambda contestant, task, where: start(contestant, other(contestant, task), where)
-    dense.run(session, (honest, cheat), (measurement,), "stripes", None)
+    list(dense.run(session, (honest, cheat), (measurement,), "stripes", None))
     assert session.disagreements[0].startswith("depth 3, width 12: cheat differs from numpy by")

@@ -121,3 +121,13 @@ def test_evaluation_takes_every_example_in_order(count):
         np.concatenate([x for x, _ in made]), apply(fitted, tf.constant(examples.images)), atol=1e-6
     )
     np.testing.assert_array_equal(np.concatenate([y for _, y in made]), np.eye(CLASSES)[examples.labels])
+
+
+@pytest.mark.parametrize("make", ["training", "evaluation"])
+def test_nothing_is_tuned_as_closing_would_stall(make):
+    dataset = (
+        training(numbered(20), PLAIN, augment=MOVING, batch_size=8, seed=5, steps=4, classes=CLASSES)
+        if make == "training"
+        else evaluation(numbered(20), PLAIN, batch_size=8, classes=CLASSES)
+    )
+    assert dataset.options().autotune.enabled is False
