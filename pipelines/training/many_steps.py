@@ -13,7 +13,7 @@ import numpy as np
 FEWEST_EXAMPLES = 32
 AXIS = "batch"
 # Elements of a gradient that is copied faster than waited for.
-SMALL = 16_384
+SMALL = 65_536
 
 
 class ManySteps(keras.Model):
