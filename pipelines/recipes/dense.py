@@ -10,7 +10,9 @@ Sources     SGD with momentum and an exponential decay of the learning rate are 
             the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs).
             For 50 layers rate 0.15 was tried beforehand: 93.5 % on test images after 2 epochs at a constant rate, one
             seed, where 0.05 reached 42.2 %
-Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
+Measured    10 layers 97.70 % of the test images (97.62 +- 0.07, n = 3, seeds 0 to 2), 100 layers 97.56 %
+            (97.52 +- 0.06, n = 3); 20 epochs, 21 to 24 s and 91 to 140 s, Keras 3.15.1, JAX 0.10.2, float32, two busy
+            cores of an Intel Xeon with avx512_bf16 and amx_bf16. 50 layers: not yet run on this code
 """
 
 from pipelines.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Schedule
