@@ -4,12 +4,15 @@ The option "devices" trains as `highway train` does on JAX: many steps in one pr
 devices, which on a CPU are as many as XLA_FLAGS says.
 """
 
+from contextlib import nullcontext
+
 import keras
 
 import highway_keras
 from benchmarks.contestants.keras_training import fitting
 from benchmarks.problem import BATCH, Problem
 from benchmarks.worker import Train, serve
+from pipelines.training.drawing import drawing
 from pipelines.training.many_steps import ManySteps
 
 
@@ -21,7 +24,9 @@ def start(task: str) -> Train:
     entry = keras.layers.Dense(problem.width, activation="tanh")
     stack = highway_keras.HighwayStack(problem.depth, activation="tanh")
     head = keras.layers.Dense(10)
-    outputs = head(stack(entry(inputs)))
+    # As `highway train` does.
+    with drawing() if "devices" in problem.options else nullcontext():
+        outputs = head(stack(entry(inputs)))
     if "devices" in problem.options:
         model = ManySteps(inputs, outputs, batch_size=BATCH)
     else:

@@ -8,6 +8,7 @@ from pipelines.config import Config
 from pipelines.data.sources import DataInfo
 from pipelines.errors import UserError
 from pipelines.training import optimizers, schedules
+from pipelines.training.drawing import drawing
 from pipelines.training.many_steps import ManySteps
 from pipelines.training.precision import Policy, policy
 
@@ -37,7 +38,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     settings = config.model.model_dump(exclude={"preset"}, exclude_none=True)
     keras.utils.set_random_seed(config.seed % 2**32)
     try:
-        with policy(precision):
+        with policy(precision), drawing():
             return highway_keras.models.from_preset(
                 config.model.preset, input_shape=data.shape, outputs=outputs, **settings
             )

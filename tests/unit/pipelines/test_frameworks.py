@@ -24,6 +24,18 @@ def test_frameworks_come_without_noise():
     assert done.stderr == ""
 
 
+def test_what_keras_would_import_for_nothing_can_be_imported_later():
+    code = """
+import sys
+from pipelines import frameworks
+frameworks.load()
+print(sorted(set(frameworks.UNUSED) & set(sys.modules)))
+import matplotlib, pandas, sklearn
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
 def test_a_failed_import_is_not_hushed():
     done = load(KERAS_BACKEND="nonsense")
     assert done.returncode != 0
