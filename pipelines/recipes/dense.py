@@ -1,6 +1,6 @@
 """MNIST, dense highway nets of 10, 50 and 100 hidden layers: Srivastava, Greff, Schmidhuber 2015, sections 3.1 and 4.
 
-Command     highway train mnist_dense_10 (or _50, or _100)
+Command     highway train mnist_dense_10, mnist_dense_50 or mnist_dense_100
 Net         one plain and 9, 49 or 99 highway layers of 50 tanh units, gate bias -2, -2 or -4: the nets that Figure 1
             compares by depth; that of 50 layers is the one of Figures 2, 3 and 4
 Data        MNIST, all 60 000 training images
