@@ -19,9 +19,9 @@ def feeding(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        return {"x": tf.data.Dataset.from_tensor_slices((images, labels)).prefetch(2).with_options(options)}
+        from pipelines.data.parallel import READY, fixed
+
+        return {"x": tf.data.Dataset.from_tensor_slices((images, labels)).prefetch(READY).with_options(fixed())}
     batches, batch = images.shape[:2]
     x = images.reshape(batches * batch, *images.shape[2:])
     y = labels.reshape(batches * batch, *labels.shape[2:])

@@ -7,12 +7,12 @@ Measured on two cores: up to 2.3 s at the end of a training of 3 s, and 0.28 s a
 every second or third of them (docs/log.md). It gains nothing here: the input of CIFAR-10 is as fast without.
 """
 
-import os
-
 import tensorflow as tf
 
+from pipelines import environment
+
 # Batches or examples worked on at once, and batches that lie ready.
-CALLS = max(2, min(16, os.cpu_count() or 1))
+CALLS = max(2, min(16, environment.cores()))
 READY = 2
 
 
