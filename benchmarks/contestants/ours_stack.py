@@ -4,7 +4,13 @@ The option "devices" trains as `highway train` does on JAX: many steps in one pr
 devices, which on a CPU are as many as XLA_FLAGS says.
 """
 
+import os
 from contextlib import nullcontext
+
+if os.environ["KERAS_BACKEND"] == "tensorflow":  # As the command starts; on JAX TensorFlow is not there.
+    from pipelines import frameworks
+
+    frameworks.load()
 
 import keras
 
