@@ -24,16 +24,18 @@ def test_frameworks_come_without_noise():
     assert done.stderr == ""
 
 
-def test_what_keras_would_import_for_nothing_can_be_imported_later():
+@pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])
+def test_what_would_be_imported_for_nothing_can_be_imported_later(backend, imported):
     code = """
 import sys
 from pipelines import frameworks
 frameworks.load()
-print(sorted(set(frameworks.UNUSED) & set(sys.modules)))
-import matplotlib, pandas, sklearn
+print(sorted({*frameworks.UNUSED, *frameworks.UNUSED_BY_TENSORFLOW} & set(sys.modules)))
+import jax, matplotlib, pandas, sklearn
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "[]\n"
+    environment = os.environ | {"KERAS_BACKEND": backend}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout == f"{imported}\n"
 
 
 def test_a_failed_import_is_not_hushed():
