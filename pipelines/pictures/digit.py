@@ -1,0 +1,166 @@
+"""A written digit, dark on light or light on dark, of any size and place, as MNIST would have stored it.
+
+MNIST scales the digit into a box of 20 x 20 pixels, aspect kept, and moves its centre of mass into the middle of 28 x 28
+(LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files that is the pixel after the middle. Here the paper
+is found first, as a plane of brightness through the edge of the picture; ink is what lies far from it.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from pipelines.pictures.cells import coverage
+
+SIDE, BOX = 28, 20
+# The brightest pixel that the black edge of a stored digit may have.
+BLACK = 64.0
+# Cells of the grid in which the digit is looked for, and of the ring along its edge that is taken for paper.
+GRID, RING = 112, 6
+# Share of the strongest ink that counts as ink: when looking for the digit, and for its exact box.
+ROUGH, EXACT = 0.3, 0.06
+# Room around the digit in the second look, in parts of its longest side.
+MARGIN = 0.25
+# Deviations of the paper that do not count as ink.
+NOISE = 3.5
+ROUNDS = 8
+
+
+class Part(NamedTuple):
+    """A rectangle of a picture, in pixels, float32 scalars."""
+
+    top: tf.Tensor
+    bottom: tf.Tensor
+    left: tf.Tensor
+    right: tf.Tensor
+
+    @property
+    def longest(self) -> tf.Tensor:
+        """The longer side."""
+        return tf.maximum(self.bottom - self.top, self.right - self.left)
+
+
+class Paper(NamedTuple):
+    """Brightness of the paper as a plane over the picture, and how much cells stray from it: float32 scalars."""
+
+    level: tf.Tensor
+    down: tf.Tensor
+    across: tf.Tensor
+    deviation: tf.Tensor
+
+    def at(self, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        """Brightness [n, m] in rows y [n] and columns x [m], in pixels."""
+        return self.level + self.down * y[:, None] + self.across * x[None]
+
+
+def digit(grey: tf.Tensor) -> tf.Tensor:
+    """Finds the digit, takes the paper away, and puts it into 28 x 28 pixels.
+
+    Args:
+        grey: float32 [h, w], 0 to 255.
+
+    Returns:
+        float32 [28, 28], whole numbers from 0 (paper) to 255 (ink). A picture of 28 x 28 with a black edge is given
+        back as it is.
+    """
+    edge = tf.reduce_max(tf.stack([tf.reduce_max(line) for line in (grey[0], grey[-1], grey[:, 0], grey[:, -1])]))
+    stored = tf.reduce_all(tf.shape(grey) == SIDE) & (edge < BLACK)
+    return tf.ensure_shape(tf.cond(stored, lambda: tf.round(grey), lambda: _written(grey)), (SIDE, SIDE))
+
+
+def _written(grey: tf.Tensor) -> tf.Tensor:
+    height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
+    whole = Part(tf.zeros(()), height, tf.zeros(()), width)
+    _, rest = _paper(_seen(grey, whole), whole)
+    # Ink is little, and far from the paper.
+    sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
+    ink = tf.nn.relu(sign * rest)
+    near = _box(ink, whole, ROUGH * tf.reduce_max(ink))
+    room = MARGIN * near.longest
+    part = Part(
+        tf.maximum(near.top - room, 0.0),
+        tf.minimum(near.bottom + room, height),
+        tf.maximum(near.left - room, 0.0),
+        tf.minimum(near.right + room, width),
+    )
+    paper, rest = _paper(_seen(grey, part), part)
+    ink = tf.nn.relu(sign * rest)
+    box = _box(ink, part, tf.maximum(EXACT * tf.reduce_max(ink), NOISE * paper.deviation))
+    cell = tf.maximum(box.longest, 1.0) / BOX
+
+    def drawn(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
+        return _drawn(grey, paper, sign, top, left, cell, count)
+
+    # Cells begin at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST moves it by whole ones.
+    down, across = _shift(drawn(box.top, box.left, BOX))
+    canvas = drawn(box.top - down * cell, box.left - across * cell, SIDE)
+    return tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), 1.0))
+
+
+def _seen(grey: tf.Tensor, part: Part) -> tf.Tensor:
+    """A part of the picture in a grid of cells, [GRID, GRID]."""
+    rows, _ = coverage(part.top, (part.bottom - part.top) / GRID, GRID, tf.shape(grey)[0])
+    columns, _ = coverage(part.left, (part.right - part.left) / GRID, GRID, tf.shape(grey)[1])
+    return rows @ grey @ tf.transpose(columns)
+
+
+def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
+    """The plane through the ring along the edge, and what is left of all cells without it.
+
+    Least squares again and again, each time with what strays from the last plane cut back: ink in the ring has no say.
+    """
+    at = (tf.range(GRID, dtype=tf.float32) + 0.5) / GRID * 2 - 1
+    y, x = at[:, None], at[None]
+    inner = tf.cast(tf.abs(at) < 1 - 2 * RING / GRID, tf.float32)
+    ring = 1 - inner[:, None] * inner[None]
+    # The ring is symmetric: level and both slopes are found apart from each other.
+    count, square = tf.reduce_sum(ring), tf.reduce_sum(ring * y**2)
+    level = down = across = tf.zeros(())
+    deviation = tf.constant(1e6)
+    rest = seen
+    for _ in range(ROUNDS):
+        cut = ring * tf.clip_by_value(rest, -1.5 * deviation, 1.5 * deviation)
+        level += tf.reduce_sum(cut) / count
+        down += tf.reduce_sum(cut * y) / square
+        across += tf.reduce_sum(cut * x) / square
+        rest = seen - (level + down * y + across * x)
+        # Of a normal distribution the mean distance is 0.8 deviations.
+        deviation = 1.25 * tf.reduce_sum(ring * tf.minimum(tf.abs(rest), 3 * deviation)) / count
+    # From -1 to 1 over the part, to pixels of the picture.
+    down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
+    level -= down * (part.top + part.bottom) / 2 + across * (part.left + part.right) / 2
+    return Paper(level, down, across, deviation), rest
+
+
+def _box(ink: tf.Tensor, part: Part, least: tf.Tensor) -> Part:
+    """What has more ink than `least`, from pixel to pixel: ink begins where a pixel does."""
+    (top, bottom), (left, right) = (_ends(tf.reduce_max(ink, axis=axis) > least) for axis in (1, 0))
+    down, across = (part.bottom - part.top) / GRID, (part.right - part.left) / GRID
+    edges = part.top + top * down, part.top + bottom * down, part.left + left * across, part.left + right * across
+    return Part(*(tf.round(edge) for edge in edges))
+
+
+def _ends(inked: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """First and last of the cells that are inked; all of them if none is."""
+    at = tf.range(GRID, dtype=tf.float32)
+    inked |= ~tf.reduce_any(inked)
+    return tf.reduce_min(tf.where(inked, at, float(GRID))), tf.reduce_max(tf.where(inked, at + 1, 0.0))
+
+
+def _drawn(
+    grey: tf.Tensor, paper: Paper, sign: tf.Tensor, top: tf.Tensor, left: tf.Tensor, cell: tf.Tensor, count: int
+) -> tf.Tensor:
+    """Ink in square cells, [count, count]; outside of the picture there is none."""
+    rows, in_rows = coverage(top, cell, count, tf.shape(grey)[0])
+    columns, in_columns = coverage(left, cell, count, tf.shape(grey)[1])
+    middle = (tf.range(count, dtype=tf.float32) + 0.5) * cell
+    ink = sign * (rows @ grey @ tf.transpose(columns) - paper.at(top + middle, left + middle))
+    # Cells here are larger than those in which the paper's deviation was measured, and stray less.
+    return tf.nn.relu(ink * in_rows[:, None] * in_columns[None] - NOISE / 2 * paper.deviation)
+
+
+def _shift(canvas: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Whole cells between the edges of the 28 x 28 and of the box, so that the centre of mass is where MNIST has it."""
+    at = tf.range(BOX, dtype=tf.float32) + 0.5
+    mass = tf.maximum(tf.reduce_sum(canvas), 1e-6)
+    y, x = tf.reduce_sum(canvas * at[:, None]) / mass, tf.reduce_sum(canvas * at[None]) / mass
+    return tf.math.ceil(SIDE / 2 - y), tf.math.ceil(SIDE / 2 - x)
