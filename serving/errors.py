@@ -11,3 +11,11 @@ class ModelError(ServingError):
 
 class PictureError(ServingError):
     """A picture is missing, unreadable, or not what the model takes."""
+
+
+class BusyError(ServingError):
+    """More is waiting than may wait."""
+
+    def __init__(self, limit: int, after: float) -> None:
+        super().__init__(f"{limit} images are waiting already. Try again in {after:.1f} s.")
+        self.after = after
