@@ -44,4 +44,6 @@ def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf
     middle = start + cell * (tf.range(count, dtype=tf.float32)[:, None] + 0.5)
     pixel = tf.range(tf.cast(size, tf.float32))[None] + 0.5
     weights = tf.nn.relu(1 - tf.abs(pixel - middle) / tf.maximum(cell, 1.0))
+    # What lies beside the cells has no say.
+    weights *= tf.cast((pixel > start) & (pixel < start + cell * count), tf.float32)
     return weights / tf.reduce_sum(weights, axis=1, keepdims=True)

@@ -14,8 +14,9 @@ from pipelines.pictures.cells import coverage
 SIDE, BOX = 28, 20
 # The brightest pixel that the black edge of a stored digit may have.
 BLACK = 64.0
-# Cells of the grid in which the digit is looked for, and of the ring along its edge that is taken for paper.
-GRID, RING = 112, 6
+# Cells along a side of the grids in which the digit is looked for and its box is measured, and the share of a side that
+# is taken for paper at each edge.
+LOOK, MEASURE, RING = 112, 280, 0.05
 # Share of the strongest ink that counts as ink: when looking for the digit, and for its exact box.
 ROUGH, EXACT = 0.3, 0.06
 # Room around the digit in the second look, in parts of its longest side.
@@ -23,6 +24,8 @@ MARGIN = 0.25
 # Deviations of the paper that do not count as ink.
 NOISE = 3.5
 ROUNDS = 8
+# Ink that is fainter than this share of the light is not made black.
+FAINT = 0.02
 
 
 class Part(NamedTuple):
@@ -70,7 +73,7 @@ def digit(grey: tf.Tensor) -> tf.Tensor:
 def _written(grey: tf.Tensor) -> tf.Tensor:
     height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
     whole = Part(tf.zeros(()), height, tf.zeros(()), width)
-    _, rest = _paper(_seen(grey, whole), whole)
+    _, rest = _paper(_seen(grey, whole, LOOK), whole)
     # Ink is little, and far from the paper.
     sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
     ink = tf.nn.relu(sign * rest)
@@ -82,9 +85,11 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
         tf.maximum(near.left - room, 0.0),
         tf.minimum(near.right + room, width),
     )
-    paper, rest = _paper(_seen(grey, part), part)
-    ink = tf.nn.relu(sign * rest)
-    box = _box(ink, part, tf.maximum(EXACT * tf.reduce_max(ink), NOISE * paper.deviation))
+    paper, rest = _paper(_seen(grey, part, MEASURE), part)
+    ink = sign * rest
+    least = tf.maximum(EXACT * tf.reduce_max(ink), NOISE * paper.deviation)
+    # A grain of noise has no ink around it.
+    box = _box(tf.minimum(ink, 2 * _around(ink)), part, least)
     cell = tf.maximum(box.longest, 1.0) / BOX
 
     def drawn(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
@@ -93,14 +98,19 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
     # Cells begin at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST moves it by whole ones.
     down, across = _shift(drawn(box.top, box.left, BOX))
     canvas = drawn(box.top - down * cell, box.left - across * cell, SIDE)
-    return tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), 1.0))
+    return tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
 
 
-def _seen(grey: tf.Tensor, part: Part) -> tf.Tensor:
-    """A part of the picture in a grid of cells, [GRID, GRID]."""
-    rows, _ = coverage(part.top, (part.bottom - part.top) / GRID, GRID, tf.shape(grey)[0])
-    columns, _ = coverage(part.left, (part.right - part.left) / GRID, GRID, tf.shape(grey)[1])
+def _seen(grey: tf.Tensor, part: Part, cells: int) -> tf.Tensor:
+    """A part of the picture in a grid of cells, [cells, cells]."""
+    rows, _ = coverage(part.top, (part.bottom - part.top) / cells, cells, tf.shape(grey)[0])
+    columns, _ = coverage(part.left, (part.right - part.left) / cells, cells, tf.shape(grey)[1])
     return rows @ grey @ tf.transpose(columns)
+
+
+def _around(ink: tf.Tensor) -> tf.Tensor:
+    """The mean of each cell and its neighbours."""
+    return tf.nn.avg_pool2d(ink[None, ..., None], 3, 1, "SAME")[0, ..., 0]
 
 
 def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
@@ -108,9 +118,10 @@ def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
 
     Least squares again and again, each time with what strays from the last plane cut back: ink in the ring has no say.
     """
-    at = (tf.range(GRID, dtype=tf.float32) + 0.5) / GRID * 2 - 1
+    cells = seen.shape[0]
+    at = (tf.range(cells, dtype=tf.float32) + 0.5) / cells * 2 - 1
     y, x = at[:, None], at[None]
-    inner = tf.cast(tf.abs(at) < 1 - 2 * RING / GRID, tf.float32)
+    inner = tf.cast(tf.abs(at) < 1 - 2 * RING, tf.float32)
     ring = 1 - inner[:, None] * inner[None]
     # The ring is symmetric: level and both slopes are found apart from each other.
     count, square = tf.reduce_sum(ring), tf.reduce_sum(ring * y**2)
@@ -134,16 +145,17 @@ def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
 def _box(ink: tf.Tensor, part: Part, least: tf.Tensor) -> Part:
     """What has more ink than `least`, from pixel to pixel: ink begins where a pixel does."""
     (top, bottom), (left, right) = (_ends(tf.reduce_max(ink, axis=axis) > least) for axis in (1, 0))
-    down, across = (part.bottom - part.top) / GRID, (part.right - part.left) / GRID
+    cells = ink.shape[0]
+    down, across = (part.bottom - part.top) / cells, (part.right - part.left) / cells
     edges = part.top + top * down, part.top + bottom * down, part.left + left * across, part.left + right * across
     return Part(*(tf.round(edge) for edge in edges))
 
 
 def _ends(inked: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """First and last of the cells that are inked; all of them if none is."""
-    at = tf.range(GRID, dtype=tf.float32)
+    at = tf.range(inked.shape[0], dtype=tf.float32)
     inked |= ~tf.reduce_any(inked)
-    return tf.reduce_min(tf.where(inked, at, float(GRID))), tf.reduce_max(tf.where(inked, at + 1, 0.0))
+    return tf.reduce_min(tf.where(inked, at, float(inked.shape[0]))), tf.reduce_max(tf.where(inked, at + 1, 0.0))
 
 
 def _drawn(
@@ -153,9 +165,12 @@ def _drawn(
     rows, in_rows = coverage(top, cell, count, tf.shape(grey)[0])
     columns, in_columns = coverage(left, cell, count, tf.shape(grey)[1])
     middle = (tf.range(count, dtype=tf.float32) + 0.5) * cell
-    ink = sign * (rows @ grey @ tf.transpose(columns) - paper.at(top + middle, left + middle))
+    blank = paper.at(top + middle, left + middle)
     # Cells here are larger than those in which the paper's deviation was measured, and stray less.
-    return tf.nn.relu(ink * in_rows[:, None] * in_columns[None] - NOISE / 2 * paper.deviation)
+    ink = tf.nn.relu(sign * (rows @ grey @ tf.transpose(columns) - blank) - NOISE / 2 * paper.deviation)
+    # Dark ink keeps a share of the light that falls on the paper from coming back; light ink shines by itself.
+    ink /= tf.where(sign < 0, tf.maximum(blank, 1.0), 255.0)
+    return ink * in_rows[:, None] * in_columns[None]
 
 
 def _shift(canvas: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

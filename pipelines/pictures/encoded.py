@@ -7,6 +7,8 @@ MARKERS = (b"Exif\0\0", b"eXIf")
 # Bytes at the start of a file in which it is looked for, and entries of its directory.
 HEAD, ENTRIES = 65_536, 64
 ORIENTATION = 0x0112
+# Place of the byte in a PNG file that says what its channels are.
+PNG_KIND = 25
 
 
 def decoded(encoded: tf.Tensor) -> tf.Tensor:
@@ -22,12 +24,23 @@ def decoded(encoded: tf.Tensor) -> tf.Tensor:
         InvalidArgumentError: the bytes are neither.
     """
 
-    def jpeg() -> tf.Tensor:
-        # The slow, exact transform, which is Pillow's too.
-        rgb = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+    def opaque(rgb: tf.Tensor) -> tf.Tensor:
         return tf.pad(rgb, ((0, 0), (0, 0), (0, 1)), constant_values=255)
 
-    pixels = tf.cond(tf.io.is_jpeg(encoded), jpeg, lambda: tf.io.decode_png(encoded, channels=4))
+    raw = _bytes(encoded)
+    # TensorFlow's own alpha channel is 1, not 255, for pictures of one bit a pixel.
+    transparent = (raw[PNG_KIND] & 4 > 0) | (_behind(raw, b"tRNS") < 2 * HEAD)
+    pixels = tf.case(
+        [
+            # The slow, exact transform, which is Pillow's too.
+            (
+                tf.io.is_jpeg(encoded),
+                lambda: opaque(tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")),
+            ),
+            (transparent, lambda: tf.io.decode_png(encoded, channels=4)),
+        ],
+        lambda: opaque(tf.io.decode_png(encoded, channels=3)),
+    )
     return turned(tf.ensure_shape(pixels, (None, None, 4)), orientation(encoded))
 
 
@@ -42,9 +55,7 @@ def turned(pixels: tf.Tensor, way: tf.Tensor) -> tf.Tensor:
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
     """The orientation in a file's EXIF, int32 from 1 to 8; 1 if there is none."""
-    raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, HEAD), tf.uint8), tf.int32)
-    # Reading past the end gives zeros, which no tag is.
-    raw = tf.pad(raw, ((0, 16),))
+    raw = _bytes(encoded)
     base = tf.reduce_min(tf.stack([_behind(raw, marker) for marker in MARKERS]))
 
     def byte(at: tf.Tensor) -> tf.Tensor:
@@ -64,6 +75,12 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     found = real & (number(entries, 2) == ORIENTATION)
     way = tf.reduce_max(tf.where(found, number(entries + 8, 2), 0))
     return tf.where((base < tf.size(raw)) & (way >= 1) & (way <= 8), way, 1)
+
+
+def _bytes(encoded: tf.Tensor) -> tf.Tensor:
+    """The start of a file, int32, with some zeros behind it."""
+    raw = tf.io.decode_raw(tf.strings.substr(encoded, 0, HEAD), tf.uint8)
+    return tf.pad(tf.cast(raw, tf.int32), ((0, PNG_KIND + 1),))
 
 
 def _behind(raw: tf.Tensor, marker: bytes) -> tf.Tensor:
