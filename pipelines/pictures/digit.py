@@ -17,8 +17,10 @@ BLACK = 64.0
 # Cells along a side of the grids in which the digit is looked for and its box is measured, and the share of a side that
 # is taken for paper at each edge.
 LOOK, MEASURE, RING = 112, 280, 0.05
-# Share of the strongest ink that counts as ink: when looking for the digit, and for its exact box.
-ROUGH, EXACT = 0.3, 0.06
+# Share of the strongest ink that counts as ink: when looking for the digit, for its box, and for that on grainy paper.
+ROUGH, EXACT, HALF = 0.3, 0.06, 0.35
+# Cells of the finer grid that are thinner than a stroke.
+STROKE = 7
 # Room around the digit in the second look, in parts of its longest side.
 MARGIN = 0.25
 # Deviations of the paper that do not count as ink.
@@ -85,11 +87,15 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
         tf.maximum(near.left - room, 0.0),
         tf.minimum(near.right + room, width),
     )
-    paper, rest = _paper(_seen(grey, part, MEASURE), part)
-    ink = sign * rest
-    least = tf.maximum(EXACT * tf.reduce_max(ink), NOISE * paper.deviation)
-    # A grain of noise has no ink around it.
-    box = _box(tf.minimum(ink, 2 * _around(ink)), part, least)
+    seen = _seen(grey, part, MEASURE)
+    paper, rest = _paper(seen, part)
+    darkest = EXACT * tf.reduce_max(sign * rest)
+    sharp = _box(sign * rest, part, darkest)
+    # Where the paper is grainy, ink ends halfway between it and the stroke, and what is thinner than a stroke is grain.
+    grainy = NOISE * paper.deviation > darkest
+    paper, rest = _paper(_smoothed(seen), part)
+    soft = _box(sign * rest, part, tf.maximum(HALF * tf.reduce_max(sign * rest), NOISE * paper.deviation))
+    box = Part(*(tf.where(grainy, *edges) for edges in zip(soft, sharp, strict=True)))
     cell = tf.maximum(box.longest, 1.0) / BOX
 
     def drawn(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
@@ -108,9 +114,9 @@ def _seen(grey: tf.Tensor, part: Part, cells: int) -> tf.Tensor:
     return rows @ grey @ tf.transpose(columns)
 
 
-def _around(ink: tf.Tensor) -> tf.Tensor:
-    """The mean of each cell and its neighbours."""
-    return tf.nn.avg_pool2d(ink[None, ..., None], 3, 1, "SAME")[0, ..., 0]
+def _smoothed(seen: tf.Tensor) -> tf.Tensor:
+    """The mean around each cell."""
+    return tf.nn.avg_pool2d(seen[None, ..., None], STROKE, 1, "SAME")[0, ..., 0]
 
 
 def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
@@ -166,7 +172,7 @@ def _drawn(
     columns, in_columns = coverage(left, cell, count, tf.shape(grey)[1])
     middle = (tf.range(count, dtype=tf.float32) + 0.5) * cell
     blank = paper.at(top + middle, left + middle)
-    # Cells here are larger than those in which the paper's deviation was measured, and stray less.
+    # Cells here are larger than what the paper's deviation was measured over, and stray less.
     ink = tf.nn.relu(sign * (rows @ grey @ tf.transpose(columns) - blank) - NOISE / 2 * paper.deviation)
     # Dark ink keeps a share of the light that falls on the paper from coming back; light ink shines by itself.
     ink /= tf.where(sign < 0, tf.maximum(blank, 1.0), 255.0)
