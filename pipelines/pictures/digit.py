@@ -19,7 +19,7 @@ BLACK = 64.0
 LOOK, MEASURE, RING = 112, 280, 0.05
 # Share of the strongest ink that counts as ink: when looking for the digit, for its box, and for that on grainy paper.
 ROUGH, EXACT, HALF = 0.3, 0.06, 0.35
-# Cells of the finer grid that are thinner than a stroke.
+# Cells of both grids that are thinner than a stroke.
 STROKE = 7
 # Room around the digit in the second look, in parts of its longest side.
 MARGIN = 0.25
@@ -89,12 +89,13 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
     )
     seen = _seen(grey, part, MEASURE)
     paper, rest = _paper(seen, part)
-    darkest = EXACT * tf.reduce_max(sign * rest)
-    sharp = _box(sign * rest, part, darkest)
+    ink = sign * rest
+    least = EXACT * tf.reduce_max(ink)
+    sharp = _box(ink, part, least)
     # Where the paper is grainy, ink ends halfway between it and the stroke, and what is thinner than a stroke is grain.
-    grainy = NOISE * paper.deviation > darkest
-    paper, rest = _paper(_smoothed(seen), part)
-    soft = _box(sign * rest, part, tf.maximum(HALF * tf.reduce_max(sign * rest), NOISE * paper.deviation))
+    grainy = NOISE * _grain(rest) > least
+    ink = tf.nn.avg_pool2d(ink[None, ..., None], STROKE, 1, "SAME")[0, ..., 0]
+    soft = _box(ink, part, tf.maximum(HALF * tf.reduce_max(ink), NOISE * paper.deviation))
     box = Part(*(tf.where(grainy, *edges) for edges in zip(soft, sharp, strict=True)))
     cell = tf.maximum(box.longest, 1.0) / BOX
 
@@ -114,38 +115,54 @@ def _seen(grey: tf.Tensor, part: Part, cells: int) -> tf.Tensor:
     return rows @ grey @ tf.transpose(columns)
 
 
-def _smoothed(seen: tf.Tensor) -> tf.Tensor:
-    """The mean around each cell."""
-    return tf.nn.avg_pool2d(seen[None, ..., None], STROKE, 1, "SAME")[0, ..., 0]
-
-
 def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
     """The plane through the ring along the edge, and what is left of all cells without it.
 
     Least squares again and again, each time with what strays from the last plane cut back: ink in the ring has no say.
     """
-    cells = seen.shape[0]
-    at = (tf.range(cells, dtype=tf.float32) + 0.5) / cells * 2 - 1
-    y, x = at[:, None], at[None]
-    inner = tf.cast(tf.abs(at) < 1 - 2 * RING, tf.float32)
-    ring = 1 - inner[:, None] * inner[None]
+    coarse = tf.nn.avg_pool2d(seen[None, ..., None], STROKE, STROKE, "VALID")[0, ..., 0]
+    y, x = _places(coarse.shape[0])
+    ring = _ring(coarse.shape[0])
     # The ring is symmetric: level and both slopes are found apart from each other.
     count, square = tf.reduce_sum(ring), tf.reduce_sum(ring * y**2)
     level = down = across = tf.zeros(())
     deviation = tf.constant(1e6)
-    rest = seen
+    rest = coarse
     for _ in range(ROUNDS):
         cut = ring * tf.clip_by_value(rest, -1.5 * deviation, 1.5 * deviation)
         level += tf.reduce_sum(cut) / count
         down += tf.reduce_sum(cut * y) / square
         across += tf.reduce_sum(cut * x) / square
-        rest = seen - (level + down * y + across * x)
-        # Of a normal distribution the mean distance is 0.8 deviations.
-        deviation = 1.25 * tf.reduce_sum(ring * tf.minimum(tf.abs(rest), 3 * deviation)) / count
+        rest = coarse - (level + down * y + across * x)
+        deviation = _deviation(rest, ring, 3 * deviation)
+    y, x = _places(seen.shape[0])
+    rest = seen - (level + down * y + across * x)
     # From -1 to 1 over the part, to pixels of the picture.
     down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
     level -= down * (part.top + part.bottom) / 2 + across * (part.left + part.right) / 2
     return Paper(level, down, across, deviation), rest
+
+
+def _grain(rest: tf.Tensor) -> tf.Tensor:
+    """How much single cells of the paper stray."""
+    ring = _ring(rest.shape[0])
+    return _deviation(rest, ring, 3 * _deviation(rest, ring, tf.constant(1e6)))
+
+
+def _deviation(rest: tf.Tensor, ring: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+    # Of a normal distribution the mean distance is 0.8 deviations.
+    return 1.25 * tf.reduce_sum(ring * tf.minimum(tf.abs(rest), most)) / tf.reduce_sum(ring)
+
+
+def _places(cells: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Middles of cells from -1 to 1, down and across."""
+    at = (tf.range(cells, dtype=tf.float32) + 0.5) / cells * 2 - 1
+    return at[:, None], at[None]
+
+
+def _ring(cells: int) -> tf.Tensor:
+    y, x = _places(cells)
+    return tf.cast(tf.maximum(tf.abs(y), tf.abs(x)) > 1 - 2 * RING, tf.float32)
 
 
 def _box(ink: tf.Tensor, part: Part, least: tf.Tensor) -> Part:
