@@ -78,10 +78,10 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
 def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
     import numpy as np
 
-    from serving.images import read_image
+    from serving.pictures import read
 
     first = [prediction.top[0] for prediction in predictions]
-    images = np.stack([read_image(picture, (28, 28, 1)) for picture in pictures])
+    images = np.stack([read(picture)[..., :1] for picture in pictures])
     sheet.draw_sheet(
         images,
         truth,

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ class Arguments(Frozen):
     model: tyro.conf.Positional[Path]
     """A version folder, or a model's folder, whose newest version is taken."""
     pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """The picture files, of exactly the size and channels that the model takes."""
+    """The picture files, of any size: PNG, JPEG and what else Pillow reads."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one JSON object a line for each picture."""
 
@@ -86,23 +85,19 @@ def predict(model: Path, pictures: Sequence[Path]) -> tuple[Path, list[Predictio
         predictions[0].top[0].label  # "7"
     """
     import numpy as np
-    from PIL import Image
 
-    from serving.images import read_image
+    from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
+    from serving.pictures import read
 
     try:
         opened = open_model(model)
-        shape = opened.manifest.input.shape[1:]
-        with warnings.catch_warnings():
-            # Pillow's warning of large pictures; they are refused by their size before a pixel is read.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            images = np.stack([read_image(picture, shape) for picture in pictures])
+        images = np.stack([opened.see(read(picture)) for picture in pictures])
     except ServingError as error:
         raise UserError(str(error)) from error
     labels, predictions = opened.manifest.labels, []
     for start in range(0, len(images), BATCH):
-        probabilities, _ = opened.predict(images[start : start + BATCH])
+        probabilities = opened.predict(images[start : start + BATCH])[PROBABILITIES]
         for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, TOP), strict=False):
             guesses = tuple(Guess(labels[index], float(row[index])) for index in classes)
             predictions.append(Prediction(str(picture), guesses))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from serving import files, repository
-from serving.manifest import CLASS_ID, INPUT, ONNX, PROBABILITIES, Manifest, read
+from serving.errors import ModelError
+from serving.manifest import GATE_MEANS, INPUT, ONNX, PICTURE, PROBABILITIES, RGBA, Manifest, read
 from serving.session import open_session
 
 
@@ -19,26 +20,48 @@ class Model:
         folder: the version.
         manifest: what is known of it.
         session: its ONNX file in ONNX Runtime.
+        picture: what makes its input of a picture, in ONNX Runtime; None in versions that were exported without.
     """
 
     folder: Path
     manifest: Manifest
     session: Any
+    picture: Any
 
-    def predict(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities and classes of a batch.
+    def see(self, rgba: np.ndarray) -> np.ndarray:
+        """What the net sees of a picture of any size.
+
+        Args:
+            rgba: uint8 `[height, width, 4]`, from `serving.pictures`.
+
+        Returns:
+            uint8 `[height, width, channels]`, sizes as the manifest has them.
+
+        Raises:
+            ModelError: the version was exported before it could.
+
+        Example:
+            image = model.see(pictures.read(Path("seven.jpg")))
+        """
+        if self.picture is None:
+            raise ModelError(f"{self.folder} has no {PICTURE}, as it is of an earlier format. Export the run again.")
+        return self.picture.run([INPUT], {RGBA: rgba})[0]
+
+    def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """What the model gives for a batch.
 
         Args:
             images: uint8 `[batch, height, width, channels]`, sizes as the manifest has them; any batch size.
 
         Returns:
-            Probabilities, float32 `[batch, classes]`, and the most probable class of each image, int64 `[batch]`.
+            `probabilities`, float32 `[batch, classes]`; and `gate_means`, float32 `[batch, layers]`, if the manifest
+            names layers.
 
         Raises:
             ValueError: if the images have another type or size.
 
         Example:
-            probabilities, class_id = open_model(Path("models/demo")).predict(images)
+            open_model(Path("models/demo")).predict(images)["probabilities"]
         """
         size = self.manifest.input.shape[1:]
         if images.dtype != np.uint8 or images.shape[1:] != size:
@@ -46,9 +69,8 @@ class Model:
                 f"images must be uint8 of shape (batch, {', '.join(map(str, size))}). "
                 f"Received: images of {images.dtype} and shape {images.shape}"
             )
-        probabilities, class_id = self.session.run([PROBABILITIES, CLASS_ID], {INPUT: images})
-        # ONNX Runtime keeps the reduced axis if the batch is empty.
-        return probabilities, class_id.reshape(len(images))
+        names = [PROBABILITIES] if self.manifest.gates is None else [PROBABILITIES, GATE_MEANS]
+        return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
 
 
 def open_model(path: Path, threads: int = 1) -> Model:
@@ -71,7 +93,8 @@ def open_model(path: Path, threads: int = 1) -> Model:
     folder = repository.find(path)
     content = read(folder)
     files.verify(folder, content)
-    return Model(folder, content, open_session(folder / ONNX, threads))
+    picture = open_session(folder / PICTURE) if PICTURE in content.files else None
+    return Model(folder, content, open_session(folder / ONNX, threads), picture)
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

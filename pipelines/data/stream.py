@@ -44,6 +44,11 @@ class Stream:
         """All labels in order, int64 [n]; reads every file."""
         return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))
 
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first examples: images, uint8 [count, h, w, c], and labels, int64 [count]; fewer if there are fewer."""
+        images, labels = zip(*self._read(self.decoded(self.records.take(count))), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
+
     def decoded(self, records: tf.data.Dataset) -> tf.data.Dataset:
         """Decodes the images of some records, several at once, in their order."""
         return records.map(lambda image, label: (self.decode(image), label), num_parallel_calls=CALLS)

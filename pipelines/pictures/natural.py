@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from pipelines.pictures.cells import smooth
+from pipelines.pictures.shown import WHITE, grey, over
 
 
 def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
@@ -21,17 +22,12 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tenso
     Returns:
         uint8 [height, width, channels].
     """
-    colour, alpha = tf.cast(rgba[..., :3], tf.float32), tf.cast(rgba[..., 3:], tf.float32) / 255
-    shown = colour * alpha + 255 * (1 - alpha)
+    shown = over(rgba, WHITE)
     if channels == 1:
-        shown = tf.reduce_sum(shown * LUMINANCE, axis=-1, keepdims=True)
+        shown = grey(shown)[..., None]
     down, across = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(rgba)[:2]))
     cell = tf.minimum(down / height, across / width)
     rows = smooth((down - cell * height) / 2, cell, height, tf.shape(rgba)[0])
     columns = smooth((across - cell * width) / 2, cell, width, tf.shape(rgba)[1])
     planes = rows @ tf.transpose(shown, (2, 0, 1)) @ tf.transpose(columns)
     return tf.cast(tf.round(tf.clip_by_value(tf.transpose(planes, (1, 2, 0)), 0, 255)), tf.uint8)
-
-
-# Of red, green and blue (ITU-R BT.601), as JPEG and Pillow have it.
-LUMINANCE = (0.299, 0.587, 0.114)
