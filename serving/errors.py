@@ -9,6 +9,14 @@ class ModelError(ServingError):
     """A model version is missing, incomplete or damaged."""
 
 
+class UnknownModelError(ServingError):
+    """No model, version or label of that name is served."""
+
+
+class RequestError(ServingError):
+    """A request is not what the protocol or the model takes."""
+
+
 class PictureError(ServingError):
     """A picture is missing, unreadable, or not what the model takes."""
 
