@@ -21,6 +21,18 @@ class PictureError(ServingError):
     """A picture is missing, unreadable, or not what the model takes."""
 
 
+class LimitError(ServingError):
+    """A request is larger than it may be."""
+
+
+class SlowError(ServingError):
+    """A prediction took longer than it may."""
+
+
+class AccessError(ServingError):
+    """A request without the right key."""
+
+
 class BusyError(ServingError):
     """More is waiting than may wait."""
 

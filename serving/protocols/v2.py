@@ -1,5 +1,6 @@
 """The Open Inference Protocol, version 2, over HTTP: JSON, and its extension of binary tensors behind the JSON."""
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,8 +120,8 @@ def _request(given: dict[str, Any], behind: bytes, manifest: Manifest) -> Reques
     if size is None:
         values = pixels(np.reshape(_flat(given.get("data"), shape), shape).tolist(), manifest)
         return Request(values, None)
-    if size != int(np.prod(shape)):
-        raise RequestError(f"binary_data_size is {size}, the shape {shape} needs {int(np.prod(shape))}. {expected(manifest)}")
+    if size != math.prod(shape):
+        raise RequestError(f"binary_data_size is {size}, the shape {shape} needs {math.prod(shape)}. {expected(manifest)}")
     return Request(np.frombuffer(behind, np.uint8).reshape(shape), None)
 
 
@@ -129,8 +130,8 @@ def _flat(data: Any, shape: list[int]) -> np.ndarray:
         values = np.array(data, np.float64).ravel()
     except (ValueError, TypeError):
         raise RequestError('"data" must be a list of numbers, flat or nested as the shape is.') from None
-    if values.size != int(np.prod(shape)):
-        raise RequestError(f'"data" has {values.size} values, the shape {shape} needs {int(np.prod(shape))}.')
+    if values.size != math.prod(shape):
+        raise RequestError(f'"data" has {values.size} values, the shape {shape} needs {math.prod(shape)}.')
     return values
 
 

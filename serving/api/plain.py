@@ -1,0 +1,102 @@
+"""`POST /predict/{model}`: pictures as they are, and an answer that people can read."""
+
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+from starlette.datastructures import UploadFile
+
+from serving.api.describe import JSON, PICTURES_BODY, answers
+from serving.catalog import Catalog
+from serving.errors import LimitError, RequestError
+from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
+from serving.model import top as most_probable
+from serving.predicting import Predictor
+from serving.protocols import request as requests
+from serving.protocols.request import check_shape
+from serving.served import Served
+
+RAW = "application/octet-stream"
+FORM = "multipart/form-data"
+
+
+def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
+    """The route."""
+    made = APIRouter(tags=["Pictures"])
+    path = "/predict/{name}"
+
+    @made.post(path, summary="Predict pictures", openapi_extra=answers(PICTURES_BODY, ""))
+    async def predict(
+        request: Request,
+        name: str,
+        version: Annotated[int | None, Query(ge=1, lt=2**63, description="None is the newest that is served.")] = None,
+        label: Annotated[str | None, Query(description="Of a version, in its place.")] = None,
+        top: Annotated[int, Query(ge=1, le=1000, description="How many classes to name.")] = 3,
+        explain: Annotated[bool, Query(description="Add the mean gate of each layer.")] = False,
+        seen: Annotated[bool, Query(description="Add the pixels that the net saw.")] = False,
+    ) -> Response:
+        served = catalog.find(name, version, label)
+        if explain and served.manifest.gates is None:
+            raise RequestError(
+                f"version {served.manifest.version} of model {name!r} was exported without its gates. "
+                "Export it with `highway export --gates`."
+            )
+        names, given = await _pictures(request, served.manifest, predictor.settings.pictures)
+        images, outputs = await predictor.predict(served, given)
+        return Response(_answer(served.manifest, names, images if seen else None, outputs, top, explain), media_type=JSON)
+
+    return made
+
+
+async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[list[str | None], requests.Request]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM:
+        async with request.form(max_files=most, max_fields=16) as form:
+            found = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+            if not found:
+                raise RequestError('the form has no file in a field "picture".')
+            return [one.filename for one in found], requests.Request(None, [await one.read() for one in found])
+    body = await request.body()
+    if not body:
+        raise RequestError(
+            f"the body is empty. Send a picture file, a form ({FORM}) with several in the field \"picture\", or raw "
+            f"pixels ({RAW})."
+        )
+    if kind != RAW:
+        return [None], requests.Request(None, [body])
+    shape = manifest.input.shape[1:]
+    if len(body) % int(np.prod(shape)):
+        check_shape((len(body),), manifest)
+    images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
+    if len(images) > most:
+        raise LimitError(f"{len(images)} pictures in one request are more than the limit of {most}.")
+    return [None] * len(images), requests.Request(images, None)
+
+
+def _answer(
+    manifest: Manifest,
+    names: list[str | None],
+    images: np.ndarray | None,
+    outputs: dict[str, Any],
+    count: int,
+    explain: bool,
+) -> bytes:
+    probabilities = outputs[PROBABILITIES]
+    predictions = []
+    for number, classes in enumerate(most_probable(probabilities, count)):
+        row = probabilities[number]
+        one: dict[str, Any] = {
+            "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
+        }
+        if names[number] is not None:
+            one["file"] = names[number]
+        if explain:
+            one["gates"] = outputs[GATE_MEANS][number]
+        if images is not None:
+            one["seen"] = images[number]
+        predictions.append(one)
+    whole: dict[str, Any] = {"model": manifest.name, "version": manifest.version, "predictions": predictions}
+    if explain:
+        whole["layers"] = manifest.gates
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)

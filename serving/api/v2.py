@@ -1,0 +1,57 @@
+"""The paths of the Open Inference Protocol, version 2."""
+
+from fastapi import APIRouter, Request, Response
+
+from serving.api.describe import INFER_BODY, JSON, answers
+from serving.api.tf_rest import asked, find
+from serving.catalog import Catalog
+from serving.errors import ModelError
+from serving.predicting import Predictor
+from serving.protocols import v2
+from serving.served import Served
+from serving.version import VERSION
+
+_ONES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
+
+
+def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
+    """The routes."""
+    made = APIRouter(tags=["Open Inference Protocol"])
+
+    @made.get("/v2", summary="The server")
+    async def server() -> dict[str, object]:
+        return {"name": "highway-keras", "version": VERSION, "extensions": ["binary_tensor_data"]}
+
+    @made.get("/v2/health/live", summary="Whether the server runs")
+    async def live() -> dict[str, bool]:
+        return {"live": True}
+
+    @made.get("/v2/health/ready", summary="Whether a model can be asked", responses={503: {"description": "None can."}})
+    async def ready() -> dict[str, bool]:
+        if not catalog.names():
+            raise ModelError("no model is served yet.")
+        return {"ready": True}
+
+    async def model(request: Request) -> dict[str, object]:
+        served = find(catalog, request)
+        return v2.metadata(served.manifest, sorted(catalog.entries()[asked(request)[0]].served))
+
+    async def model_ready(request: Request) -> dict[str, object]:
+        return {"name": find(catalog, request).manifest.name, "ready": True}
+
+    async def infer(request: Request) -> Response:
+        served = find(catalog, request)
+        parsed = v2.parse(await request.body(), request.headers.get(v2.HEADER), served.manifest)
+        _, outputs = await predictor.predict(served, parsed.request)
+        body, length = v2.answer(outputs, served.manifest, parsed)
+        if length is None:
+            return Response(body, media_type=JSON)
+        return Response(body, headers={v2.HEADER: str(length)}, media_type="application/octet-stream")
+
+    for path in _ONES:
+        made.add_api_route(
+            path + "/infer", infer, methods=["POST"], summary="Predict", openapi_extra=answers(INFER_BODY, path)
+        )
+        made.add_api_route(path + "/ready", model_ready, summary="Whether it answers", openapi_extra=answers(None, path))
+        made.add_api_route(path, model, summary="Inputs and outputs", openapi_extra=answers(None, path))
+    return made

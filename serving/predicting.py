@@ -1,0 +1,63 @@
+"""From a request's pictures to a model's outputs, within the limits."""
+
+import asyncio
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serving import pictures
+from serving.errors import LimitError, SlowError
+from serving.protocols.request import Request
+from serving.served import Served, complete
+from serving.settings import Settings
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What all routes predict with.
+
+    Args:
+        settings: the limits.
+        executor: where picture files are decoded.
+    """
+
+    settings: Settings
+    executor: Executor
+
+    async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, dict[str, Any]]:
+        """Decodes, if need be, and predicts.
+
+        Args:
+            served: the model version.
+            request: the pictures.
+
+        Returns:
+            What the net saw, uint8 `[n, height, width, channels]`, and all outputs; labels are a list of strings.
+
+        Raises:
+            LimitError: too many pictures.
+            PictureError: one of the files cannot be decoded.
+            BusyError: too much is waiting.
+            SlowError: it took too long.
+        """
+        count = len(request.images if request.images is not None else request.files or ())
+        if count > self.settings.pictures:
+            raise LimitError(f"{count} pictures in one request are more than the limit of {self.settings.pictures}.")
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                images = request.images if request.images is not None else await self._seen(served, request.files or [])
+                outputs = await served.predict(images)
+        except TimeoutError:
+            raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
+        return images, complete(outputs, served.manifest.labels)
+
+    async def _seen(self, served: Served, files: list[bytes]) -> np.ndarray:
+        loop = asyncio.get_running_loop()
+        # One after another: a request of many large pictures holds one of them in memory, and one thread.
+        seen = [await loop.run_in_executor(self.executor, self._one, served, *one) for one in enumerate(files)]
+        return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
+
+    def _one(self, served: Served, number: int, file: bytes) -> np.ndarray:
+        return served.see(pictures.decode(file, f"picture {number + 1}", self.settings.pixels))

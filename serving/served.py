@@ -1,0 +1,86 @@
+"""What answers for one model version, wherever it is computed."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from serving.batching import Batcher
+from serving.manifest import CLASS_ID, LABEL, PROBABILITIES, Manifest
+from serving.model import Model, open_model
+from serving.settings import Settings
+
+# Arrays by name; `label` is a list of strings.
+Outputs = Mapping[str, Any]
+
+
+class Served(Protocol):
+    """One version of a model."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is known of it."""
+
+    def see(self, rgba: np.ndarray) -> np.ndarray:
+        """What the net sees of a picture; see `serving.model.Model`."""
+
+    async def predict(self, images: np.ndarray) -> Outputs:
+        """Probabilities, and gate means if it has them, of uint8 `[n, height, width, channels]`.
+
+        Raises:
+            BusyError: too much is waiting.
+        """
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """A version that ONNX Runtime computes in this process."""
+
+    model: Model
+    batcher: Batcher
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is known of it."""
+        return self.model.manifest
+
+    def see(self, rgba: np.ndarray) -> np.ndarray:
+        """What the net sees of a picture."""
+        return self.model.see(rgba)
+
+    async def predict(self, images: np.ndarray) -> Outputs:
+        """Predicts, together with whatever else is waiting."""
+        return await self.batcher.predict(images)
+
+
+@dataclass(frozen=True)
+class InProcessBackend:
+    """Opens versions for ONNX Runtime."""
+
+    settings: Settings
+    executor: Executor
+
+    def open(self, folder: Path) -> Served:
+        """Loads a version, after a look at each of its files, and predicts once.
+
+        Raises:
+            ModelError: it is incomplete or damaged, or cannot be loaded.
+        """
+        model = open_model(folder)
+        # The first call allocates; no user shall wait for that.
+        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
+        return InProcess(model, Batcher(model.predict, self.settings.batch, self.settings.queue, self.executor))
+
+
+def complete(outputs: Outputs, labels: Sequence[str]) -> dict[str, Any]:
+    """Adds the class and its name to probabilities."""
+    classes = np.argmax(outputs[PROBABILITIES], axis=-1)
+    return {
+        PROBABILITIES: outputs[PROBABILITIES],
+        CLASS_ID: classes,
+        LABEL: [labels[index] for index in classes],
+        **outputs,
+    }
