@@ -1,0 +1,52 @@
+# Three images of one repository:
+#   docker build --target train --build-arg ACCELERATOR=cpu -t highway-train .     the program, all verbs
+#   docker build --target tf-serving -t highway-tf-serving .                       TF Serving with this configuration
+#   docker build --target endpoint -t highway-endpoint .                           `highway serve`, without TensorFlow
+FROM python:3.13-slim AS packages
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /build
+RUN python -m venv /opt/highway
+
+FROM packages AS train-packages
+ARG ACCELERATOR=cpu
+COPY requirements/${ACCELERATOR}.lock requirements.lock
+RUN /opt/highway/bin/pip install --require-hashes --requirement requirements.lock
+COPY . .
+RUN /opt/highway/bin/pip install --no-deps --no-build-isolation .
+
+FROM packages AS endpoint-packages
+COPY requirements/serving.lock requirements.lock
+RUN /opt/highway/bin/pip install --require-hashes --requirement requirements.lock
+COPY . .
+# Only what serves: keras, which the library needs, is not there.
+RUN /opt/highway/bin/pip install --no-deps --no-build-isolation . && /opt/highway/bin/pip uninstall --yes setuptools
+
+FROM python:3.13-slim AS train
+RUN useradd --create-home --uid 10001 highway
+COPY --from=train-packages /opt/highway /opt/highway
+ENV PATH=/opt/highway/bin:$PATH TFDS_DATA_DIR=/data
+USER highway
+WORKDIR /work
+ENTRYPOINT ["highway"]
+CMD ["--help"]
+
+# Its ops must be no older than those of the TensorFlow that exports.
+FROM tensorflow/serving:2.21.0 AS tf-serving
+COPY serving/tf_serving/batching.config serving/tf_serving/monitoring.config /etc/tf_serving/
+# Models are mounted at /models, with the models.config that `highway release` writes there.
+CMD ["--model_config_file=/models/models.config", "--model_config_file_poll_wait_seconds=5", \
+     "--allow_version_labels_for_unavailable_models=true", \
+     "--enable_batching=true", "--batching_parameters_file=/etc/tf_serving/batching.config", \
+     "--monitoring_config_file=/etc/tf_serving/monitoring.config"]
+
+FROM python:3.13-slim AS endpoint
+RUN useradd --no-create-home --uid 10001 highway
+COPY --from=endpoint-packages /opt/highway /opt/highway
+ENV PATH=/opt/highway/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1
+USER 10001
+EXPOSE 8501
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/v2/health/live', timeout=2)"]
+ENTRYPOINT ["highway", "serve", "/models", "--host", "0.0.0.0"]
+# Who may ask is to be decided where it is run: set HIGHWAY_API_KEY, or add --key none.
+CMD ["--origins", "none"]
