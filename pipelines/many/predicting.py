@@ -93,7 +93,7 @@ def run(job: Job, console: Console) -> Done:
 
 def _content(job: Job, model: Model) -> dict[str, Any]:
     digest = fingerprint((model.folder / manifest.NAME).read_bytes())
-    return {"model": digest, "inputs": job.inputs, "top": job.count, "gates": job.explain} | {"inputs": [*job.inputs]}
+    return {"model": digest, "inputs": [*job.inputs], "top": job.count, "gates": job.explain}
 
 
 def _schema(model: Model, job: Job) -> pa.Schema:
