@@ -26,7 +26,7 @@ class Arguments(Frozen):
     """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
 
     run: tyro.conf.Positional[Path]
-    """The run directory to export; with --verify a version folder, or a model's folder, whose newest version is taken."""
+    """The run directory to export; with --verify a version folder, or a model's folder for its newest version."""
     verify: bool = False
     """Check an exported version again instead: each file's SHA-256, and each form against what the Keras model gave."""
     to: Path | None = None
@@ -38,8 +38,8 @@ class Arguments(Frozen):
     int8: bool = False
     """Write a quantised ONNX model too, with its measured accuracy and speed."""
     pictures: PictureKind | None = None
-    """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by the
-    data set."""
+    """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
+    the data set."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -113,7 +113,7 @@ def export(
     trained = load_model(run, weights)
     _check_classifier(run, trained)
     to = to or Path("models") / run.path.resolve().name
-    job = writing.prepare(run, weights, trained, pictures, gates, data_dir)
+    job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
         writing.write(job, folder, number, int8)
     return to / str(number)
@@ -147,7 +147,12 @@ def verify(path: Path) -> tuple[Path, "manifest.Parity"]:
     assert content.pictures, "a version with a reference has pictures"
     measured = content.parity
     return folder, parity.measure(
-        folder, kept, measured.split, content.labels, content.pictures, measured.precision
+        folder,
+        kept,
+        split=measured.split,
+        labels=content.labels,
+        kind=content.pictures,
+        precision=measured.precision,
     )
 
 
@@ -182,7 +187,9 @@ def agreement(measured: "manifest.Parity") -> list[str]:
     width = max(len(name) for name, _ in forms)
     for name, form in forms:
         gates = "" if form.gate_means is None else f", gates {form.gate_means:.1e}"
-        lines.append(f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels{gates}")
+        lines.append(
+            f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels{gates}"
+        )
     if files := measured.files:
         lines.append(
             f"  picture files: {files.max_abs_difference:.1e} ({files.tolerance:g} is let pass), {files.same_label} of "

@@ -21,7 +21,7 @@ GRACE = 30
 
 
 class Arguments(Frozen):
-    """Serves every model of a repository: TF Serving's REST paths, the Open Inference Protocol, pictures, and a page."""
+    """Serves all models of a repository: TF Serving's REST paths, the Open Inference Protocol, pictures, and a page."""
 
     models: tyro.conf.Positional[Path] = Path("models")
     """The model repository, with a folder for each model."""
@@ -61,7 +61,9 @@ def main(arguments: list[str]) -> None:
 
     _log(given.quiet)
     app = make_app(Settings(given.models, queue=given.queue, api_key=key, origins=origins))
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE, server_header=False)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE, server_header=False
+    )
     listening = _listen(given.host, given.port)
     host, port = listening.getsockname()[:2]
     sys.stderr.write(f"serving {given.models} at http://{host}:{port}\n")
@@ -92,9 +94,13 @@ def _is_loopback(host: str) -> bool:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
     except OSError as error:
-        raise UserError(f"cannot listen on {host} port {port}: {error.strerror}. Choose another with --port.") from error
+        raise UserError(
+            f"cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
+        ) from error
 
 
 def _log(quiet: bool) -> None:

@@ -83,7 +83,7 @@ class Batcher:
         if len(images) * self._seconds <= SHORT:
             try:
                 self._answer(batch, self._timed(images))
-            except Exception as error:  # noqa: BLE001 - it is the answer to these requests, whatever it is
+            except Exception as error:
                 self._fail(batch, error)
             loop.call_soon(self._next)
             return

@@ -30,7 +30,7 @@ class Status:
 class Entry(Generic[T]):
     """One model."""
 
-    release: Release = Release()
+    release: Release = field(default_factory=Release)
     served: dict[int, T] = field(default_factory=dict)
     failed: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By version: when its folder was last changed, and what is wrong with it."""
@@ -136,7 +136,7 @@ class Catalog(Generic[T]):
         try:
             wanted = release.read(folder)
         except ModelError as error:
-            log.error("release refused", extra={"model": folder.name, "why": str(error)})  # noqa: TRY400
+            log.error("release refused", extra={"model": folder.name, "why": str(error)})
             wanted = entry.release
         on_disk = repository.versions(folder)
         if wanted.versions is None:
@@ -172,7 +172,7 @@ class Catalog(Generic[T]):
         try:
             served = self._open(path)
         except ModelError as error:
-            log.error("version refused", extra={"model": folder.name, "version": version, "why": str(error)})  # noqa: TRY400
+            log.error("version refused", extra={"model": folder.name, "version": version, "why": str(error)})
             entry.failed = {**entry.failed, version: (changed, str(error))}
             return False
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
+import httpx2 as httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from serving.errors import ServingError
@@ -142,7 +142,7 @@ class Client:
                 raise ClientError(f"{self._url} answered {answer.status_code}: {_why(answer)}")
             told = answer.headers.get("retry-after", "") if answer is not None else ""
             # Not all clients that were sent away at the same time shall come back at the same time.
-            time.sleep((float(told) if told.isdecimal() else wait) * random.uniform(1.0, 1.5))  # noqa: S311
+            time.sleep((float(told) if told.isdecimal() else wait) * random.uniform(1.0, 1.5))
             wait *= 2
         raise AssertionError("the last attempt returns or raises")
 

@@ -13,8 +13,8 @@ A version folder is a TensorFlow SavedModel with files beside it:
 
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
-`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if they were asked for. `picture.onnx`
-takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
+`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if they were asked for.
+`picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
 
 `format` rises when an older reader would read a manifest wrongly. Fields it does not know, a reader leaves alone.
 """
@@ -189,7 +189,7 @@ class Parity(_Part):
     onnx: Agreement
     """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
     files: Files | None = None
-    """`serving_bytes` and `picture.onnx` against each other and Keras; null in versions that were exported without them."""
+    """`serving_bytes`, and `picture.onnx` before `model.onnx`, against Keras; null in versions without them."""
     precision: Agreement | None
     """Keras model in the precision it was trained in against float32, for information; null if that is float32."""
 

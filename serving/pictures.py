@@ -19,7 +19,8 @@ _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     """Decodes a picture as a viewer would show it.
 
-    The orientation in its EXIF is applied. Grey, palette, CMYK and 16-bit pictures become red, green and blue of 8 bits.
+    The orientation in its EXIF is applied. Grey, palette, CMYK and 16-bit pictures become red, green and blue of 8
+    bits.
 
     Args:
         encoded: the whole file, in one of `FORMATS`.
@@ -46,7 +47,9 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     except PictureError:
         raise
     except Image.UnidentifiedImageError:
-        raise PictureError(f"{name} is no picture. Expected a file in one of the formats {', '.join(FORMATS)}.") from None
+        raise PictureError(
+            f"{name} is no picture. Expected a file in one of the formats {', '.join(FORMATS)}."
+        ) from None
     except Image.DecompressionBombError:
         raise PictureError(f"{name} is larger than {pixels:,} pixels. Send a smaller picture.") from None
     except Exception as error:

@@ -51,7 +51,7 @@ class Predictor:
                 outputs = await served.predict(images)
         except TimeoutError:
             raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
-        return images, complete(outputs, served.manifest.labels)
+        return images, complete(outputs, served.manifest)
 
     async def _seen(self, served: Served, files: list[bytes]) -> np.ndarray:
         loop = asyncio.get_running_loop()

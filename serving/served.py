@@ -1,6 +1,6 @@
 """What answers for one model version, wherever it is computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +75,8 @@ class InProcessBackend:
         return InProcess(model, Batcher(model.predict, self.settings.batch, self.settings.queue, self.executor))
 
 
-def complete(outputs: Outputs, labels: Sequence[str]) -> dict[str, Any]:
-    """Adds the class and its name to probabilities."""
+def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:
+    """All outputs that a manifest names: the class and its name are found from probabilities."""
     classes = np.argmax(outputs[PROBABILITIES], axis=-1)
-    return {
-        PROBABILITIES: outputs[PROBABILITIES],
-        CLASS_ID: classes,
-        LABEL: [labels[index] for index in classes],
-        **outputs,
-    }
+    found = {CLASS_ID: classes, LABEL: [manifest.labels[index] for index in classes], **outputs}
+    return {name: found[name] for name in manifest.outputs}

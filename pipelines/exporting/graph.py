@@ -41,9 +41,7 @@ def in_float32(model: keras.Model) -> keras.Model:
     return copy
 
 
-def prediction(
-    model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False
-) -> Function:
+def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
     """Preprocessing, net and softmax as one traced function.
 
     Args:

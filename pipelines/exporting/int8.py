@@ -59,8 +59,8 @@ def write_int8(folder: Path, calibration: np.ndarray) -> None:
     kinds = {array.data_type for array in onnx.load(folder / INT8).graph.initializer if len(array.dims) > 1}
     if onnx.TensorProto.INT8 not in kinds:
         raise UserError(
-            "--int8 found no layers to quantise: those of a stack of more than 100 layers are a loop, which ONNX Runtime "
-            "computes in float32. Export without --int8."
+            "--int8 found no layers to quantise: those of a stack of more than 100 layers are a loop, which ONNX "
+            "Runtime computes in float32. Export without --int8."
         )
 
 

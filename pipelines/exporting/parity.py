@@ -11,8 +11,21 @@ from pipelines.errors import UserError
 from pipelines.exporting.reference import Reference
 from serving import pictures
 from serving.manifest import (
-    CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, ONNX, PICTURE, PROBABILITIES, RGBA, SIGNATURE, SIGNATURE_FILES,
-    Agreement, Files, Parity, PictureKind,
+    CLASS_ID,
+    ENCODED,
+    GATE_MEANS,
+    INPUT,
+    LABEL,
+    ONNX,
+    PICTURE,
+    PROBABILITIES,
+    RGBA,
+    SIGNATURE,
+    SIGNATURE_FILES,
+    Agreement,
+    Files,
+    Parity,
+    PictureKind,
 )  # fmt: skip
 from serving.session import open_session
 
@@ -98,7 +111,13 @@ def of_precision(reference: Reference, probabilities: np.ndarray, labels: Sequen
 
 
 def measure(
-    folder: Path, reference: Reference, split: str, labels: Sequence[str], kind: PictureKind, precision: Agreement | None
+    folder: Path,
+    reference: Reference,
+    *,
+    split: str,
+    labels: Sequence[str],
+    kind: PictureKind,
+    precision: Agreement | None,
 ) -> Parity:
     """Measures the files of a version against what the Keras model gave.
 
@@ -124,7 +143,9 @@ def measure(
         answers = {"SavedModel": _in_batches(of_pixels, images), "ONNX model": _in_batches(onnx, images)}
         from_files = of_files(np.array(files, object))
     seen = seen_by(folder, files)
-    agreement = {name: compare(reference.probabilities, labels, found, gates, TOLERANCE) for name, found in answers.items()}
+    agreement = {
+        name: compare(reference.probabilities, labels, found, gates, TOLERANCE) for name, found in answers.items()
+    }
     ways = [
         compare(reference.seen_probabilities, labels, found, None, FILES_TOLERANCE)
         for found in (from_files, onnx(seen))
@@ -170,8 +191,8 @@ def check(parity: Parity) -> None:
             )
     if parity.files and parity.files.pixels > PIXEL:
         raise UserError(
-            f"picture.onnx shows the net other pixels than the exporter saw, by {parity.files.pixels:g} of 255 (at most "
-            f"{PIXEL} is let pass). Export the run again; if that does not help, report this."
+            f"picture.onnx shows the net other pixels than the exporter saw, by {parity.files.pixels:g} of 255 (at "
+            f"most {PIXEL} is let pass). Export the run again; if that does not help, report this."
         )
 
 

@@ -12,7 +12,18 @@ from pipelines.exporting.artefacts import OPSET
 from pipelines.run import Run, Weights
 from serving import files
 from serving.manifest import (
-    CLASS_ID, GATE_MEANS, LABEL, PROBABILITIES, Input, Int8, Manifest, Net, Parity, PictureKind, Tensor, Training,
+    CLASS_ID,
+    GATE_MEANS,
+    LABEL,
+    PROBABILITIES,
+    Input,
+    Int8,
+    Manifest,
+    Net,
+    Parity,
+    PictureKind,
+    Tensor,
+    Training,
 )  # fmt: skip
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")

@@ -49,6 +49,7 @@ def refer(
     model: keras.Model,
     fitted: preprocess.Fitted,
     images: np.ndarray,
+    *,
     convert: tf.types.experimental.PolymorphicFunction,
     kind: PictureKind,
     gates: bool,
@@ -66,7 +67,9 @@ def refer(
     Returns:
         The reference, and the names of the highway layers in the order of its gates.
     """
-    means = GateModel(model, mean=True).read(preprocess.apply(fitted, tf.constant(images)), len(images)) if gates else {}
+    means = (
+        GateModel(model, mean=True).read(preprocess.apply(fitted, tf.constant(images)), len(images)) if gates else {}
+    )
     seen = np.stack([convert(_rgba(image, kind))[INPUT] for image in images[:FILES]])
     reference = Reference(
         images=images,

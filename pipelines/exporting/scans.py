@@ -37,9 +37,7 @@ def _scan(loop: Any) -> Any:
     # does not change from step to step.
     carried = len(loop.input) - 2
     collected = body.output[1 + carried :]
-    passed = list(
-        zip(body.input[2:], body.output[1 : 1 + carried], loop.input[2:], loop.output[:carried], strict=True)
-    )
+    passed = list(zip(body.input[2:], body.output[1 : 1 + carried], loop.input[2:], loop.output[:carried], strict=True))
     fixed = {value.name: start for value, after, start, _ in passed if value.name == after.name}
     shapes = {value.name: [axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in body.input}
     ((before, after, start, end),) = (

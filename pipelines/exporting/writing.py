@@ -36,7 +36,7 @@ class Job:
 
 
 def prepare(
-    run: Run, weights: Weights, trained: keras.Model, kind: PictureKind | None, gates: bool, data_dir: Path | None
+    run: Run, weights: Weights, trained: keras.Model, *, kind: PictureKind | None, gates: bool, data_dir: Path | None
 ) -> Job:
     """Finds the pictures and checks what was asked for, before anything is written.
 
@@ -82,7 +82,7 @@ def write(job: Job, folder: Path, version: int, quantised: bool) -> None:
     artefacts.write_onnx(folder, predict)
     artefacts.write_picture(folder, convert)
     (folder / manifest.LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
-    kept, gates = reference.refer(model, fitted, job.images, convert, job.kind, job.gates)
+    kept, gates = reference.refer(model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates)
     reference.save(kept, folder)
     warmup.write_warmup(folder, folder.resolve().parent.name, job.images, kept.files(job.kind))
     precision = None
@@ -92,7 +92,7 @@ def write(job: Job, folder: Path, version: int, quantised: bool) -> None:
     written = record.Written(
         pictures=job.kind,
         gates=gates if job.gates else None,
-        parity=parity.measure(folder, kept, job.split, labels, job.kind, precision),
+        parity=parity.measure(folder, kept, split=job.split, labels=labels, kind=job.kind, precision=precision),
         int8=_int8(job, folder) if quantised else None,
     )
     content = record.describe(run, job.weights, version, folder, written)

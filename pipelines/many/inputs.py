@@ -82,11 +82,15 @@ def _archived(path: Path) -> Iterator[Picture]:
                 # What tarfile has seen it keeps: of a million members that is a gigabyte.
                 archive.members = []  # type: ignore[attr-defined]
                 if member.isfile() and os.path.splitext(member.name)[1].lower() in SUFFIXES:  # noqa: PTH122
-                    content, name = archive.extractfile(member), f"{path}:{member.name}"
+                    content = archive.extractfile(member)
                     assert content is not None, "a file has content"
-                    yield Picture(name, lambda encoded=content.read(), name=name: pictures.decode(encoded, name))
+                    yield _encoded(f"{path}:{member.name}", content.read())
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UserError(f"{path} cannot be read as a tar file: {error}.") from None
+
+
+def _encoded(name: str, content: bytes) -> Picture:
+    return Picture(name, lambda: pictures.decode(content, name))
 
 
 def _data_set(word: str, data_dir: Path | None) -> Iterator[Picture]:

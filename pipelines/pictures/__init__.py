@@ -1,1 +1,1 @@
-"""Pictures as people have them, to the pixels that a net takes: TensorFlow functions that a SavedModel and ONNX can hold."""
+"""Pictures of any size as a net takes them, in TensorFlow operations that SavedModel and ONNX have too."""

@@ -1,8 +1,8 @@
 """A written digit, dark on light or light on dark, of any size and place, as MNIST would have stored it.
 
-MNIST scales the digit into a box of 20 x 20 pixels, aspect kept, and moves its centre of mass into the middle of 28 x 28
-(LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files that is the pixel after the middle. Here the paper
-is found first, as a plane of brightness through the edge of the picture; ink is what lies far from it.
+MNIST scales the digit into a box of 20 x 20 pixels, aspect kept, and moves its centre of mass into the middle of
+28 x 28 (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files that is the pixel after the middle. Here
+the paper is found first, as a plane of brightness through the edge of the picture; ink is what lies far from it.
 """
 
 from typing import NamedTuple
@@ -42,6 +42,16 @@ class Part(NamedTuple):
     def longest(self) -> tf.Tensor:
         """The longer side."""
         return tf.maximum(self.bottom - self.top, self.right - self.left)
+
+
+class Cells(NamedTuple):
+    """A grid of square cells over a picture, in pixels."""
+
+    top: tf.Tensor
+    left: tf.Tensor
+    size: tf.Tensor
+    count: int
+    """Along each side."""
 
 
 class Paper(NamedTuple):
@@ -100,7 +110,7 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
     cell = tf.maximum(box.longest, 1.0) / BOX
 
     def drawn(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
-        return _drawn(grey, paper, sign, top, left, cell, count)
+        return _drawn(grey, paper, sign, Cells(top, left, cell, count))
 
     # Cells begin at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST moves it by whole ones.
     down, across = _shift(drawn(box.top, box.left, BOX))
@@ -181,13 +191,12 @@ def _ends(inked: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.reduce_min(tf.where(inked, at, float(inked.shape[0]))), tf.reduce_max(tf.where(inked, at + 1, 0.0))
 
 
-def _drawn(
-    grey: tf.Tensor, paper: Paper, sign: tf.Tensor, top: tf.Tensor, left: tf.Tensor, cell: tf.Tensor, count: int
-) -> tf.Tensor:
+def _drawn(grey: tf.Tensor, paper: Paper, sign: tf.Tensor, cells: Cells) -> tf.Tensor:
     """Ink in square cells, [count, count]; outside of the picture there is none."""
-    rows, in_rows = coverage(top, cell, count, tf.shape(grey)[0])
-    columns, in_columns = coverage(left, cell, count, tf.shape(grey)[1])
-    middle = (tf.range(count, dtype=tf.float32) + 0.5) * cell
+    top, left, size, count = cells
+    rows, in_rows = coverage(top, size, count, tf.shape(grey)[0])
+    columns, in_columns = coverage(left, size, count, tf.shape(grey)[1])
+    middle = (tf.range(count, dtype=tf.float32) + 0.5) * size
     blank = paper.at(top + middle, left + middle)
     # Cells here are larger than what the paper's deviation was measured over, and stray less.
     ink = tf.nn.relu(sign * (rows @ grey @ tf.transpose(columns) - blank) - NOISE / 2 * paper.deviation)

@@ -1,14 +1,12 @@
 """Which pictures a model is for, and the function that makes its input of any of them."""
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from pipelines.errors import UserError
 from pipelines.pictures.digit import SIDE, digit
 from pipelines.pictures.natural import natural
 from pipelines.pictures.shown import written
-from serving.manifest import PictureKind
+from serving.manifest import INPUT, RGBA, PictureKind
 
 # Data sets of digits; a folder or data set of another name has natural pictures, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
@@ -41,12 +39,13 @@ def converter(kind: PictureKind, shape: tuple[int, int, int]) -> tf.types.experi
             "Export it with --pictures natural."
         )
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 4), tf.uint8, name="rgba")])
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)])
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
-        if kind == "digit":
-            image = tf.cast(digit(written(rgba)), tf.uint8)[..., None]
-        else:
-            image = natural(rgba, *shape)
-        return {"image": tf.ensure_shape(image, shape)}
+        image = _digit(rgba) if kind == "digit" else natural(rgba, *shape)
+        return {INPUT: tf.ensure_shape(image, shape)}
 
     return convert
+
+
+def _digit(rgba: tf.Tensor) -> tf.Tensor:
+    return tf.cast(digit(written(rgba)), tf.uint8)[..., None]

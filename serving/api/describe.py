@@ -100,7 +100,8 @@ def answers(body: dict[str, Any] | None, path: str) -> dict[str, Any]:
             if f"{{{name}}}" in path
         ],
         "responses": {
-            str(status): {"description": said, "content": {JSON: {"schema": _ERROR}}} for status, said in _REFUSED.items()
+            str(status): {"description": said, "content": {JSON: {"schema": _ERROR}}}
+            for status, said in _REFUSED.items()
         },
     }
     if body is not None:

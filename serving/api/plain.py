@@ -30,6 +30,7 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     async def predict(
         request: Request,
         name: str,
+        *,
         version: Annotated[int | None, Query(ge=1, lt=2**63, description="None is the newest that is served.")] = None,
         label: Annotated[str | None, Query(description="Of a version, in its place.")] = None,
         top: Annotated[int, Query(ge=1, le=1000, description="How many classes to name.")] = 3,
@@ -44,7 +45,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
             )
         names, given = await _pictures(request, served.manifest, predictor.settings.pictures)
         images, outputs = await predictor.predict(served, given)
-        return Response(_answer(served.manifest, names, images if seen else None, outputs, top, explain), media_type=JSON)
+        whole = _answer(served.manifest, names, outputs, count=top, explain=explain, images=images if seen else None)
+        return Response(whole, media_type=JSON)
 
     return made
 
@@ -60,7 +62,7 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
     body = await request.body()
     if not body:
         raise RequestError(
-            f"the body is empty. Send a picture file, a form ({FORM}) with several in the field \"picture\", or raw "
+            f'the body is empty. Send a picture file, a form ({FORM}) with several in the field "picture", or raw '
             f"pixels ({RAW})."
         )
     if kind != RAW:
@@ -77,10 +79,11 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
 def _answer(
     manifest: Manifest,
     names: list[str | None],
-    images: np.ndarray | None,
     outputs: dict[str, Any],
+    *,
     count: int,
     explain: bool,
+    images: np.ndarray | None,
 ) -> bytes:
     probabilities = outputs[PROBABILITIES]
     predictions = []

@@ -52,6 +52,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         made.add_api_route(
             path + "/infer", infer, methods=["POST"], summary="Predict", openapi_extra=answers(INFER_BODY, path)
         )
-        made.add_api_route(path + "/ready", model_ready, summary="Whether it answers", openapi_extra=answers(None, path))
+        made.add_api_route(
+            path + "/ready", model_ready, summary="Whether it answers", openapi_extra=answers(None, path)
+        )
         made.add_api_route(path, model, summary="Inputs and outputs", openapi_extra=answers(None, path))
     return made

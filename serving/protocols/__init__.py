@@ -1,1 +1,1 @@
-"""The wire formats of predictions: from the bytes of a request to arrays, and from outputs to the bytes of an answer."""
+"""Wire formats: from the bytes of a request to arrays, and from outputs to the bytes of an answer."""

@@ -83,7 +83,9 @@ def _named(value: Any, name: str) -> Any:
     if not isinstance(value, dict) or "b64" in value:
         return value
     if set(value) != {name}:
-        raise RequestError(f"the signature has the one input {name!r}. Received: {', '.join(map(repr, value)) or '{}'}.")
+        raise RequestError(
+            f"the signature has the one input {name!r}. Received: {', '.join(map(repr, value)) or '{}'}."
+        )
     return value[name]
 
 

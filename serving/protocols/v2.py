@@ -121,7 +121,9 @@ def _request(given: dict[str, Any], behind: bytes, manifest: Manifest) -> Reques
         values = pixels(np.reshape(_flat(given.get("data"), shape), shape).tolist(), manifest)
         return Request(values, None)
     if size != math.prod(shape):
-        raise RequestError(f"binary_data_size is {size}, the shape {shape} needs {math.prod(shape)}. {expected(manifest)}")
+        raise RequestError(
+            f"binary_data_size is {size}, the shape {shape} needs {math.prod(shape)}. {expected(manifest)}"
+        )
     return Request(np.frombuffer(behind, np.uint8).reshape(shape), None)
 
 
@@ -143,7 +145,9 @@ def _files(data: Any, behind: bytes, binary: bool) -> list[bytes]:
     files, at = [], 0
     while at < len(behind):
         if at + 4 > len(behind) or at + 4 + (length := struct.unpack_from("<I", behind, at)[0]) > len(behind):
-            raise RequestError("a string behind the JSON is longer than the body: each has its length in 4 bytes before it.")
+            raise RequestError(
+                "a string behind the JSON is longer than the body: each has its length in 4 bytes before it."
+            )
         files.append(behind[at + 4 : at + 4 + length])
         at += 4 + length
     return files

@@ -1,7 +1,7 @@
 """The messages of TF Serving that are sent and read here, without TensorFlow.
 
-`tensorflow-serving-api` would bring TensorFlow with it. These are its messages with the fields that are needed, in a pool
-of descriptors of their own, so that both can be used in one process; on the wire they are the same.
+`tensorflow-serving-api` would bring TensorFlow with it. These are its messages with the fields that are needed, in a
+pool of descriptors of their own, so that both can be used in one process; on the wire they are the same.
 """
 
 from typing import Any
@@ -30,7 +30,11 @@ _MESSAGES = {
         (3, "signature_name", "string"),
         (4, "version_label", "string"),
     ),
-    "PredictRequest": ((1, "model_spec", "ModelSpec"), (2, "inputs", "map TensorProto"), (3, "output_filter", "*string")),
+    "PredictRequest": (
+        (1, "model_spec", "ModelSpec"),
+        (2, "inputs", "map TensorProto"),
+        (3, "output_filter", "*string"),
+    ),
     "PredictResponse": ((1, "outputs", "map TensorProto"), (2, "model_spec", "ModelSpec")),
     "PredictLog": ((1, "request", "PredictRequest"),),
     "PredictionLog": ((6, "predict_log", "PredictLog"),),
@@ -54,13 +58,15 @@ def _classes() -> dict[str, Any]:
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for number, field, kind in fields:
-            if kind.startswith("map "):
-                entry = message.nested_type.add(name=field.title() + "Entry")
-                entry.options.map_entry = True
-                _add(entry, 1, "key", "string")
-                _add(entry, 2, "value", kind.removeprefix("map "))
-                kind = f"*{name}.{entry.name}"
-            _add(message, number, field, kind)
+            if not kind.startswith("map "):
+                _add(message, number, field, kind)
+                continue
+            # On the wire a map is a repeated pair.
+            entry = message.nested_type.add(name=field.title() + "Entry")
+            entry.options.map_entry = True
+            _add(entry, 1, "key", "string")
+            _add(entry, 2, "value", kind.removeprefix("map "))
+            _add(message, number, field, f"*{name}.{entry.name}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {

@@ -28,17 +28,17 @@ def digits():
     return np.concatenate([images, np.zeros_like(images[:1]), np.full_like(images[:1], 255)])
 
 
-def write(folder, model, fitted, kind="digit", gates=True, labels=LABELS):
+def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS):
     predict, convert = graph.prediction(model, fitted, labels, gates), kinds.converter(kind, model.input_shape[1:])
     artefacts.write_saved_model(folder, predict, graph.prediction_of_files(predict, convert))
     artefacts.write_onnx(folder, predict)
     artefacts.write_picture(folder, convert)
 
 
-def measure(folder, model, fitted, images, kind="digit", gates=True):
+def measure(folder, model, fitted, images, *, kind="digit", gates=True):
     convert = kinds.converter(kind, model.input_shape[1:])
-    kept, _ = reference.refer(model, fitted, images, convert, kind, gates)
-    return parity.measure(folder, kept, "train", LABELS, kind, None)
+    kept, _ = reference.refer(model, fitted, images, convert=convert, kind=kind, gates=gates)
+    return parity.measure(folder, kept, split="train", labels=LABELS, kind=kind, precision=None)
 
 
 def conv(**arguments):
@@ -91,8 +91,8 @@ def test_all_forms_agree(tmp_path, digits, build, twin, policy):
 @pytest.mark.parametrize("kind", ["digit", "natural"])
 def test_files_and_pixels_agree(tmp_path, digits, kind):
     model, fitted = tiny_net(), fit(Preprocess(), digits)
-    write(tmp_path, model, fitted, kind)
-    measured = measure(tmp_path, model, fitted, digits, kind).files
+    write(tmp_path, model, fitted, kind=kind)
+    measured = measure(tmp_path, model, fitted, digits, kind=kind).files
     assert (measured.images, measured.pixels) == (22, 0)
 
 
@@ -103,8 +103,8 @@ def test_colour_and_photographs(tmp_path):
     model = keras.Model(image, keras.layers.Dense(10)(keras.layers.Flatten()(x)))
     colours = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype="uint8")
     fitted = fit(Preprocess(mean="channel"), colours)
-    write(tmp_path, model, fitted, "natural", gates=False)
-    assert measure(tmp_path, model, fitted, colours, "natural", gates=False).files.pixels <= 1
+    write(tmp_path, model, fitted, kind="natural", gates=False)
+    assert measure(tmp_path, model, fitted, colours, kind="natural", gates=False).files.pixels <= 1
     photograph = np.random.default_rng(1).integers(0, 256, (70, 45, 4), dtype="uint8")
     file = io.BytesIO()
     Image.fromarray(photograph).save(file, "PNG")
