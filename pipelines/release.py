@@ -89,7 +89,7 @@ def _label(text: str) -> tuple[str, int]:
 def _report(model: Path, served: release.Release, on_disk: list[int]) -> str:
     if served.versions is None:
         return f"{model}: the newest version is served, {on_disk[-1]} now\n"
-    labels = {version: [] for version in served.versions}
+    labels: dict[int, list[str]] = {version: [] for version in served.versions}
     for label, version in served.labels.items():
         labels[version].append(label)
     return "".join(f"{model}: version {version} {' '.join(names)}".rstrip() + "\n" for version, names in labels.items())

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -109,7 +109,7 @@ def make_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _handler(status: int):
+def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def handle(_: Request, error: Exception) -> JSONResponse:
         headers = {}
         if status == 503:

@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from serving.errors import PictureError
 
@@ -46,7 +46,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
                 return np.asarray(_eight_bits(ImageOps.exif_transpose(picture)).convert("RGBA"))
     except PictureError:
         raise
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise PictureError(
             f"{name} is no picture. Expected a file in one of the formats {', '.join(FORMATS)}."
         ) from None

@@ -1,7 +1,7 @@
 """From uint8 pixels to probabilities: the one function that every exported form is traced from."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -13,7 +13,8 @@ from pipelines.exporting.stack import for_inference
 from pipelines.pictures.encoded import decoded
 from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
 
-Function = tf.types.experimental.PolymorphicFunction
+# A `tf.function`; TensorFlow has no types for a checker.
+Function: TypeAlias = Any
 
 
 def in_float32(model: keras.Model) -> keras.Model:

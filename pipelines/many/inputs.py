@@ -4,8 +4,9 @@ import glob
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from serving import pictures
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"))
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 # Begins the name of a TFDS split: tfds:mnist/test.
 TFDS = "tfds:"
 
@@ -94,8 +96,9 @@ def _encoded(name: str, content: bytes) -> Picture:
 
 
 def _data_set(word: str, data_dir: Path | None) -> Iterator[Picture]:
-    data, _, split = word.rpartition("/")
-    if split not in {"train", "validation", "test"} or not data:
+    data, _, name = word.rpartition("/")
+    split = next((known for known in SPLITS if known == name), None)
+    if split is None or not data:
         raise UserError(f"{TFDS}{word} is no split. Name one as {TFDS}mnist/test.")
     from pipelines import frameworks
 
@@ -107,7 +110,7 @@ def _data_set(word: str, data_dir: Path | None) -> Iterator[Picture]:
     number = 0
     for batch in batches:
         for image in batch:
-            yield Picture(f"{TFDS}{word}:{number}", lambda image=image: _rgba(image))
+            yield Picture(f"{TFDS}{word}:{number}", partial(_rgba, image))
             number += 1
 
 

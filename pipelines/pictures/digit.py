@@ -50,7 +50,7 @@ class Cells(NamedTuple):
     top: tf.Tensor
     left: tf.Tensor
     size: tf.Tensor
-    count: int
+    number: int
     """Along each side."""
 
 

@@ -17,7 +17,7 @@ def kind_of(data: str) -> PictureKind:
     return "digit" if data in DIGITS else "natural"
 
 
-def converter(kind: PictureKind, shape: tuple[int, int, int]) -> tf.types.experimental.PolymorphicFunction:
+def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimental.PolymorphicFunction:
     """The function from a picture of any size to what a net takes.
 
     Args:

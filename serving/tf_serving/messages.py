@@ -46,7 +46,7 @@ _MESSAGES = {
 _PACKAGE = "highway_keras.tf_serving"
 _Field = descriptor_pb2.FieldDescriptorProto
 # tensorflow.DataType by NumPy type.
-_TYPES = {np.dtype("float32"): 1, np.dtype("uint8"): 4, np.dtype("int64"): 9}
+_TYPES: dict[Any, int] = {np.dtype("float32"): 1, np.dtype("uint8"): 4, np.dtype("int64"): 9}
 _STRING = 7
 _VALUES = {1: "float_val", 4: "int_val", 9: "int64_val"}
 AVAILABLE = 30
