@@ -19,7 +19,7 @@ def f(grey):
 
 proto, _ = tf2onnx.convert.from_function(f, input_signature=f.input_signature, opset=18)
 print(len(proto.graph.node), sorted({n.op_type for n in proto.graph.node}))
-onnx.save(proto, "/tmp/x/pic.onnx")
+onnx.save(proto, "/tmp/x/pic2.onnx")
 import os
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -27,7 +27,7 @@ import onnxruntime as ort
 
 o = ort.SessionOptions()
 o.intra_op_num_threads = 1
-s = ort.InferenceSession("/tmp/x/pic.onnx", o)
+s = ort.InferenceSession("/tmp/x/pic2.onnx", o)
 X = sources.load("mnist_5k", "train").images[:100, :, :, 0].astype(np.float32)
 d = []
 for k in (1, 3, 10):

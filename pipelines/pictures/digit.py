@@ -5,7 +5,7 @@ MNIST scales the digit into a box of 20 x 20 pixels, aspect kept, and moves its 
 the paper is found first, as a plane of brightness through the edge of the picture; ink is what lies far from it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -135,16 +135,18 @@ def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
     ring = _ring(coarse.shape[0])
     # The ring is symmetric: level and both slopes are found apart from each other.
     count, square = tf.reduce_sum(ring), tf.reduce_sum(ring * y**2)
-    level = down = across = tf.zeros(())
-    deviation = tf.constant(1e6)
-    rest = coarse
-    for _ in range(ROUNDS):
+
+    def nearer(number: Any, plane: tf.Tensor, deviation: tf.Tensor) -> tuple[Any, ...]:
+        rest = coarse - (plane[0] + plane[1] * y + plane[2] * x)
         cut = ring * tf.clip_by_value(rest, -1.5 * deviation, 1.5 * deviation)
-        level += tf.reduce_sum(cut) / count
-        down += tf.reduce_sum(cut * y) / square
-        across += tf.reduce_sum(cut * x) / square
-        rest = coarse - (level + down * y + across * x)
-        deviation = _deviation(rest, ring, 3 * deviation)
+        plane += [tf.reduce_sum(cut) / count, tf.reduce_sum(cut * y) / square, tf.reduce_sum(cut * x) / square]
+        rest = coarse - (plane[0] + plane[1] * y + plane[2] * x)
+        return number + 1, plane, _deviation(rest, ring, 3 * deviation)
+
+    # A loop and not one round after the other: tf2onnx takes ten seconds for a graph that is twice as large.
+    start = (0, tf.zeros(3), tf.constant(1e6))
+    _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
+    level, down, across = tf.unstack(plane)
     y, x = _places(seen.shape[0])
     rest = seen - (level + down * y + across * x)
     # From -1 to 1 over the part, to pixels of the picture.
