@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,19 @@ def write_picture(folder: Path, convert: Function) -> None:
         folder: where to; must exist.
         convert: from `pipelines.pictures.kinds.converter`.
     """
+    (folder / PICTURE).write_bytes(_picture(convert))
+
+
+# It is the same for all models of a kind and size, and tf2onnx takes ten seconds for that of digits.
+@cache
+def _picture(convert: Function) -> bytes:
     import onnx
 
     proto = _converted(convert)
     for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
         size.dim_param = name
     onnx.checker.check_model(proto, full_check=True)
-    onnx.save(proto, folder / PICTURE)
+    return proto.SerializeToString()
 
 
 def _converted(function: Function) -> Any:

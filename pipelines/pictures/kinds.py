@@ -1,5 +1,7 @@
 """Which pictures a model is for, and the function that makes its input of any of them."""
 
+from functools import cache
+
 import tensorflow as tf
 
 from pipelines.errors import UserError
@@ -17,6 +19,7 @@ def kind_of(data: str) -> PictureKind:
     return "digit" if data in DIGITS else "natural"
 
 
+@cache
 def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimental.PolymorphicFunction:
     """The function from a picture of any size to what a net takes.
 
