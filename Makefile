@@ -12,12 +12,13 @@ help:  ## List the commands
 
 install: $(INSTALLED)  ## Create .venv with the locked dependencies
 
-$(INSTALLED): requirements/$(ACCELERATOR).lock setup.cfg pyproject.toml
+$(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
 	@echo "Installing the locked dependencies into .venv: 3 GB on disk, a minute or two."
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$(ACCELERATOR).lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/stubs.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -57,6 +58,8 @@ lock: install  ## Resolve the dependencies anew
 	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
+	$(BIN)/uv pip compile requirements/serving.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
 	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
 	    --output-file requirements/peers.lock
