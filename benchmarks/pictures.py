@@ -85,14 +85,16 @@ def figure(path: Path, shown: dict[str, list[tuple[np.ndarray, np.ndarray]]]) ->
     import matplotlib.pyplot as plt
 
     made, axes = plt.subplots(
-        len(shown), 2 * SHOWN, figsize=(2 * SHOWN * 0.8, len(shown) * 0.95), layout="constrained", squeeze=False
+        len(shown), 2 * SHOWN, figsize=(2 * SHOWN * 0.8, len(shown) * 1.05), layout="constrained", squeeze=False
     )
     for row, (name, pairs) in zip(axes, shown.items(), strict=True):
         for axis, image in zip(row, [part for pair in pairs for part in pair], strict=True):
             axis.imshow(image, cmap="grey", vmin=0, vmax=255)
             axis.set(xticks=[], yticks=[])
             axis.set_facecolor("#cfe3f7")
-        row[0].set_title(name, loc="left", fontsize=9)
+        # Longer than the column is wide.
+        row[0].set_title(name, loc="left", fontsize=9).set_in_layout(False)
+    made.get_layout_engine().set(h_pad=0.12)
     with replacing(path) as aside:
         made.savefig(aside, format="png", dpi=110)
     plt.close(made)
