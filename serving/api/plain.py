@@ -6,8 +6,10 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
-from serving.api.describe import JSON, PICTURES_BODY, answers
+from serving.answers import Answer
+from serving.api.describe import JSON, PICTURES_BODY, RAW, answers
 from serving.catalog import Catalog
 from serving.errors import LimitError, RequestError
 from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
@@ -17,16 +19,19 @@ from serving.protocols import request as requests
 from serving.protocols.request import check_shape
 from serving.served import Served
 
-RAW = "application/octet-stream"
 FORM = "multipart/form-data"
 
 
 def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     """The route."""
     made = APIRouter(tags=["Pictures"])
-    path = "/predict/{name}"
 
-    @made.post(path, summary="Predict pictures", openapi_extra=answers(PICTURES_BODY, ""))
+    @made.post(
+        "/predict/{name}",
+        summary="Predict pictures",
+        responses={200: {"model": Answer, "description": "Predictions."}},
+        openapi_extra=answers(None, body=PICTURES_BODY),
+    )
     async def predict(
         request: Request,
         name: str,
@@ -37,6 +42,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         explain: Annotated[bool, Query(description="Add the mean gate of each layer.")] = False,
         seen: Annotated[bool, Query(description="Add the pixels that the net saw.")] = False,
     ) -> Response:
+        if version is not None and label is not None:
+            raise RequestError("give either a version or a label, not both.")
         served = catalog.find(name, version, label)
         if explain and served.manifest.gates is None:
             raise RequestError(
@@ -54,11 +61,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[list[str | None], requests.Request]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
-        async with request.form(max_files=most, max_fields=16) as form:
-            found = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
-            if not found:
-                raise RequestError('the form has no file in a field "picture".')
-            return [one.filename for one in found], requests.Request(None, [await one.read() for one in found])
+        found = await _form(request, most)
+        return [one.filename for one in found], requests.Request(None, [await one.read() for one in found])
     body = await request.body()
     if not body:
         raise RequestError(
@@ -72,8 +76,33 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
         check_shape((len(body),), manifest)
     images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
     if len(images) > most:
-        raise LimitError(f"{len(images)} pictures in one request are more than the limit of {most}.")
+        raise _too_many(most)
     return [None] * len(images), requests.Request(images, None)
+
+
+def _too_many(most: int) -> LimitError:
+    return LimitError(f"more pictures are in the request than the limit of {most}.")
+
+
+class _InMemory(MultiPartParser):
+    # Bodies are limited, and where the endpoint runs there may be no disk to write to.
+    spool_max_size = 2**40
+
+
+async def _form(request: Request, most: int) -> list[UploadFile]:
+    try:
+        form = await _InMemory(request.headers, request.stream(), max_files=most, max_fields=16).parse()
+    except MultiPartException as error:
+        if error.message.startswith("Too many files"):
+            raise _too_many(most) from None
+        raise RequestError(f"the form cannot be read: {error.message}") from None
+    except UnicodeError as error:
+        # A charset that somebody made up, for the names in the form.
+        raise RequestError(f"the names in the form cannot be read: {error}.") from None
+    found = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+    if not found:
+        raise RequestError('the form has no file in a field "picture".')
+    return found
 
 
 def _answer(
@@ -93,7 +122,8 @@ def _answer(
             "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
         }
         if names[number] is not None:
-            one["file"] = names[number]
+            # Some charsets decode to what is no text.
+            one["file"] = str(names[number]).encode(errors="replace").decode()
         if explain:
             one["gates"] = outputs[GATE_MEANS][number]
         if images is not None:
