@@ -48,13 +48,15 @@ class Predictor:
             raise LimitError(f"{count} pictures in one request are more than the limit of {self.settings.pictures}.")
         try:
             async with asyncio.timeout(self.settings.timeout):
-                images = request.images if request.images is not None else await self._seen(served, request.files or [])
+                images = request.images if request.images is not None else await self._seen(served, request)
                 outputs = await served.predict(images)
         except TimeoutError:
             raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
         return images, complete(outputs, served.manifest)
 
-    async def _seen(self, served: Served, files: list[bytes]) -> np.ndarray:
+    async def _seen(self, served: Served, request: Request) -> np.ndarray:
+        files = request.files or []
+        names = request.names or [f"picture {number + 1}" for number in range(len(files))]
         loop = asyncio.get_running_loop()
         if self._decoding and self._decoding + len(files) > self.settings.queue:
             why = f"{self._decoding} picture files are waiting already, the limit is {self.settings.queue}."
@@ -62,10 +64,10 @@ class Predictor:
         self._decoding += len(files)
         try:
             # One after another: a request of many large pictures holds one of them in memory, and one thread.
-            seen = [await loop.run_in_executor(self.executor, self._one, served, *one) for one in enumerate(files)]
+            seen = [await loop.run_in_executor(self.executor, self._one, served, *one) for one in zip(names, files, strict=True)]
         finally:
             self._decoding -= len(files)
         return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
 
-    def _one(self, served: Served, number: int, file: bytes) -> np.ndarray:
-        return served.see(pictures.decode(file, f"picture {number + 1}", self.settings.pixels))
+    def _one(self, served: Served, name: str, file: bytes) -> np.ndarray:
+        return served.see(pictures.decode(file, name, self.settings.pixels))

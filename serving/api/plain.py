@@ -62,7 +62,10 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         found = await _form(request, most)
-        return [one.filename for one in found], requests.Request(None, [await one.read() for one in found])
+        # Some charsets decode to what is no text.
+        names = [(one.filename or "").encode(errors="replace").decode() for one in found]
+        shown = [name or f"picture {number + 1}" for number, name in enumerate(names)]
+        return [*names], requests.Request(None, [await one.read() for one in found], shown)
     body = await request.body()
     if not body:
         raise RequestError(
@@ -122,8 +125,7 @@ def _answer(
             "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
         }
         if names[number] is not None:
-            # Some charsets decode to what is no text.
-            one["file"] = str(names[number]).encode(errors="replace").decode()
+            one["file"] = names[number]
         if explain:
             one["gates"] = outputs[GATE_MEANS][number]
         if images is not None:

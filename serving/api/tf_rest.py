@@ -1,6 +1,6 @@
 """The paths of TF Serving's REST interface, so that its clients can be pointed here and back."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
 from serving.api.describe import JSON, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
 from serving.catalog import Catalog, Entry
@@ -57,6 +57,8 @@ def find(catalog: Catalog[Served], request: Request) -> Served:
 def asked(request: Request) -> tuple[str, int | None, str | None]:
     """Name, version and label in a path."""
     given = request.path_params
+    if request.url.path.endswith(":predict") and request.method != "POST":
+        raise HTTPException(405, headers={"Allow": "POST"})
     version = given.get("version")
     if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
         raise RequestError(f"a version is a positive integer. Received: {version!r}.")
