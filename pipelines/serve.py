@@ -126,5 +126,7 @@ def _log(quiet: bool) -> None:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # A warning for each form that is none: a client's mistake, which it is told.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     if quiet:
         logging.getLogger("serving.access").setLevel(logging.WARNING)

@@ -64,7 +64,10 @@ class Predictor:
         self._decoding += len(files)
         try:
             # One after another: a request of many large pictures holds one of them in memory, and one thread.
-            seen = [await loop.run_in_executor(self.executor, self._one, served, *one) for one in zip(names, files, strict=True)]
+            seen = [
+                await loop.run_in_executor(self.executor, self._one, served, *one)
+                for one in zip(names, files, strict=True)
+            ]
         finally:
             self._decoding -= len(files)
         return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)

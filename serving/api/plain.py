@@ -62,10 +62,9 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         found = await _form(request, most)
-        # Some charsets decode to what is no text.
-        names = [(one.filename or "").encode(errors="replace").decode() for one in found]
+        names, files = [name for name, _ in found], [file for _, file in found]
         shown = [name or f"picture {number + 1}" for number, name in enumerate(names)]
-        return [*names], requests.Request(None, [await one.read() for one in found], shown)
+        return [*names], requests.Request(None, files, shown)
     body = await request.body()
     if not body:
         raise RequestError(
@@ -92,7 +91,7 @@ class _InMemory(MultiPartParser):
     spool_max_size = 2**40
 
 
-async def _form(request: Request, most: int) -> list[UploadFile]:
+async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
     try:
         form = await _InMemory(request.headers, request.stream(), max_files=most, max_fields=16).parse()
     except MultiPartException as error:
@@ -102,7 +101,10 @@ async def _form(request: Request, most: int) -> list[UploadFile]:
     except UnicodeError as error:
         # A charset that somebody made up, for the names in the form.
         raise RequestError(f"the names in the form cannot be read: {error}.") from None
-    found = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+    files = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+    # Some charsets decode to what is no text.
+    found = [((file.filename or "").encode(errors="replace").decode(), await file.read()) for file in files]
+    await form.close()
     if not found:
         raise RequestError('the form has no file in a field "picture".')
     return found
