@@ -47,7 +47,7 @@ def _no_network(monkeypatch):
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory, worker_id):
-    """A model repository with version 1 of `digits`, which reads digits and tells its gates; to be copied, not changed."""
+    """A model repository with version 1 of `digits`, which reads digits and tells its gates; not to be changed."""
     from tests.endpoint import make_repository
 
     here = tmp_path_factory.getbasetemp()

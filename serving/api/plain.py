@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request, Response
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from serving.answers import Answer
@@ -89,6 +89,18 @@ def _too_many(most: int) -> LimitError:
 class _InMemory(MultiPartParser):
     # Bodies are limited, and where the endpoint runs there may be no disk to write to.
     spool_max_size = 2**40
+    _ended = False
+
+    def on_end(self) -> None:
+        self._ended = True
+
+    async def parse(self) -> FormData:
+        form = await super().parse()
+        if not self._ended:
+            for file in self._files_to_close_on_error:
+                file.close()
+            raise MultiPartException("its last part has no end.")
+        return form
 
 
 async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
