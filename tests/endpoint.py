@@ -75,15 +75,22 @@ class Endpoint:
         self._log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=file)
-        until = time.monotonic() + 60
-        while not (found := re.search(r"at (http://\S+)\n", log.read_text())):
-            if self.process.poll() is not None or time.monotonic() > until:
-                self.stop(signal.SIGKILL)
-                raise RuntimeError(f"the endpoint did not start: {log.read_text()}")
-            time.sleep(0.02)
-        self.url = found[1]
-        # Connections wait until it listens with models loaded; the first answer is the sign.
-        httpx.get(f"{self.url}/v2/health/live", timeout=60)
+        try:
+            self.url = self._started()
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
+
+    def _started(self) -> str:
+        def written() -> re.Match[str] | None:
+            assert self.process.poll() is None, self._log.read_text()
+            return re.search(r"at http://\S+:(\d+)\n", self._log.read_text())
+
+        eventually(written, 60)
+        url = f"http://127.0.0.1:{written()[1]}"
+        # Connections wait until models are loaded; the first answer is the sign.
+        httpx.get(f"{url}/v2/health/live", timeout=60)
+        return url
 
     def __enter__(self) -> Self:
         return self

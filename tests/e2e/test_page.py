@@ -77,7 +77,7 @@ def test_a_digit_by_mouse(page):
     # White on black, as MNIST is.
     assert (width, height, pixels[0], max(pixels)) == (28, 28, 0, 255)
     gates = page.driver.find_elements("css selector", "#gates i")
-    assert len(gates) == 4
+    assert len(gates) == 3
     assert all(0 < gate.rect["height"] <= page.get("gates").rect["height"] for gate in gates)
     assert "version 1" in page.get("source").text
     page.get("clear").click()
