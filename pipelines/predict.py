@@ -28,6 +28,8 @@ class Arguments(Frozen):
     """The picture files, of any size: PNG, JPEG and what else Pillow reads."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one JSON object a line for each picture."""
+    url: str | None = None
+    """Ask the endpoint at this address, where MODEL is the model's name; a key is taken from HIGHWAY_API_KEY."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,16 @@ def main(arguments: list[str]) -> None:
         UserError: see `predict`.
     """
     given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
-    folder, predictions = predict(given.model, given.pictures)
-    if folder != given.model:
-        # Not among the results, which another program may be reading.
-        sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    # Which version it was is not among the results, which another program may be reading.
+    if given.url is not None:
+        from pipelines import remote
+
+        used, predictions = remote.predict(given.url, str(given.model), given.pictures)
+        sys.stderr.write(f"{used} answered\n")
+    else:
+        folder, predictions = predict(given.model, given.pictures)
+        if folder != given.model:
+            sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     if given.format == "json":
         for prediction in predictions:
             sys.stdout.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")

@@ -3,6 +3,7 @@
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from pipelines.errors import UserError
 KEY = "HIGHWAY_API_KEY"
 # Seconds that requests in flight have to end after SIGTERM.
 GRACE = 30
+# Seconds that a connection may be idle: longer than the proxies that keep it open, or they write into a closed one.
+IDLE = 75
 
 
 class Arguments(Frozen):
@@ -37,6 +40,8 @@ class Arguments(Frozen):
     there are none."""
     queue: Annotated[int, Field(ge=1)] = 1024
     """Pictures that may wait for each model version; more are refused with 503."""
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds after which a request is answered with 504."""
     quiet: bool = False
     """Write no line for each request."""
 
@@ -60,13 +65,23 @@ def main(arguments: list[str]) -> None:
     from serving.settings import Settings
 
     _log(given.quiet)
-    app = make_app(Settings(given.models, queue=given.queue, api_key=key, origins=origins))
+    settings = Settings(given.models, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE, server_header=False
+        make_app(settings),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=GRACE,
     )
+    # uvicorn raises the signal again after it has stopped: that it was asked to is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     listening = _listen(given.host, given.port)
     host, port = listening.getsockname()[:2]
-    sys.stderr.write(f"serving {given.models} at http://{host}:{port}\n")
+    shown = f"[{host}]" if ":" in host else host
+    sys.stderr.write(f"serving {given.models} at http://{shown}:{port}\n")
     uvicorn.Server(config).run([listening])
 
 
@@ -105,9 +120,13 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _log(quiet: bool) -> None:
     """One JSON object a line on standard error, for requests and for what happens to versions."""
+    from serving.logs import JsonFormatter
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # A warning for each form that is none: a client's mistake, which it is told.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     if quiet:
         logging.getLogger("serving.access").setLevel(logging.WARNING)

@@ -1,29 +1,24 @@
-"""What happens around every request: its key, the length of its body, its line in the log, and the metrics."""
+"""What happens around every request: its key, its size, its line in the log, and the metrics."""
 
 import hmac
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from prometheus_client import Counter, Gauge, Histogram
+import orjson
 
-from serving.errors import LimitError
+from serving.errors import BusyError, LimitError
+from serving.metrics import BODIES, IN_FLIGHT, REQUESTS, SECONDS
 
 Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-REQUESTS = Counter("highway_requests_total", "Requests, by route and status.", ["route", "status"])
-SECONDS = Histogram(
-    "highway_request_seconds", "Time from the head of a request to the end of its answer.", ["route"],
-    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-)  # fmt: skip
-IN_FLIGHT = Gauge("highway_requests_in_flight", "Requests that have no whole answer yet.")
 # What is open to those without a key: that the server runs, and the page, which then asks for the key.
-OPEN = ("/", "/static", "/v2/health/live", "/v2/health/ready")
+OPEN = ("/", "/v2/health/live", "/v2/health/ready")
 log = logging.getLogger("serving.access")
 
 
@@ -34,82 +29,104 @@ class Access:
         app: what answers.
         api_key: what clients must send; None lets everybody in.
         body: bytes that a request may have.
+        bodies: bytes that all requests together may have that are being answered.
     """
 
-    def __init__(self, app: App, api_key: str | None, body: int) -> None:
+    def __init__(self, app: App, api_key: str | None, body: int, bodies: int) -> None:
         self._app = app
         self._key = None if api_key is None else api_key.encode()
         self._body = body
+        self._bodies = bodies
+        self._held = 0
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start, status, head = time.perf_counter(), 500, scope["method"] == "HEAD"
+        # Who may get may ask for the head alone.
+        inner = {**scope, "method": "GET"} if head else scope
 
         async def sent(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         IN_FLIGHT.inc()
+        body = _Body(self, receive)
         try:
             refused = self._refusal(scope)
             if refused:
                 await _answer(sent, *refused)
             else:
-                await self._app(scope, self._limited(receive), sent)
+                await self._app(inner, body.receive, sent)
         finally:
             IN_FLIGHT.dec()
-            self._note(scope, status, time.perf_counter() - start)
+            body.free()
+            _note(scope, inner, status, time.perf_counter() - start)
 
-    def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
+    def take(self, count: int, of: int) -> None:
+        """Counts bytes that have come in.
+
+        Args:
+            count: of them; negative when they are no longer held.
+            of: bytes of this request up to now.
+
+        Raises:
+            LimitError: the request has too many.
+            BusyError: all requests together have too many.
+        """
+        self._held += count
+        BODIES.set(self._held)
+        if of > self._body:
+            raise LimitError(self._too_long(of))
+        if self._held > self._bodies:
+            raise BusyError(f"requests of more than {self._bodies:,} bytes are being answered already.", after=1.0)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
-        if self._key is not None and not _is_open(scope["path"]):
-            given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-            if not hmac.compare_digest(given, self._key):
-                return 401, "the key is missing or wrong. Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+        if self._key and not _is_open(scope["path"]) and not hmac.compare_digest(_given(headers), self._key):
+            return 401, "the key is missing or wrong. Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+        if (coding := headers.get(b"content-encoding", b"identity").lower()) not in (b"identity", b""):
+            return 415, f"the body has the encoding {coding.decode('latin-1')!r}. Send it as it is."
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._body:
-            return 413, self._too_long(int(length))
+        if length.isdigit() and int(length[:20]) > self._body:
+            return 413, self._too_long(int(length[:20]))
         return None
-
-    def _limited(self, receive: Receive) -> Receive:
-        taken = 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            if message["type"] == "http.request":
-                taken += len(message.get("body", b""))
-                if taken > self._body:
-                    raise LimitError(self._too_long(taken))
-            return message
-
-        return limited
 
     def _too_long(self, length: int) -> str:
         return f"the body has {length:,} bytes, more than the limit of {self._body:,}."
 
-    @staticmethod
-    def _note(scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
-        # The route, not the path: clients make up paths without end.
-        found = getattr(scope.get("route"), "path", "unknown")
-        REQUESTS.labels(found, status).inc()
-        SECONDS.labels(found).observe(seconds)
-        if log.isEnabledFor(logging.INFO):
-            client = scope.get("client")
-            line = {
-                "time": round(time.time(), 3),
-                "client": client[0] if client else None,
-                "method": scope["method"],
-                "path": scope["path"],
-                "status": status,
-                "ms": round(1000 * seconds, 3),
-            }
-            log.info(json.dumps(line))
+
+class _Body:
+    """The body of one request, counted as it comes."""
+
+    def __init__(self, access: Access, receive: Receive) -> None:
+        self._access = access
+        self._receive = receive
+        self._taken = 0
+
+    async def receive(self) -> Message:
+        """The next part."""
+        message = await self._receive()
+        if message["type"] == "http.request" and (count := len(message.get("body", b""))):
+            self._taken += count
+            self._access.take(count, self._taken)
+        return message
+
+    def free(self) -> None:
+        """The request has its answer."""
+        if self._taken:
+            self._access.take(-self._taken, 0)
+
+
+def _given(headers: dict[bytes, bytes]) -> bytes:
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    return headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else b"")
 
 
 def _is_open(path: str) -> bool:
@@ -117,9 +134,26 @@ def _is_open(path: str) -> bool:
 
 
 async def _answer(send: Send, status: int, why: str) -> None:
-    body = json.dumps({"error": why}).encode()
+    body = orjson.dumps({"error": why})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _note(scope: Scope, inner: Scope, status: int, seconds: float) -> None:
+    # The route, not the path: clients make up paths without end.
+    route = getattr(inner.get("route"), "path", "unknown")
+    REQUESTS.labels(route, status).inc()
+    SECONDS.labels(route).observe(seconds)
+    if log.isEnabledFor(logging.INFO):
+        client = scope.get("client")
+        line = {
+            "client": client[0] if client else None,
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "ms": round(1000 * seconds, 3),
+        }
+        log.info("request", extra=line)

@@ -5,27 +5,38 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from serving import errors
 from serving.access import Access
-from serving.api import plain, tf_rest, v2
+from serving.api import models, page, plain, tf_rest, v2
+from serving.api.describe import describe
 from serving.catalog import Catalog
+from serving.metrics import batches, scrape
 from serving.predicting import Predictor
+from serving.protocols import v2 as v2_protocol
 from serving.served import InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
-PAGE = Path(__file__).parent / "page"
+ABOUT = """
+Three ways to ask the same models:
+
+* **Pictures**: `POST /predict/{model}` takes picture files, or raw pixels, and answers with names and probabilities.
+* **TF Serving**: the REST interface of TensorFlow Serving, for its clients.
+* **Open Inference Protocol**, version 2, with binary tensors, for the clients of KServe, Triton and others.
+
+Whatever is refused is answered with `{"error": "what happened, what was expected"}`. 503 comes with `Retry-After`.
+If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+"""
 STATUS = {
     errors.UnknownModelError: 404,
     errors.RequestError: 400,
@@ -50,7 +61,7 @@ def make_app(settings: Settings) -> FastAPI:
         uvicorn.run(make_app(Settings(models=Path("models"))))
     """
     executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="predict")
-    catalog: Catalog[Served] = Catalog(settings.models, InProcessBackend(settings, executor).open)
+    catalog: Catalog[Served] = Catalog(settings.models, InProcessBackend(settings, executor, batches).open)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,7 +74,8 @@ def make_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="highway-keras",
         version=VERSION,
-        description="Predictions of exported highway networks.",
+        summary="Predictions of exported highway networks.",
+        description=ABOUT,
         lifespan=lifespan,
         # Both load their pages from elsewhere; /openapi.json is there.
         docs_url=None,
@@ -72,40 +84,30 @@ def make_app(settings: Settings) -> FastAPI:
     predictor = Predictor(settings, executor)
     for protocol in (plain, tf_rest, v2):
         app.include_router(protocol.router(catalog, predictor))
+    app.include_router(models.router(catalog))
 
-    @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=Response)
+    @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(scrape(catalog), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/models", tags=["Pictures"], summary="What is served")
-    async def models() -> list[dict[str, object]]:
-        return [
-            {
-                "name": name,
-                "versions": sorted(entry.served, reverse=True),
-                "labels": entry.release.labels,
-                "failed": {version: why for version, (_, why) in entry.failed.items()},
-                "input": {"shape": manifest.input.shape[1:], "pictures": manifest.pictures},
-                "gates": manifest.gates is not None,
-                "classes": manifest.labels,
-            }
-            for name, entry in sorted(catalog.entries().items())
-            if entry.served
-            for manifest in [catalog.find(name).manifest]
-        ]
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(PAGE / "index.html")
-
-    app.mount("/static", StaticFiles(directory=PAGE), name="static")
+    page.add(app)
+    describe(app, secured=settings.api_key is not None)
     for kind, status in STATUS.items():
         app.add_exception_handler(kind, _handler(status))
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_middleware(Access, api_key=settings.api_key, body=settings.body)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _failed)
+    app.add_middleware(Access, api_key=settings.api_key, body=settings.body, bodies=settings.bodies)
     if settings.origins:
-        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            # What a page of another site may read beside the body.
+            expose_headers=[v2_protocol.HEADER, "retry-after"],
+        )
     return app
 
 
@@ -126,6 +128,22 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": f"{where}: {first['msg']}."}, 400)
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
+    said = f"{error.detail}."
+    if error.status_code == 404:
+        said = f"there is nothing at {request.url.path}. /openapi.json tells what there is."
+    elif error.status_code == 405:
+        said = (
+            f"{request.method} is not possible at {request.url.path}. Expected: {(error.headers or {}).get('Allow')}."
+        )
+    return JSONResponse({"error": said}, error.status_code, error.headers)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    # Nobody reads it; for the log and the metrics, by the number that nginx has for this.
+    return Response(status_code=499)
+
+
+async def _failed(_: Request, __: Exception) -> JSONResponse:
+    return JSONResponse({"error": "the endpoint failed. Its log says why."}, 500)

@@ -6,6 +6,7 @@ connections it more than halved the throughput.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -37,17 +38,24 @@ class Batcher:
         largest: images of a batch; a single request may be larger, and is then computed alone.
         queue: images that may wait; beyond that requests are refused.
         executor: where batches that take long are computed.
+        measured: is told the images and seconds of each batch, in the thread that computed it.
     """
 
     run: Callable[[np.ndarray], Arrays]
     largest: int
     queue: int
     executor: Executor
+    measured: Callable[[int, float], object] = lambda _images, _seconds: None
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
     _busy: bool = False
     # Seconds of an image in a batch, a running mean; infinite until the first is measured.
     _seconds: float = float("inf")
+
+    @property
+    def waiting(self) -> int:
+        """Images that wait."""
+        return self._images
 
     async def predict(self, images: np.ndarray) -> Arrays:
         """Predicts some images, together with whatever else is waiting.
@@ -62,7 +70,9 @@ class Batcher:
             BusyError: too many images are waiting.
         """
         if self._images and self._images + len(images) > self.queue:
-            raise BusyError(self.queue, after=self._images * self._seconds)
+            # Nothing is known of the time before the first batch.
+            after = self._images * self._seconds if math.isfinite(self._seconds) else 1.0
+            raise BusyError(f"{self._images} images are waiting already, the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
         waiting = _Waiting(images, loop.create_future())
         self._waiting.append(waiting)
@@ -105,7 +115,9 @@ class Batcher:
     def _timed(self, images: np.ndarray) -> Arrays:
         start = time.perf_counter()
         outputs = self.run(images)
-        taken = (time.perf_counter() - start) / max(len(images), 1)
+        whole = time.perf_counter() - start
+        self.measured(len(images), whole)
+        taken = whole / max(len(images), 1)
         self._seconds = taken if self._seconds == float("inf") else 0.9 * self._seconds + 0.1 * taken
         return outputs
 

@@ -33,7 +33,7 @@ class Entry(Generic[T]):
     release: Release = field(default_factory=Release)
     served: dict[int, T] = field(default_factory=dict)
     failed: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """By version: when its folder was last changed, and what is wrong with it."""
+    """By version: a digest of when its files were last changed, and what is wrong with it."""
     loading: int | None = None
 
     def statuses(self) -> list[Status]:
@@ -162,8 +162,13 @@ class Catalog(Generic[T]):
         if version in entry.served:
             return version in on_disk
         path = folder / str(version)
+        if version not in on_disk:
+            return False
         try:
-            changed = path.stat().st_mtime_ns
+            # Of every file: one that is still being copied changes, and its folder does not.
+            changed = hash(
+                tuple((found.st_mtime_ns, found.st_size) for found in map(Path.stat, sorted(path.rglob("*"))))
+            )
         except OSError:
             return False
         if version in entry.failed and entry.failed[version][0] == changed:

@@ -2,76 +2,79 @@
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx2 as httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from serving.answers import Answer, ServedModel
 from serving.errors import ServingError
 
 # Answers that may be another one a little later.
 BUSY = (429, 503)
-
-
-class Guess(BaseModel):
-    """A class and how probable it is."""
-
-    model_config = ConfigDict(frozen=True)
-    label: str
-    probability: float
-
-
-class Prediction(BaseModel):
-    """What a model says of one picture."""
-
-    model_config = ConfigDict(frozen=True)
-    top: tuple[Guess, ...]
-    """The most probable classes, the first one first."""
-    file: str | None = None
-    """Name of the file that was sent."""
-    gates: tuple[float, ...] | None = None
-    """Mean gate of each layer, if it was asked for."""
-
-
-class Answer(BaseModel):
-    """Predictions, and the version that made them."""
-
-    model_config = ConfigDict(frozen=True)
-    model: str
-    version: int
-    predictions: tuple[Prediction, ...]
-    layers: tuple[str, ...] | None = None
-    """Names of the layers that `gates` are of."""
+# Seconds to wait before the second attempt, if the endpoint does not say, and the most before any.
+FIRST, LONGEST = 0.25, 30.0
+_ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
+T = TypeVar("T")
 
 
 class ClientError(ServingError):
-    """The endpoint cannot be reached, or refused a request."""
+    """The endpoint cannot be reached, is busy, or refused a request.
+
+    Args:
+        why: the message.
+        status: of the answer; None if there was none.
+    """
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class Client:
-    """Asks one endpoint; connections are kept open, so keep the client.
+    """Asks one endpoint; connections are kept open, so keep the client. May be used by several threads.
+
+    A request is sent again where that can help: the endpoint is busy (429, 503), or the connection fails; a prediction
+    changes nothing, so that one that was computed twice does no harm. What is refused for another reason is not.
 
     Args:
         url: of the endpoint.
         api_key: if it asks for one.
         timeout: seconds for one attempt.
-        attempts: how often to ask an endpoint that is busy or cannot be reached; between two attempts it waits as long
-            as the endpoint says, or from a quarter of a second on twice as long each time.
+        attempts: how often to ask. Between two attempts it waits as long as the endpoint says with Retry-After, or from
+            a quarter of a second on twice as long each time, up to half a minute; and up to half as long again, so that
+            clients that were sent away together do not come back together.
+        transport: in place of the network, for tests.
+
+    Raises:
+        ClientError: the URL is none.
 
     Example:
         with Client("http://127.0.0.1:8501") as client:
             client.predict("demo", [Path("seven.png")]).predictions[0].top[0].label
     """
 
-    def __init__(self, url: str, api_key: str | None = None, timeout: float = 30.0, attempts: int = 5) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        attempts: int = 5,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         headers = {"X-API-Key": api_key} if api_key else {}
         try:
-            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
             raise ClientError(f"{url} is no address of an endpoint: {error}.") from None
+        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
+            raise ClientError(f"{url} is no address of an endpoint. Expected one such as http://127.0.0.1:8501.")
         self._url = url
         self._attempts = attempts
 
@@ -101,7 +104,7 @@ class Client:
 
         Args:
             model: its name.
-            pictures: files, or their bytes.
+            pictures: files, or their bytes; all in one request, so within the endpoint's limits.
             version: its number; None is the newest that is served.
             label: of a version, in its place.
             top: how many classes to name.
@@ -116,35 +119,47 @@ class Client:
         files = [("picture", _file(picture, number)) for number, picture in enumerate(pictures)]
         query = {"version": version, "label": label, "top": top, "explain": explain or None}
         given = {name: value for name, value in query.items() if value is not None}
-        answer = self._asked("POST", f"/predict/{model}", params=given, files=files)
-        try:
-            return Answer.model_validate_json(answer.content)
-        except ValidationError as error:
-            raise ClientError(f"{self._url} does not answer as an endpoint of highway-keras does: {error}") from None
+        return self._asked(_ANSWER, "POST", f"predict/{quote(model, safe='')}", params=given, files=files)
 
-    def models(self) -> list[Mapping[str, Any]]:
-        """What the endpoint serves: name, versions, labels and input of each model."""
-        return self._asked("GET", "/models").json()
+    def models(self) -> tuple[ServedModel, ...]:
+        """What the endpoint serves.
 
-    def _asked(self, method: str, path: str, **options: Any) -> httpx.Response:
-        wait = 0.25
-        for attempt in range(1, self._attempts + 1):
-            last = attempt == self._attempts
+        Raises:
+            ClientError: as for `predict`.
+        """
+        return self._asked(_MODELS, "GET", "models")
+
+    def _asked(self, kind: TypeAdapter[T], method: str, path: str, **options: Any) -> T:
+        wait = FIRST
+        for left in reversed(range(self._attempts)):
+            told = None
             try:
                 answer = self._http.request(method, path, **options)
+            except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+                raise ClientError(f"{self._url} cannot be asked: {error}.") from None
             except httpx.TransportError as error:
-                if last:
-                    raise ClientError(f"{self._url} cannot be reached: {error}. Is the endpoint running?") from None
-                answer = None
-            if answer is not None and answer.is_success:
-                return answer
-            if answer is not None and (last or answer.status_code not in BUSY):
-                raise ClientError(f"{self._url} answered {answer.status_code}: {_why(answer)}")
-            told = answer.headers.get("retry-after", "") if answer is not None else ""
-            # Not all clients that were sent away at the same time shall come back at the same time.
-            time.sleep((float(told) if told.isdecimal() else wait) * random.uniform(1.0, 1.5))
+                if not left:
+                    raise ClientError(
+                        f"{self._url} cannot be reached: {_cause(error)}. Is the endpoint running?"
+                    ) from None
+            else:
+                if answer.is_success:
+                    return self._read(kind, answer)
+                if not left or answer.status_code not in BUSY:
+                    raise ClientError(f"{self._url} answered {answer.status_code}: {_why(answer)}", answer.status_code)
+                told = _after(answer.headers.get("retry-after", ""))
+            time.sleep(min(wait if told is None else told, LONGEST) * random.uniform(1.0, 1.5))
             wait *= 2
-        raise AssertionError("the last attempt returns or raises")
+        raise ValueError(f"attempts must be at least 1. Received: {self._attempts}")
+
+    def _read(self, kind: TypeAdapter[T], answer: httpx.Response) -> T:
+        try:
+            return kind.validate_json(answer.content)
+        except ValidationError:
+            raise ClientError(
+                f"{self._url} does not answer as an endpoint of highway-keras does. It said: {answer.text[:200]!r}",
+                answer.status_code,
+            ) from None
 
 
 def _file(picture: Path | bytes, number: int) -> tuple[str, bytes]:
@@ -156,8 +171,22 @@ def _file(picture: Path | bytes, number: int) -> tuple[str, bytes]:
         raise ClientError(f"{picture} cannot be read: {error.strerror}.") from None
 
 
+def _after(told: str) -> float | None:
+    """Seconds that a Retry-After asks for, given in seconds or as a date."""
+    if told.isascii() and told.isdecimal():
+        return float(told)
+    try:
+        return max((parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None
+
+
+def _cause(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 def _why(answer: httpx.Response) -> str:
     try:
-        return answer.json()["error"]
+        return str(answer.json()["error"])
     except (ValueError, KeyError, TypeError):
         return answer.text[:200]

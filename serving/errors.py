@@ -36,6 +36,6 @@ class AccessError(ServingError):
 class BusyError(ServingError):
     """More is waiting than may wait."""
 
-    def __init__(self, limit: int, after: float) -> None:
-        super().__init__(f"{limit} images are waiting already. Try again in {after:.1f} s.")
-        self.after = after
+    def __init__(self, why: str, after: float) -> None:
+        self.after = max(after, 0.1)
+        super().__init__(f"{why} Try again in {self.after:.1f} s.")

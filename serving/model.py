@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from serving import files, repository
-from serving.errors import ModelError
+from serving import files, pictures, repository
+from serving.errors import PictureError
 from serving.manifest import GATE_MEANS, INPUT, ONNX, PICTURE, PROBABILITIES, RGBA, Manifest, read
 from serving.session import open_session
 
@@ -38,14 +38,17 @@ class Model:
             uint8 `[height, width, channels]`, sizes as the manifest has them.
 
         Raises:
-            ModelError: the version was exported before it could.
+            PictureError: the version was exported before it could.
 
         Example:
             image = model.see(pictures.read(Path("seven.jpg")))
         """
         if self.picture is None:
-            raise ModelError(f"{self.folder} has no {PICTURE}, as it is of an earlier format. Export the run again.")
-        return self.picture.run([INPUT], {RGBA: rgba})[0]
+            raise PictureError(
+                f"version {self.manifest.version} of model {self.manifest.name!r} takes no picture files, as it has no "
+                f"{PICTURE}. Export the run again, or send pixels."
+            )
+        return self.picture.run([INPUT], {RGBA: pictures.shrunk(rgba)})[0]
 
     def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """What the model gives for a batch.

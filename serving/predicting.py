@@ -2,19 +2,19 @@
 
 import asyncio
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from serving import pictures
-from serving.errors import LimitError, SlowError
+from serving.errors import BusyError, LimitError, SlowError
 from serving.protocols.request import Request
 from serving.served import Served, complete
 from serving.settings import Settings
 
 
-@dataclass(frozen=True)
+@dataclass
 class Predictor:
     """What all routes predict with.
 
@@ -25,6 +25,7 @@ class Predictor:
 
     settings: Settings
     executor: Executor
+    _decoding: int = field(default=0, init=False)
 
     async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, dict[str, Any]]:
         """Decodes, if need be, and predicts.
@@ -47,17 +48,29 @@ class Predictor:
             raise LimitError(f"{count} pictures in one request are more than the limit of {self.settings.pictures}.")
         try:
             async with asyncio.timeout(self.settings.timeout):
-                images = request.images if request.images is not None else await self._seen(served, request.files or [])
+                images = request.images if request.images is not None else await self._seen(served, request)
                 outputs = await served.predict(images)
         except TimeoutError:
             raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
         return images, complete(outputs, served.manifest)
 
-    async def _seen(self, served: Served, files: list[bytes]) -> np.ndarray:
+    async def _seen(self, served: Served, request: Request) -> np.ndarray:
+        files = request.files or []
+        names = request.names or [f"picture {number + 1}" for number in range(len(files))]
         loop = asyncio.get_running_loop()
-        # One after another: a request of many large pictures holds one of them in memory, and one thread.
-        seen = [await loop.run_in_executor(self.executor, self._one, served, *one) for one in enumerate(files)]
+        if self._decoding and self._decoding + len(files) > self.settings.queue:
+            why = f"{self._decoding} picture files are waiting already, the limit is {self.settings.queue}."
+            raise BusyError(why, after=1.0)
+        self._decoding += len(files)
+        try:
+            # One after another: a request of many large pictures holds one of them in memory, and one thread.
+            seen = [
+                await loop.run_in_executor(self.executor, self._one, served, *one)
+                for one in zip(names, files, strict=True)
+            ]
+        finally:
+            self._decoding -= len(files)
         return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
 
-    def _one(self, served: Served, number: int, file: bytes) -> np.ndarray:
-        return served.see(pictures.decode(file, f"picture {number + 1}", self.settings.pixels))
+    def _one(self, served: Served, name: str, file: bytes) -> np.ndarray:
+        return served.see(pictures.decode(file, name, self.settings.pixels))

@@ -1,6 +1,6 @@
 """What answers for one model version, wherever it is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,10 @@ class Served(Protocol):
     @property
     def manifest(self) -> Manifest:
         """What is known of it."""
+
+    @property
+    def waiting(self) -> int:
+        """Pictures that wait in this process to be predicted."""
 
     def see(self, rgba: np.ndarray) -> np.ndarray:
         """What the net sees of a picture; see `serving.model.Model`."""
@@ -47,6 +51,11 @@ class InProcess:
         """What is known of it."""
         return self.model.manifest
 
+    @property
+    def waiting(self) -> int:
+        """Pictures that wait for the batch that is being computed."""
+        return self.batcher.waiting
+
     def see(self, rgba: np.ndarray) -> np.ndarray:
         """What the net sees of a picture."""
         return self.model.see(rgba)
@@ -62,6 +71,8 @@ class InProcessBackend:
 
     settings: Settings
     executor: Executor
+    measured: Callable[[str], Callable[[int, float], object]]
+    """From a model's name to what is told the pictures and seconds of each of its batches."""
 
     def open(self, folder: Path) -> Served:
         """Loads a version, after a look at each of its files, and predicts once.
@@ -72,7 +83,9 @@ class InProcessBackend:
         model = open_model(folder)
         # The first call allocates; no user shall wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
-        return InProcess(model, Batcher(model.predict, self.settings.batch, self.settings.queue, self.executor))
+        measured = self.measured(model.manifest.name)
+        limits = self.settings
+        return InProcess(model, Batcher(model.predict, limits.batch, limits.queue, self.executor, measured))
 
 
 def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:

@@ -17,11 +17,14 @@ class Settings:
     batch: int = 64
     """Pictures that are predicted together, at most."""
     queue: int = 1024
-    """Pictures that may wait for each model version; more are refused with 503 and Retry-After."""
+    """Pictures that may wait for each model version, and picture files that may wait to be decoded; more are refused
+    with 503 and Retry-After."""
     timeout: float = 30.0
     """Seconds after which a request is answered with 504."""
     body: int = 32 * 2**20
     """Bytes of a request."""
+    bodies: int = 512 * 2**20
+    """Bytes of all requests that are being answered; more are refused with 503 and Retry-After."""
     pictures: int = 256
     """Pictures of a request."""
     pixels: int = PIXELS

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request, Response
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
-from serving.api.describe import JSON, PICTURES_BODY, answers
+from serving.answers import Answer
+from serving.api.describe import JSON, PICTURES_BODY, RAW, answers
 from serving.catalog import Catalog
 from serving.errors import LimitError, RequestError
 from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
@@ -17,16 +19,19 @@ from serving.protocols import request as requests
 from serving.protocols.request import check_shape
 from serving.served import Served
 
-RAW = "application/octet-stream"
 FORM = "multipart/form-data"
 
 
 def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     """The route."""
     made = APIRouter(tags=["Pictures"])
-    path = "/predict/{name}"
 
-    @made.post(path, summary="Predict pictures", openapi_extra=answers(PICTURES_BODY, ""))
+    @made.post(
+        "/predict/{name}",
+        summary="Predict pictures",
+        responses={200: {"model": Answer, "description": "Predictions."}},
+        openapi_extra=answers(None, body=PICTURES_BODY),
+    )
     async def predict(
         request: Request,
         name: str,
@@ -37,6 +42,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         explain: Annotated[bool, Query(description="Add the mean gate of each layer.")] = False,
         seen: Annotated[bool, Query(description="Add the pixels that the net saw.")] = False,
     ) -> Response:
+        if version is not None and label is not None:
+            raise RequestError("give either a version or a label, not both.")
         served = catalog.find(name, version, label)
         if explain and served.manifest.gates is None:
             raise RequestError(
@@ -54,11 +61,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[list[str | None], requests.Request]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
-        async with request.form(max_files=most, max_fields=16) as form:
-            found = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
-            if not found:
-                raise RequestError('the form has no file in a field "picture".')
-            return [one.filename for one in found], requests.Request(None, [await one.read() for one in found])
+        found = await _form(request, most)
+        names, files = [name for name, _ in found], [file for _, file in found]
+        shown = [name or f"picture {number + 1}" for number, name in enumerate(names)]
+        return [*names], requests.Request(None, files, shown)
     body = await request.body()
     if not body:
         raise RequestError(
@@ -72,8 +78,48 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
         check_shape((len(body),), manifest)
     images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
     if len(images) > most:
-        raise LimitError(f"{len(images)} pictures in one request are more than the limit of {most}.")
+        raise _too_many(most)
     return [None] * len(images), requests.Request(images, None)
+
+
+def _too_many(most: int) -> LimitError:
+    return LimitError(f"more pictures are in the request than the limit of {most}.")
+
+
+class _InMemory(MultiPartParser):
+    # Bodies are limited, and where the endpoint runs there may be no disk to write to.
+    spool_max_size = 2**40
+    _ended = False
+
+    def on_end(self) -> None:
+        self._ended = True
+
+    async def parse(self) -> FormData:
+        form = await super().parse()
+        if not self._ended:
+            for file in self._files_to_close_on_error:
+                file.close()
+            raise MultiPartException("its last part has no end.")
+        return form
+
+
+async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
+    try:
+        form = await _InMemory(request.headers, request.stream(), max_files=most, max_fields=16).parse()
+    except MultiPartException as error:
+        if error.message.startswith("Too many files"):
+            raise _too_many(most) from None
+        raise RequestError(f"the form cannot be read: {error.message}") from None
+    except UnicodeError as error:
+        # A charset that somebody made up, for the names in the form.
+        raise RequestError(f"the names in the form cannot be read: {error}.") from None
+    files = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+    # Some charsets decode to what is no text.
+    found = [((file.filename or "").encode(errors="replace").decode(), await file.read()) for file in files]
+    await form.close()
+    if not found:
+        raise RequestError('the form has no file in a field "picture".')
+    return found
 
 
 def _answer(

@@ -1,8 +1,8 @@
 """The paths of TF Serving's REST interface, so that its clients can be pointed here and back."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
-from serving.api.describe import JSON, PREDICT_BODY, answers
+from serving.api.describe import JSON, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
 from serving.catalog import Catalog, Entry
 from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
@@ -32,7 +32,7 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
             version = catalog.find(name, version, label).manifest.version
         entry = catalog.entries().get(name)
         if entry is None:
-            raise UnknownModelError(f"there is no model {name!r}.")
+            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(catalog.names()) or 'none'}.")
         return {"model_version_status": _statuses(entry, version)}
 
     async def metadata(request: Request) -> dict[str, object]:
@@ -42,10 +42,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         # The longest first, as a path parameter takes all up to the next slash.
         made.add_api_route(
             path + ":predict", predict, methods=["POST"], summary="Predict",
-            openapi_extra=answers(PREDICT_BODY, path), responses={200: {"description": "Predictions."}},
+            openapi_extra=answers(PREDICTED, path, PREDICT_BODY, "Predictions, by row or by column."),
         )  # fmt: skip
-        made.add_api_route(path + "/metadata", metadata, summary="Signatures", openapi_extra=answers(None, path))
-        made.add_api_route(path, status, summary="State of versions", openapi_extra=answers(None, path))
+        made.add_api_route(path + "/metadata", metadata, summary="Signatures", openapi_extra=answers(SIGNATURES, path))
+        made.add_api_route(path, status, summary="State of versions", openapi_extra=answers(STATUSES, path))
     return made
 
 
@@ -57,6 +57,8 @@ def find(catalog: Catalog[Served], request: Request) -> Served:
 def asked(request: Request) -> tuple[str, int | None, str | None]:
     """Name, version and label in a path."""
     given = request.path_params
+    if request.url.path.endswith(":predict") and request.method != "POST":
+        raise HTTPException(405, headers={"Allow": "POST"})
     version = given.get("version")
     if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
         raise RequestError(f"a version is a positive integer. Received: {version!r}.")

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request, Response
 
-from serving.api.describe import INFER_BODY, JSON, answers
-from serving.api.tf_rest import asked, find
+from serving.api.describe import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, answers, record
+from serving.api.tf_rest import find
 from serving.catalog import Catalog
 from serving.errors import ModelError
 from serving.predicting import Predictor
@@ -34,7 +34,8 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 
     async def model(request: Request) -> dict[str, object]:
         served = find(catalog, request)
-        return v2.metadata(served.manifest, sorted(catalog.entries()[asked(request)[0]].served))
+        entry = catalog.entries().get(served.manifest.name)
+        return v2.metadata(served.manifest, sorted(entry.served if entry else [served.manifest.version]))
 
     async def model_ready(request: Request) -> dict[str, object]:
         return {"name": find(catalog, request).manifest.name, "ready": True}
@@ -46,14 +47,14 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         body, length = v2.answer(outputs, served.manifest, parsed)
         if length is None:
             return Response(body, media_type=JSON)
-        return Response(body, headers={v2.HEADER: str(length)}, media_type="application/octet-stream")
+        return Response(body, headers={v2.HEADER: str(length)}, media_type=RAW)
 
+    is_ready = {JSON: {"schema": record(name=TEXT, ready={"type": "boolean"})}}
     for path in _ONES:
+        predicts = answers(INFERRED, path, INFER_BODY, "Tensors, in JSON or behind it as they were asked for.")
+        made.add_api_route(path + "/infer", infer, methods=["POST"], summary="Predict", openapi_extra=predicts)
         made.add_api_route(
-            path + "/infer", infer, methods=["POST"], summary="Predict", openapi_extra=answers(INFER_BODY, path)
+            path + "/ready", model_ready, summary="Whether it answers", openapi_extra=answers(is_ready, path)
         )
-        made.add_api_route(
-            path + "/ready", model_ready, summary="Whether it answers", openapi_extra=answers(None, path)
-        )
-        made.add_api_route(path, model, summary="Inputs and outputs", openapi_extra=answers(None, path))
+        made.add_api_route(path, model, summary="Inputs and outputs", openapi_extra=answers(METADATA, path))
     return made

@@ -1,25 +1,29 @@
 // The drawing area: strokes by mouse, touch, pen and keyboard, or a picture from a file.
 const STEP = 12; // Pixels that an arrow key moves the pen.
 const WIDTH = 0.075; // Of a stroke, in parts of the side.
+const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Board {
-  // `changed` is called after each change of what is drawn.
-  constructor(canvas, changed) {
+  // `ring` shows where the pen of the keyboard is; `changed` is called after each change of what is drawn.
+  constructor(canvas, ring, changed) {
     this.canvas = canvas;
+    this.ring = ring;
     this.changed = changed;
     this.context = canvas.getContext("2d");
     this.file = null;
     this.empty = true;
-    this.pen = null;
+    this.pen = { x: canvas.width / 2, y: canvas.height / 2 };
     this.pointer = null;
-    this.down = false;
+    this.pressed = new Set();
     this.drawsNow = true;
     canvas.addEventListener("pointerdown", (event) => this.#start(event));
     canvas.addEventListener("pointermove", (event) => this.#move(event));
-    for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, () => { this.pointer = null; });
-    canvas.addEventListener("keydown", (event) => this.#key(event, true));
-    canvas.addEventListener("keyup", (event) => this.#key(event, false));
-    canvas.addEventListener("blur", () => { this.down = false; });
+    for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) {
+      canvas.addEventListener(kind, (event) => { if (event.pointerId === this.pointer) this.pointer = null; });
+    }
+    canvas.addEventListener("keydown", (event) => this.#key(event));
+    canvas.addEventListener("keyup", (event) => this.#release(event));
+    canvas.addEventListener("blur", () => this.#leave());
     // Strokes keep their contrast when the page changes between light and dark.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
   }
@@ -40,24 +44,26 @@ export class Board {
     this.changed();
   }
 
-  // Shows a picture in place of what is drawn; the file itself is what is sent. False if it cannot be shown.
+  // Shows a picture in place of what is drawn; the file itself is what is sent.
   async show(file) {
-    let bitmap;
-    try {
-      bitmap = await createImageBitmap(file);
-    } catch {
-      return false;
-    }
+    const { context } = this;
     const { width, height } = this.canvas;
-    const scale = Math.min(width / bitmap.width, height / bitmap.height);
-    const [across, down] = [scale * bitmap.width, scale * bitmap.height];
-    this.context.clearRect(0, 0, width, height);
-    this.context.imageSmoothingEnabled = scale < 4;
-    this.context.drawImage(bitmap, (width - across) / 2, (height - down) / 2, across, down);
-    this.context.imageSmoothingEnabled = true;
+    // What the browser cannot read, the endpoint perhaps can.
+    const bitmap = await createImageBitmap(file).catch(() => null);
+    context.clearRect(0, 0, width, height);
+    if (bitmap) {
+      const scale = Math.min(width / bitmap.width, height / bitmap.height);
+      const [across, down] = [scale * bitmap.width, scale * bitmap.height];
+      context.imageSmoothingEnabled = scale < 4;
+      context.drawImage(bitmap, (width - across) / 2, (height - down) / 2, across, down);
+    } else {
+      context.fillStyle = getComputedStyle(this.canvas).color;
+      context.font = "24px system-ui, sans-serif";
+      context.textAlign = "center";
+      context.fillText(file.name, width / 2, height / 2, 0.9 * width);
+    }
     this.file = file;
     this.empty = false;
-    return true;
   }
 
   // The picture to send: the chosen file, or the strokes as a PNG without paper; null if there is none.
@@ -67,11 +73,12 @@ export class Board {
   }
 
   #start(event) {
-    if (!this.draws || event.button !== 0) return;
+    if (!this.draws || event.button !== 0 || this.pointer !== null) return;
     event.preventDefault();
     this.canvas.focus({ preventScroll: true });
     this.canvas.setPointerCapture(event.pointerId);
     this.pointer = event.pointerId;
+    this.#pointed(true);
     this.pen = this.#place(event);
     this.#stroke(this.pen);
   }
@@ -79,28 +86,56 @@ export class Board {
   #move(event) {
     if (event.pointerId !== this.pointer) return;
     // Between two frames a fast stroke has several places.
-    for (const one of event.getCoalescedEvents?.() ?? [event]) this.#stroke(this.#place(one));
+    const places = event.getCoalescedEvents?.() ?? [];
+    for (const one of places.length ? places : [event]) this.#stroke(this.#place(one));
   }
 
-  #key(event, pressed) {
-    if (!this.draws) return;
-    const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+  #key(event) {
+    if (!this.draws || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") return this.clear();
+    if (event.key !== " " && !(event.key in WAYS)) return;
+    event.preventDefault();
+    this.#pointed(false);
+    const fresh = !this.pressed.has(event.key);
+    this.pressed.add(event.key);
     if (event.key === " ") {
-      event.preventDefault();
-      this.down = pressed;
-      this.pen ??= { x: this.canvas.width / 2, y: this.canvas.height / 2 };
-      if (pressed && !event.repeat) this.#stroke(this.pen);
-    } else if (way && pressed) {
-      event.preventDefault();
-      const from = this.pen ?? { x: this.canvas.width / 2, y: this.canvas.height / 2 };
-      const inside = (value, size) => Math.min(Math.max(value, 0), size);
-      const to = {
-        x: inside(from.x + STEP * way[0], this.canvas.width),
-        y: inside(from.y + STEP * way[1], this.canvas.height),
-      };
-      if (this.down) this.#stroke(to);
+      if (fresh) this.#stroke(this.pen);
+    } else {
+      // All arrows that are held: two of them go across.
+      const to = { ...this.pen };
+      for (const key of this.pressed) {
+        const [across, down] = WAYS[key] ?? [0, 0];
+        to.x = Math.min(Math.max(to.x + STEP * across, 0), this.canvas.width);
+        to.y = Math.min(Math.max(to.y + STEP * down, 0), this.canvas.height);
+      }
+      if (this.pressed.has(" ")) this.#stroke(to);
       this.pen = to;
     }
+    this.#showPen();
+  }
+
+  #release(event) {
+    this.pressed.delete(event.key);
+    this.#showPen();
+  }
+
+  #leave() {
+    this.pressed.clear();
+    this.canvas.classList.remove("pointed");
+    this.ring.hidden = true;
+  }
+
+  // By keyboard the focus and the place of the pen are shown; with a pointer they would be in the way.
+  #pointed(value) {
+    this.canvas.classList.toggle("pointed", value);
+    this.ring.hidden = value;
+  }
+
+  #showPen() {
+    this.ring.hidden = !this.draws;
+    this.ring.classList.toggle("down", this.pressed.has(" "));
+    this.ring.style.left = `${(100 * this.pen.x) / this.canvas.width}%`;
+    this.ring.style.top = `${(100 * this.pen.y) / this.canvas.height}%`;
   }
 
   #place(event) {
@@ -112,10 +147,12 @@ export class Board {
   }
 
   #stroke(to) {
-    if (this.file) this.clear();
-    const { context } = this;
-    context.strokeStyle = getComputedStyle(this.canvas).color;
-    context.lineWidth = WIDTH * this.canvas.width;
+    const { context, canvas } = this;
+    // A stroke over a picture begins a drawing.
+    if (this.file) context.clearRect(0, 0, canvas.width, canvas.height);
+    this.file = null;
+    context.strokeStyle = getComputedStyle(canvas).color;
+    context.lineWidth = WIDTH * canvas.width;
     context.lineCap = context.lineJoin = "round";
     context.beginPath();
     context.moveTo(this.pen.x, this.pen.y);

@@ -19,6 +19,8 @@ class Request:
     """uint8 `[n, height, width, channels]`."""
     files: list[bytes] | None
     """PNG, JPEG or another format that `serving.pictures` reads."""
+    names: list[str] | None = None
+    """What to call the files in messages; None numbers them."""
 
 
 def pixels(values: Any, manifest: Manifest) -> np.ndarray:

@@ -42,7 +42,7 @@ def parse(body: bytes, manifest: Manifest) -> Predict:
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
         raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
     signature = given.get("signature_name") or SIGNATURE
-    if signature not in INPUTS:
+    if not isinstance(signature, str) or signature not in INPUTS:
         raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(INPUTS)}.")
     rows = "instances" in given
     values = _rows(given["instances"], INPUTS[signature]) if rows else _column(given["inputs"], INPUTS[signature])

@@ -183,6 +183,6 @@ def _text(value: Any) -> str | None:
 def _length(header: str | None, whole: int) -> int:
     if header is None:
         return whole
-    if not header.isdecimal() or int(header) > whole:
+    if not (header.isascii() and header.isdecimal() and len(header) < 19) or int(header) > whole:
         raise RequestError(f"Inference-Header-Content-Length must be a number up to {whole}. Received: {header!r}.")
     return int(header)

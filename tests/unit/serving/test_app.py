@@ -107,7 +107,7 @@ def test_an_old_version_says_that_it_cannot_take_files(client):
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
     answer = client.post("/predict/tiny", content=file.getvalue(), headers={"content-type": "image/png"})
-    assert answer.status_code == 503
+    assert answer.status_code == 400
     assert "Export the run again" in answer.json()["error"]
     body = {"signature_name": "serving_bytes", "instances": [{"b64": base64.b64encode(b"no picture").decode()}]}
     answer = client.post("/v1/models/tiny:predict", json=body)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from serving import files
-from serving.errors import ModelError
+from serving.errors import ModelError, PictureError
 from serving.manifest import NAME, read
 from serving.model import open_model, top
 
@@ -19,7 +19,7 @@ def test_any_batch_size(version, kernel, batch):
 
 
 def test_a_version_of_an_earlier_format_sees_no_pictures(version):
-    with pytest.raises(ModelError, match=r"has no picture\.onnx"):
+    with pytest.raises(PictureError, match=r"has no picture\.onnx"):
         open_model(version).see(np.zeros((9, 9, 4), np.uint8))
 
 
