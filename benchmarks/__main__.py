@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import conv, data, dense, gpu, inputs, problem, roof, roster, summary, table
+from benchmarks import conv, data, dense, gpu, inputs, problem, roof, roster, serving, summary, table
 from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
@@ -17,7 +17,7 @@ from pipelines import environment, frameworks
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]
 
-SECTIONS = ("dense", "conv", "input", "gpu")
+SECTIONS = ("dense", "conv", "input", "serving", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 
@@ -87,6 +87,8 @@ def _plan(session: Session, name: str, sizes: Sequence[str] | None) -> tuple[flo
         return conv.cost(session), lambda found: [conv.run(session, found)]
     if name == "input":
         return inputs.cost(session), lambda _: [inputs.run(session)]
+    if name == "serving":
+        return serving.cost(session), lambda _: [serving.run(session)]
     return 0.0, lambda _: [gpu.run(session)]
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,6 +21,7 @@ from serving.access import Access
 from serving.api import models, page, plain, tf_rest, v2
 from serving.api.describe import describe
 from serving.catalog import Catalog
+from serving.fast import Fast
 from serving.metrics import batches, scrape
 from serving.predicting import Predictor
 from serving.protocols import v2 as v2_protocol
@@ -82,9 +84,9 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     predictor = Predictor(settings, executor)
-    for protocol in (plain, tf_rest, v2):
-        app.include_router(protocol.router(catalog, predictor))
-    app.include_router(models.router(catalog))
+    protocols = [protocol.router(catalog, predictor) for protocol in (plain, tf_rest, v2)]
+    for router in (*protocols, models.router(catalog)):
+        app.include_router(router)
 
     @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -92,12 +94,14 @@ def make_app(settings: Settings) -> FastAPI:
 
     page.add(app)
     describe(app, secured=settings.api_key is not None)
-    for kind, status in STATUS.items():
-        app.add_exception_handler(kind, _handler(status))
+    for kind in STATUS:
+        app.add_exception_handler(kind, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _failed)
+    predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
+    app.add_middleware(Fast, routes=[one for one in predicting if "POST" in (one.methods or ())], on_error=_error)
     app.add_middleware(Access, api_key=settings.api_key, body=settings.body, bodies=settings.bodies)
     if settings.origins:
         app.add_middleware(
@@ -111,14 +115,19 @@ def make_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def handle(_: Request, error: Exception) -> JSONResponse:
-        headers = {}
-        if status == 503:
-            headers["Retry-After"] = str(math.ceil(getattr(error, "after", 1.0)))
-        return JSONResponse({"error": str(error)}, status, headers)
+async def _error(request: Request, error: Exception) -> Response | None:
+    """The answer to an error in a prediction; None if it is the endpoint's own."""
+    if isinstance(error, ClientDisconnect):
+        return await _gone(request, error)
+    if type(error) in STATUS:
+        return await _refused(request, error)
+    return None
 
-    return handle
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    status = STATUS[type(error)]
+    headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
+    return JSONResponse({"error": str(error)}, status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

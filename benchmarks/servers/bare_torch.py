@@ -50,7 +50,7 @@ def _put(linear: nn.Linear, kernel: np.ndarray, bias: np.ndarray) -> None:
 def make(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
     """Loads the weights; one thread is the fastest for so small a net."""
     torch.set_num_threads(1)
-    with np.load(folder / "weights.npz") as kept:
+    with np.load(folder.parent / "weights.npz") as kept:
         scale, *weights = (kept[name] for name in kept.files)
     model = net(weights).eval()
 

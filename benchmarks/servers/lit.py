@@ -18,7 +18,7 @@ BATCH, WAIT = 64, 0.001
 class Digits(litserve.LitAPI):
     """The net."""
 
-    def setup(self, device: str) -> None:
+    def setup(self, device: str) -> None:  # noqa: ARG002
         """Opens it, for one thread."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
