@@ -196,8 +196,13 @@ def _walked(folder: str) -> Iterator[str]:
 def _is_wanted(entry: os.DirEntry[str]) -> bool:
     if entry.is_dir(follow_symlinks=False):
         return True
-    # Not a pipe, which would be waited for. A link that leads nowhere is told as what it is.
-    return is_picture(entry.name) and (entry.is_file() or (entry.is_symlink() and not entry.is_dir()))
+    if not is_picture(entry.name):
+        return False
+    if entry.is_symlink():
+        # One that leads nowhere is told when it is read.
+        return not os.path.isdir(entry.path)  # noqa: PTH112
+    # Not a pipe, which would be waited for.
+    return entry.is_file(follow_symlinks=False)
 
 
 def is_picture(name: str) -> bool:

@@ -109,7 +109,7 @@ class Rows:
     def __call__(self, seen: Sequence[Seen]) -> list[pa.Array]:
         """The columns of some rows: all but path and error are null where the picture could not be read."""
         images = [picture.image for picture in seen if picture.image is not None]
-        readable = np.array([picture.image is not None for picture in seen])
+        readable = np.array([picture.image is not None for picture in seen], bool)
         paths = pa.array([picture.name for picture in seen], pa.string())
         errors = pa.array([picture.error for picture in seen], pa.string())
         # An empty batch is an answer, too: it has the widths of all others.

@@ -1,20 +1,19 @@
-"""Pictures of a TFDS data set, still encoded. Imports TensorFlow."""
+"""Pictures of a TFDS data set, still encoded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from pipelines import frameworks
 from pipelines.errors import UserError
 from pipelines.many.inputs import TFDS, Picture
 
-frameworks.load()
+if TYPE_CHECKING:
+    from pipelines.data.stream import Stream
 
-from pipelines.data import sources  # noqa: E402  needs its framework loaded
-from pipelines.data.stream import Stream  # noqa: E402
-
-SPLITS: tuple[sources.Split, ...] = ("train", "validation", "test")
+SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Split:
     """
 
     word: str
-    stream: Stream
+    stream: "Stream"
 
     def __iter__(self) -> Iterator[Picture]:
         number = 0
@@ -42,7 +41,7 @@ class Split:
 
 
 def split(word: str, data_dir: Path | None) -> Split:
-    """Opens a split; the data set is prepared first if need be.
+    """Opens a split; the data set is prepared first if need be. Imports TensorFlow.
 
     Args:
         word: data set and split, as "mnist/test".
@@ -59,6 +58,10 @@ def split(word: str, data_dir: Path | None) -> Split:
     chosen = next((known for known in SPLITS if known == name), None)
     if chosen is None or not data:
         raise UserError(f"{TFDS}{word} names no split. Expected one of {', '.join(SPLITS)}, as in {TFDS}mnist/test.")
+    frameworks.load()
+    from pipelines.data import sources
+    from pipelines.data.stream import Stream
+
     info = sources.describe(data, data_dir)
     if not info.labels:
         raise UserError(f"the data set '{data}' has no pictures.")
