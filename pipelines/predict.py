@@ -20,22 +20,18 @@ TOP = 3
 
 
 class Arguments(Frozen):
-    """Classifies pictures with an exported model; with --out, any number of them.
-
-    A job with --out that was stopped goes on where it was when the same command is given again.
-    """
+    """Classifies pictures with an exported model; with --out, any number of them."""
 
     model: tyro.conf.Positional[Path]
     """A version folder, or a model's folder, whose newest version is taken."""
     pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """The picture files, of any size: PNG, JPEG and what else Pillow reads. With --out also folders, globs, tar files,
-    and splits of data sets, as tfds:mnist/test."""
+    """Files of any size: PNG, JPEG, what else Pillow reads. With --out also folders, globs, tar files, tfds:mnist/test."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one JSON object a line for each picture."""
     top: Annotated[int, Field(ge=1)] = TOP
     """How many classes to name for each picture, the most probable ones."""
     out: Path | None = None
-    """Parquet file to write instead: a row a picture, with the error of one that cannot be read."""
+    """Parquet file to write instead, a row a picture. Given again, the same command goes on where it was stopped."""
     explain: bool = False
     """With --out, also write how open the gates of each layer were; the model must have been exported with --gates."""
     data_dir: Path | None = None
