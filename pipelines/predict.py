@@ -25,7 +25,7 @@ class Arguments(Frozen):
     model: tyro.conf.Positional[Path]
     """A version folder, or a model's folder, whose newest version is taken."""
     pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """Files of any size: PNG, JPEG, what else Pillow reads. With --out also folders, globs, tar files, tfds:mnist/test."""
+    """Files of any size: PNG, JPEG, what else Pillow reads. With --out also folders, globs, tars, tfds:mnist/test."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one JSON object a line for each picture."""
     top: Annotated[int, Field(ge=1)] = TOP

@@ -51,6 +51,11 @@ class Parts:
         """The parts in their order; files that are still being written are not among them."""
         return sorted(self.folder.glob("[0-9]*.parquet"))
 
+    @property
+    def rows(self) -> int:
+        """How many rows are in the parts."""
+        return sum(pq.read_metadata(path).num_rows for path in self.paths)
+
     def skip(self, names: Iterator[str]) -> int:
         """Goes past the pictures that have a row already.
 

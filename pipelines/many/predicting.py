@@ -103,10 +103,10 @@ def run(job: Job, console: Console) -> Done:
             with shown:
                 _predict(listing, rows, _Writer(parts, schema, shown))
         except KeyboardInterrupt:
-            console.print(_kept(parts, shown, "repeat the command to go on"), highlight=False, soft_wrap=True)
+            console.print(_kept(parts, "repeat the command to go on"), highlight=False, soft_wrap=True)
             raise
         if listing.failure:
-            raise UserError(f"{listing.failure} {_kept(parts, shown, 'mend it and repeat the command to go on')}")
+            raise UserError(f"{listing.failure} {_kept(parts, 'mend it and repeat the command to go on')}")
         if not shown.pictures:
             raise UserError(
                 f"there are no pictures in {' '.join(job.inputs)}. Expected files that end in "
@@ -186,5 +186,7 @@ def _described(job: Job, model: Model) -> dict[str, Any]:
     }
 
 
-def _kept(parts: Parts, shown: Shown, then: str) -> str:
-    return f"{shown.pictures:,} pictures are done and kept in {parts.folder}: {then}."
+def _kept(parts: Parts, then: str) -> str:
+    return (
+        f"{parts.rows:,} pictures are done and kept in {parts.folder}: {then}." if parts.paths else "Nothing is kept."
+    )

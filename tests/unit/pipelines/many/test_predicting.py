@@ -117,6 +117,8 @@ def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small,
     with pytest.raises(KeyboardInterrupt):
         run(job(), Console(file=said))
     assert not job().out.exists()
+    # Not those which the part that was not written would have had.
+    assert (f"{8 * written} pictures are done and kept" if written else "Nothing is kept.") in said.getvalue()
     allow()
     done = run(job(), Console(file=said))
     assert done.resumed == 8 * written
