@@ -62,7 +62,7 @@ def run(session: Session, models: Sequence[Path]) -> list[Row]:
     if not models:
         session.note("many: skipped, name model versions of digits with --models models/digits/1")
         return []
-    count, large = (1000, 20) if session.quick else (10_000, 200)
+    count, large = (1000, 20) if session.quick else (10_000, 512)
     name, images, _ = data.mnist(DISTINCT)
     small = [_encoded(image, 28, "PNG") for image in images[..., 0]]
     kinds = _kinds(session.folder, small, images[..., 0], count, large)
