@@ -3,29 +3,30 @@
 #   docker build --target tf-serving -t highway-tf-serving .                       TF Serving with this configuration
 #   docker build --target endpoint -t highway-endpoint .                           `highway serve`, without TensorFlow
 FROM python:3.13-slim AS packages
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-RUN python -m venv /opt/highway
+# What is installed needs no pip; the image's own installs into it.
+RUN python -m venv --without-pip /opt/highway
 
 FROM packages AS train-packages
 ARG ACCELERATOR=cpu
 COPY requirements/${ACCELERATOR}.lock requirements.lock
-RUN /opt/highway/bin/pip install --require-hashes --requirement requirements.lock
+RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
-RUN /opt/highway/bin/pip install --no-deps --no-build-isolation .
+RUN pip --python /opt/highway/bin/python install --no-deps .
 
 FROM packages AS endpoint-packages
 COPY requirements/serving.lock requirements.lock
-RUN /opt/highway/bin/pip install --require-hashes --requirement requirements.lock
+RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
 # Only what serves: keras, which the library needs, is not there.
-RUN /opt/highway/bin/pip install --no-deps --no-build-isolation . && /opt/highway/bin/pip uninstall --yes setuptools
+RUN pip --python /opt/highway/bin/python install --no-deps .
 
 FROM python:3.13-slim AS train
 RUN useradd --create-home --uid 10001 highway
 COPY --from=train-packages /opt/highway /opt/highway
 ENV PATH=/opt/highway/bin:$PATH TFDS_DATA_DIR=/data
-USER highway
+USER 10001
 WORKDIR /work
 ENTRYPOINT ["highway"]
 CMD ["--help"]

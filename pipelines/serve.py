@@ -7,6 +7,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import tyro
 from pydantic import Field
@@ -25,6 +26,10 @@ class Arguments(Frozen):
 
     models: tyro.conf.Positional[Path] = Path("models")
     """The model repository, with a folder for each model."""
+    backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
+    """What computes predictions: ONNX Runtime in this process, or a TF Serving server over the same repository."""
+    address: str | None = None
+    """Of the TF Serving server: HOST:PORT for gRPC, http://HOST:PORT for REST, which is slower."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is all of this machine's."""
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
@@ -52,6 +57,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
     key, origins = _access(given)
+    _check_address(given)
     if not given.models.is_dir():
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
@@ -60,7 +66,7 @@ def main(arguments: list[str]) -> None:
     from serving.settings import Settings
 
     _log(given.quiet)
-    app = make_app(Settings(given.models, queue=given.queue, api_key=key, origins=origins))
+    app = make_app(Settings(given.models, given.address, queue=given.queue, api_key=key, origins=origins))
     config = uvicorn.Config(
         app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE, server_header=False
     )
@@ -83,6 +89,23 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     if not given.origins:
         raise UserError("name the web sites whose pages may ask this endpoint, or none: --origins none.")
     return key, origins
+
+
+def _check_address(given: Arguments) -> None:
+    if given.backend == "onnxruntime":
+        if given.address is not None:
+            raise UserError("--address is that of a TF Serving server. Add --backend tf-serving, or leave it out.")
+        return
+    try:
+        parts = urlsplit(given.address if "://" in (given.address or "") else f"//{given.address or ''}")
+        found = parts.scheme in ("", "http", "https") and parts.hostname and (parts.port or parts.scheme)
+    except ValueError:
+        found = None
+    if not found:
+        raise UserError(
+            "--backend tf-serving needs the --address of a server: HOST:PORT for gRPC (TF Serving's own port is 8500), "
+            f"http://HOST:PORT for REST (8501). Received: {given.address or 'none'}."
+        )
 
 
 def _is_loopback(host: str) -> bool:

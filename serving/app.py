@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from serving.access import Access
 from serving.api import plain, tf_rest, v2
 from serving.catalog import Catalog
 from serving.predicting import Predictor
-from serving.served import InProcessBackend, Served
+from serving.served import Backend, InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
@@ -50,14 +50,19 @@ def make_app(settings: Settings) -> FastAPI:
         uvicorn.run(make_app(Settings(models=Path("models"))))
     """
     executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="predict")
-    catalog: Catalog[Served] = Catalog(settings.models, InProcessBackend(settings, executor).open)
+    backend = _backend(settings, executor)
+    catalog: Catalog[Served] = Catalog(settings.models, backend.open)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await backend.start()
         await run_in_threadpool(catalog.refresh)
-        catalog.watch(settings.poll)
+        watching = catalog.watch(settings.poll)
         yield
         catalog.close()
+        # It may be opening a version, for which the backend is needed.
+        await run_in_threadpool(watching.join)
+        await backend.close()
         executor.shutdown()
 
     app = FastAPI(
@@ -107,6 +112,15 @@ def make_app(settings: Settings) -> FastAPI:
     if settings.origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
     return app
+
+
+def _backend(settings: Settings, executor: Executor) -> Backend:
+    if settings.tf_serving is None:
+        return InProcessBackend(settings, executor)
+    # Its clients are not needed otherwise.
+    from serving.tf_serving.backend import TfServingBackend
+
+    return TfServingBackend(settings, settings.tf_serving)
 
 
 def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:

@@ -49,8 +49,8 @@ _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES: dict[Any, int] = {np.dtype("float32"): 1, np.dtype("uint8"): 4, np.dtype("int64"): 9}
 _STRING = 7
 _VALUES = {1: "float_val", 4: "int_val", 9: "int64_val"}
-AVAILABLE = 30
-"""State of a version that answers."""
+# ModelVersionStatus.State.
+STATES = {10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
 
 
 def _classes() -> dict[str, Any]:
