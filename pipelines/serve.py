@@ -131,6 +131,8 @@ def _log(quiet: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # httpx2 tells of each request to TF Serving.
+    for name in ("uvicorn", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     if quiet:
         logging.getLogger("serving.access").setLevel(logging.WARNING)

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import httpx2 as httpx
 import numpy as np
@@ -64,4 +65,4 @@ class RestConnection:
 
 
 def _path(model: str, version: int) -> str:
-    return f"/v1/models/{model}/versions/{version}"
+    return f"/v1/models/{quote(model, safe='')}/versions/{version}"

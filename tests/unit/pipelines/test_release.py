@@ -24,7 +24,7 @@ def test_it_tells_what_is_served_and_writes_the_configuration(model, capsys):
     assert (status, "the newest version is served, 3 now" in said) == (0, True)
     text = (model.parent / "models.config").read_text()
     assert 'base_path: "/models/digits"' in text
-    assert "latest { num_versions: 1 }" in text
+    assert "latest { num_versions: 2 }" in text
     assert not (model / release.NAME).exists()
 
 
