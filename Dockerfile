@@ -25,9 +25,9 @@ RUN pip --python /opt/highway/bin/python install --no-deps . && \
     -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} +
 
 FROM python:3.13-slim AS train
-RUN useradd --create-home --uid 10001 highway && install --directory --owner 10001 /work
+RUN useradd --create-home --uid 10001 highway && install --directory --owner 10001 /work /data
 COPY --from=train-packages /opt/highway /opt/highway
-ENV PATH=/opt/highway/bin:$PATH TFDS_DATA_DIR=/data
+ENV PATH=/opt/highway/bin:$PATH TFDS_DATA_DIR=/data MPLCONFIGDIR=/tmp/matplotlib
 USER 10001
 # Runs and models are written here: mount a folder that user 10001 may write to.
 WORKDIR /work

@@ -34,9 +34,9 @@ class Arguments(Frozen):
     """Address to listen on; 0.0.0.0 is all of this machine's."""
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
-    key: Literal["none"] | None = None
-    """Clients must send the key in the environment variable HIGHWAY_API_KEY. "none" lets everybody in, and must be said
-    where the address is not this machine's own."""
+    key: Literal["environment", "none"] = "environment"
+    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if there is one. "none" lets everybody in,
+    and must be said where the address is not this machine's own."""
     origins: tuple[str, ...] = ()
     """Web sites whose pages may ask this endpoint; "none" must be said where the address is not this machine's own, if
     there are none."""
@@ -81,7 +81,7 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     origins = tuple(origin for origin in given.origins if origin != "none")
     if _is_loopback(given.host):
         return key, origins
-    if key is None and given.key is None:
+    if key is None and given.key != "none":
         raise UserError(
             f"whoever reaches {given.host} could use the models. Set {KEY} to a key that clients must send, or let "
             "everybody in with --key none."
