@@ -37,7 +37,7 @@ State = get_model_status_pb2.ModelVersionStatus.State
 HTTP = {grpc.StatusCode.NOT_FOUND: 404, grpc.StatusCode.INVALID_ARGUMENT: 400}
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """What is answered in place of a prediction."""
 
     def __init__(self, code, details):
@@ -81,38 +81,38 @@ class Models:
         if choice == "version_label":
             version = self.labels.get(spec.name, {}).get(spec.version_label)
             if version is None:
-                raise Refusal(
+                raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT, f"Unrecognized servable version label: {spec.version_label}"
                 )
         else:
             version = spec.version.value if choice == "version" else max(known, default=None)
         if version not in known:
             asked = f"Latest({spec.name})" if version is None else f"Specific({spec.name}, {version})"
-            raise Refusal(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
+            raise RefusedError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
         return version, self.loaded[spec.name, version]
 
     def predict(self, request):
         version, model = self.find(request.model_spec)
         name = request.model_spec.signature_name or "serving_default"
         if name not in model.signatures:
-            raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f'Serving signature key "{name}" not found.')
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, f'Serving signature key "{name}" not found.')
         signature = model.signatures[name]
         taken = signature.structured_input_signature[1]
         if request.inputs.keys() != taken.keys():
-            raise Refusal(
+            raise RefusedError(
                 grpc.StatusCode.INVALID_ARGUMENT, f"input size does not match signature: {sorted(request.inputs)}"
             )
         given = {key: tf.constant(tf.make_ndarray(value)) for key, value in request.inputs.items()}
         for key, spec in taken.items():
             if given[key].dtype != spec.dtype or not spec.shape.is_compatible_with(given[key].shape):
-                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{key}: {given[key].shape}, expected {spec}")
+                raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, f"{key}: {given[key].shape}, expected {spec}")
         try:
             outputs = signature(**given)
         except tf.errors.InvalidArgumentError as error:
-            raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         wanted = list(request.output_filter) or outputs.keys()
         if unknown := set(wanted) - outputs.keys():
-            raise Refusal(
+            raise RefusedError(
                 grpc.StatusCode.INVALID_ARGUMENT, f"output tensor alias not found in signature: {sorted(unknown)}"
             )
         answer = predict_pb2.PredictResponse()
@@ -131,7 +131,7 @@ class Models:
                 one = found.model_version_status.add(version=version, state=state)
                 one.status.error_code = 0
         if not found.model_version_status:
-            raise Refusal(grpc.StatusCode.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+            raise RefusedError(grpc.StatusCode.NOT_FOUND, f"Could not find any versions of model {spec.name}")
         return found
 
     def metadata(self, spec):
@@ -177,7 +177,7 @@ def answered(function):
     def method(request, context):
         try:
             return function(request)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             context.abort(refusal.code, refusal.details)
 
     return method
@@ -201,7 +201,7 @@ def rest_server(models, address):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self):  # noqa: N802
+        def do_GET(self):
             path = self.path.split("/")
             metadata = path[-1] == "metadata"
             spec = specified(path[:-1] if metadata else path)
@@ -210,7 +210,7 @@ def rest_server(models, address):
             else:
                 self.answer(lambda: as_json(models.status(spec)))
 
-        def do_POST(self):  # noqa: N802
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             path, _, verb = self.path.rpartition(":")
             assert verb == "predict"
@@ -219,7 +219,7 @@ def rest_server(models, address):
         def answer(self, function):
             try:
                 status, content = 200, function()
-            except Refusal as refusal:
+            except RefusedError as refusal:
                 status, content = HTTP[refusal.code], {"error": refusal.details}
             body = json.dumps(content).encode()
             self.send_response(status)

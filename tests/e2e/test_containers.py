@@ -25,7 +25,8 @@ PROGRAM = os.environ.get("HIGHWAY_CONTAINER") or shutil.which("container")
 RAW = {"content-type": "application/octet-stream"}
 
 pytestmark = pytest.mark.skipif(
-    not PROGRAM, reason="nothing builds and runs images here: HIGHWAY_CONTAINER is not set, and no `container` in the path"
+    not PROGRAM,
+    reason="nothing builds and runs images here: HIGHWAY_CONTAINER is not set, and no `container` in the path",
 )
 
 

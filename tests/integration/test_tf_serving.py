@@ -6,12 +6,14 @@ The server is `tests/tf_serving_double.py`, with the real stubs; the real progra
 import base64
 import contextlib
 import io
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -238,6 +240,40 @@ def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
         assert predict(client, pictures(1)).json()["version"] == 2
 
 
+def test_new_versions_lose_no_request(server, exported):
+    """Asked without a pause, while TF Serving loads versions and lets go of those before."""
+    images, answers, stop = pictures(2), [], threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            answers.append(predict(client, images))
+
+    with serve(server.root, server) as client:
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        try:
+            for version, like in ((3, "1"), (4, "2"), (5, "1")):
+                aside = server.root / "tiny" / ".aside"
+                shutil.copytree(exported / like, aside)
+                content = json.loads((aside / manifest.NAME).read_text())
+                (aside / manifest.NAME).write_text(json.dumps({**content, "version": version}))
+                aside.rename(server.root / "tiny" / str(version))
+                until(lambda version=version: client.get("/v2/models/tiny").json()["versions"] == [str(version)])
+        finally:
+            stop.set()
+            for thread in asking:
+                thread.join()
+            for version in (3, 4, 5):
+                shutil.rmtree(server.root / "tiny" / str(version), ignore_errors=True)
+    assert {answer.status_code for answer in answers} == {200}
+    said = {answer.json()["version"]: answer.json()["predictions"] for answer in answers}
+    assert said.keys() == {2, 3, 4, 5}
+    same(said[3], said[5])
+    same(said[2], said[4])
+    assert said[2] != said[3]
+
+
 def test_another_model_under_the_same_name_is_refused(server, exported, protocol, tmp_path):
     shutil.copytree(exported / "1", tmp_path / "tiny" / "2")
     with serve(tmp_path, server, protocol) as client:
@@ -308,9 +344,10 @@ def test_warm_up_requests_are_those_that_tf_serving_reads(server, exported, stub
         log = prediction_log_pb2.PredictionLog.FromString(record)
         assert log.WhichOneof("log_type") == "predict_log"
         request = log.predict_log.request
-        assert request.SerializeToString() == predict_pb2.PredictRequest.FromString(
+        assert (
             request.SerializeToString()
-        ).SerializeToString()
+            == predict_pb2.PredictRequest.FromString(request.SerializeToString()).SerializeToString()
+        )
         answer = stub.Predict(request, timeout=60)
         (given,) = request.inputs.values()
         probabilities = tf.make_ndarray(answer.outputs["probabilities"])
