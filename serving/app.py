@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -25,7 +25,7 @@ from serving.fast import Fast
 from serving.metrics import batches, scrape
 from serving.predicting import Predictor
 from serving.protocols import v2 as v2_protocol
-from serving.served import InProcessBackend, Served
+from serving.served import Backend, InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
@@ -63,14 +63,19 @@ def make_app(settings: Settings) -> FastAPI:
         uvicorn.run(make_app(Settings(models=Path("models"))))
     """
     executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="predict")
-    catalog: Catalog[Served] = Catalog(settings.models, InProcessBackend(settings, executor, batches).open)
+    backend = _backend(settings, executor)
+    catalog: Catalog[Served] = Catalog(settings.models, backend.open)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await backend.start()
         await run_in_threadpool(catalog.refresh)
-        catalog.watch(settings.poll)
+        watching = catalog.watch(settings.poll)
         yield
         catalog.close()
+        # It may be opening a version, for which the backend is needed.
+        await run_in_threadpool(watching.join)
+        await backend.close()
         executor.shutdown()
 
     app = FastAPI(
@@ -122,6 +127,15 @@ async def _error(request: Request, error: Exception) -> Response | None:
     if type(error) in STATUS:
         return await _refused(request, error)
     return None
+
+
+def _backend(settings: Settings, executor: Executor) -> Backend:
+    if settings.tf_serving is None:
+        return InProcessBackend(settings, executor, batches)
+    # Its clients are not needed otherwise.
+    from serving.tf_serving.backend import TfServingBackend
+
+    return TfServingBackend(settings, settings.tf_serving)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
