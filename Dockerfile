@@ -35,8 +35,9 @@ ENTRYPOINT ["highway"]
 CMD ["--help"]
 
 # TF Serving reads SavedModels of its own TensorFlow's version and older; 2.21 is what exports. tensorflow-serving-api
-# 2.21.0 is on PyPI and is released with this image, which could not be pulled where this file was tested: what was
-# tested is in docs/serving.md. 2.20.0 certainly exists.
+# 2.21.0 is on PyPI and is released with this image; 2.20.0 certainly exists. Where this file was tested the image could
+# not be pulled: tests/tf_serving_double.py stood for it, with the real messages and the same configuration. That the
+# image runs as another user on a read-only file system is untested.
 FROM tensorflow/serving:2.21.0 AS tf-serving
 COPY serving/tf_serving/batching.config serving/tf_serving/monitoring.config /etc/tf_serving/
 USER 10001

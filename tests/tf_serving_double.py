@@ -76,7 +76,7 @@ class Models:
 
     def find(self, spec):
         """Version and SavedModel that a ModelSpec means."""
-        known = sorted(version for name, version in self.loaded if name == spec.name)
+        known = sorted(version for name, version in list(self.loaded) if name == spec.name)
         choice = spec.WhichOneof("version_choice")
         if choice == "version_label":
             version = self.labels.get(spec.name, {}).get(spec.version_label)
@@ -126,7 +126,7 @@ class Models:
         found = get_model_status_pb2.GetModelStatusResponse()
         choice = spec.WhichOneof("version_choice")
         only = self.find(spec)[0] if choice == "version_label" else spec.version.value if choice else None
-        for (name, version), state in sorted(self.states.items(), reverse=True):
+        for (name, version), state in sorted(dict(self.states).items(), reverse=True):
             if name == spec.name and only in (None, version):
                 one = found.model_version_status.add(version=version, state=state)
                 one.status.error_code = 0
