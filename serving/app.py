@@ -124,9 +124,7 @@ async def _error(request: Request, error: Exception) -> Response | None:
     """The answer to an error in a prediction; None if it is the endpoint's own."""
     if isinstance(error, ClientDisconnect):
         return await _gone(request, error)
-    if type(error) in STATUS:
-        return await _refused(request, error)
-    return None
+    return await _refused(request, error) if isinstance(error, tuple(STATUS)) else None
 
 
 def _backend(settings: Settings, executor: Executor) -> Backend:
@@ -139,7 +137,7 @@ def _backend(settings: Settings, executor: Executor) -> Backend:
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
-    status = STATUS[type(error)]
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
     return JSONResponse({"error": str(error)}, status, headers)
 
