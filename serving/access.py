@@ -38,6 +38,7 @@ class Access:
         self._body = body
         self._bodies = bodies
         self._held = 0
+        BODIES.set_function(lambda: self._held)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -81,7 +82,6 @@ class Access:
             BusyError: all requests together have too many.
         """
         self._held += count
-        BODIES.set(self._held)
         if of > self._body:
             raise LimitError(self._too_long(of))
         if self._held > self._bodies:

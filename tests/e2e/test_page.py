@@ -201,6 +201,10 @@ def test_a_finger_on_a_phone(endpoint):
         assert page.verdict() == "3"
         assert page.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
         assert page.driver.execute_script("return scrollY") == 0
+        # Nothing sticks out of its card.
+        out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
+            return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
+        assert not page.driver.execute_script(out)
         fine(page, endpoint)
 
 
