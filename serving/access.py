@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from serving.errors import BusyError, LimitError
-from serving.metrics import BODIES, IN_FLIGHT, REQUESTS, SECONDS
+from serving.metrics import BODIES, IN_FLIGHT, latency, requests
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -145,8 +145,8 @@ async def _answer(send: Send, status: int, why: str) -> None:
 def _note(scope: Scope, inner: Scope, status: int, seconds: float) -> None:
     # The route, not the path: clients make up paths without end.
     route = getattr(inner.get("route"), "path", "unknown")
-    REQUESTS.labels(route, status).inc()
-    SECONDS.labels(route).observe(seconds)
+    requests(route, status).inc()
+    latency(route).observe(seconds)
     if log.isEnabledFor(logging.INFO):
         client = scope.get("client")
         line = {

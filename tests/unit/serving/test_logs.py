@@ -6,13 +6,15 @@ from serving.logs import JsonFormatter
 
 
 def line(**fields):
-    return json.loads(JsonFormatter().format(logging.makeLogRecord({"created": 0.0, "levelname": "INFO", **fields})))
+    return json.loads(
+        JsonFormatter().format(logging.makeLogRecord({"created": 0.0, "msecs": 7.9, "levelname": "INFO", **fields}))
+    )
 
 
 def test_a_line_has_what_was_given():
     found = line(msg="version %s", args=("2",), model="digits", path=b"odd")
     assert found == {
-        "time": "1970-01-01T00:00:00.000Z", "level": "info", "message": "version 2", "model": "digits",
+        "time": "1970-01-01T00:00:00.007Z", "level": "info", "message": "version 2", "model": "digits",
         "path": "b'odd'",
     }  # fmt: skip
 
