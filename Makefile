@@ -5,7 +5,7 @@ ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 
-.PHONY: help install demo test lint format peers bench lock clean
+.PHONY: help install demo test lint format peers servers bench lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -48,6 +48,14 @@ peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks com
 	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
 	@touch $@
 
+servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is measured beside
+
+.venv-servers/installed: requirements/servers.lock requirements/peers.torch.txt
+	@$(PYTHON) -m venv --clear .venv-servers
+	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/servers.lock
+	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
+	@touch $@
+
 # What to run, for example BENCH="dense --quick".
 BENCH ?=
 
@@ -63,6 +71,8 @@ lock: install  ## Resolve the dependencies anew
 	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
 	    --output-file requirements/peers.lock
+	$(BIN)/uv pip compile requirements/servers.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	    --quiet --custom-compile-command "make lock" --output-file requirements/servers.lock
 
 clean:  ## Remove .venv, .venv-peers and caches; runs, models and data stay
-	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-peers .venv-servers .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -40,12 +40,14 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway release`.
 
     Raises:
-        UserError: there is no such model or version, or what was said contradicts itself.
+        UserError: there is no such model or version, what was said contradicts itself, or the repository cannot be
+            written to.
     """
     given = parse(Arguments, arguments, "highway release", Arguments.__doc__ or "")
     on_disk = repository.versions(given.model)
     if not on_disk:
         raise UserError(f"{given.model} is no model: it has no versions. Make one with `highway export`.")
+    root = given.model.resolve().parent
     try:
         current = release.read(given.model)
         wanted = _wanted(given, current)
@@ -55,10 +57,11 @@ def main(arguments: list[str]) -> None:
             )
         if wanted != current:
             write_text(given.model / release.NAME, wanted.model_dump_json(indent=2) + "\n")
-        root = given.model.resolve().parent
         write_text(root / configuration.NAME, configuration.text(root))
     except ServingError as error:
         raise UserError(str(error)) from error
+    except PermissionError as error:
+        raise UserError(f"{root} cannot be written to: {error.strerror}.") from error
     sys.stdout.write(_report(given.model, wanted, on_disk) + f"TF Serving: {root / configuration.NAME}\n")
 
 

@@ -13,13 +13,14 @@ from serving.client import Client, ClientError
 PICTURES, BYTES = 64, 8 * 2**20
 
 
-def predict(url: str, model: str, pictures: Sequence[Path]) -> tuple[str, list[Prediction]]:
+def predict(url: str, model: str, pictures: Sequence[Path], count: int = TOP) -> tuple[str, list[Prediction]]:
     """Classifies picture files at an endpoint.
 
     Args:
         url: of the endpoint; the key is taken from the environment variable HIGHWAY_API_KEY.
         model: its name there.
         pictures: the files. One that cannot be read or is refused is an error for all.
+        count: how many classes to name.
 
     Returns:
         The version that answered, as `NAME version NUMBER`, and a prediction for each picture.
@@ -36,7 +37,7 @@ def predict(url: str, model: str, pictures: Sequence[Path]) -> tuple[str, list[P
         with Client(url, os.environ.get(KEY) or None) as client:
             answers, version = [], None
             for some in _requests(pictures):
-                answers.append(client.predict(model, some, version=version, top=TOP))
+                answers.append(client.predict(model, some, version=version, top=count))
                 # All pictures are classified by one version, even if a new one comes.
                 version = answers[0].version
     except ClientError as error:

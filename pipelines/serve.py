@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import tyro
 from pydantic import Field
@@ -28,13 +29,17 @@ class Arguments(Frozen):
 
     models: tyro.conf.Positional[Path] = Path("models")
     """The model repository, with a folder for each model."""
+    backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
+    """What computes predictions: ONNX Runtime in this process, or a TF Serving server over the same repository."""
+    address: str | None = None
+    """Of the TF Serving server: HOST:PORT for gRPC, http://HOST:PORT for REST, which is slower."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is all of this machine's."""
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
-    key: Literal["none"] | None = None
-    """Clients must send the key in the environment variable HIGHWAY_API_KEY. "none" lets everybody in, and must be said
-    where the address is not this machine's own."""
+    key: Literal["environment", "none"] = "environment"
+    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if there is one. "none" lets everybody in,
+    and must be said where the address is not this machine's own."""
     origins: tuple[str, ...] = ()
     """Web sites whose pages may ask this endpoint; "none" must be said where the address is not this machine's own, if
     there are none."""
@@ -57,6 +62,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
     key, origins = _access(given)
+    _check_address(given)
     if not given.models.is_dir():
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
@@ -65,7 +71,9 @@ def main(arguments: list[str]) -> None:
     from serving.settings import Settings
 
     _log(given.quiet)
-    settings = Settings(given.models, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins)
+    settings = Settings(
+        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins
+    )
     config = uvicorn.Config(
         make_app(settings),
         log_config=None,
@@ -90,7 +98,7 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     origins = tuple(origin for origin in given.origins if origin != "none")
     if _is_loopback(given.host):
         return key, origins
-    if key is None and given.key is None:
+    if key is None and given.key != "none":
         raise UserError(
             f"whoever reaches {given.host} could use the models. Set {KEY} to a key that clients must send, or let "
             "everybody in with --key none."
@@ -98,6 +106,23 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     if not given.origins:
         raise UserError("name the web sites whose pages may ask this endpoint, or none: --origins none.")
     return key, origins
+
+
+def _check_address(given: Arguments) -> None:
+    if given.backend == "onnxruntime":
+        if given.address is not None:
+            raise UserError("--address is that of a TF Serving server. Add --backend tf-serving, or leave it out.")
+        return
+    try:
+        parts = urlsplit(given.address if "://" in (given.address or "") else f"//{given.address or ''}")
+        found = parts.scheme in ("", "http", "https") and parts.hostname and (parts.port or parts.scheme)
+    except ValueError:
+        found = None
+    if not found:
+        raise UserError(
+            "--backend tf-serving needs the --address of a server: HOST:PORT for gRPC (TF Serving's own port is 8500), "
+            f"http://HOST:PORT for REST (8501). Received: {given.address or 'none'}."
+        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -125,7 +150,9 @@ def _log(quiet: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # httpx2 tells of each request to TF Serving.
+    for name in ("uvicorn", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     # A warning for each form that is none: a client's mistake, which it is told.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     if quiet:

@@ -2,14 +2,15 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,10 +21,11 @@ from serving.access import Access
 from serving.api import models, page, plain, tf_rest, v2
 from serving.api.describe import describe
 from serving.catalog import Catalog
+from serving.fast import Fast
 from serving.metrics import batches, scrape
 from serving.predicting import Predictor
 from serving.protocols import v2 as v2_protocol
-from serving.served import InProcessBackend, Served
+from serving.served import Backend, InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
@@ -61,14 +63,19 @@ def make_app(settings: Settings) -> FastAPI:
         uvicorn.run(make_app(Settings(models=Path("models"))))
     """
     executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="predict")
-    catalog: Catalog[Served] = Catalog(settings.models, InProcessBackend(settings, executor, batches).open)
+    backend = _backend(settings, executor)
+    catalog: Catalog[Served] = Catalog(settings.models, backend.open)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await backend.start()
         await run_in_threadpool(catalog.refresh)
-        catalog.watch(settings.poll)
+        watching = catalog.watch(settings.poll)
         yield
         catalog.close()
+        # It may be opening a version, for which the backend is needed.
+        await run_in_threadpool(watching.join)
+        await backend.close()
         executor.shutdown()
 
     app = FastAPI(
@@ -82,9 +89,9 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     predictor = Predictor(settings, executor)
-    for protocol in (plain, tf_rest, v2):
-        app.include_router(protocol.router(catalog, predictor))
-    app.include_router(models.router(catalog))
+    protocols = [protocol.router(catalog, predictor) for protocol in (plain, tf_rest, v2)]
+    for router in (*protocols, models.router(catalog)):
+        app.include_router(router)
 
     @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -92,12 +99,14 @@ def make_app(settings: Settings) -> FastAPI:
 
     page.add(app)
     describe(app, secured=settings.api_key is not None)
-    for kind, status in STATUS.items():
-        app.add_exception_handler(kind, _handler(status))
+    for kind in STATUS:
+        app.add_exception_handler(kind, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _failed)
+    predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
+    app.add_middleware(Fast, routes=[one for one in predicting if "POST" in (one.methods or ())], on_error=_error)
     app.add_middleware(Access, api_key=settings.api_key, body=settings.body, bodies=settings.bodies)
     if settings.origins:
         app.add_middleware(
@@ -111,14 +120,28 @@ def make_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _handler(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def handle(_: Request, error: Exception) -> JSONResponse:
-        headers = {}
-        if status == 503:
-            headers["Retry-After"] = str(math.ceil(getattr(error, "after", 1.0)))
-        return JSONResponse({"error": str(error)}, status, headers)
+async def _error(request: Request, error: Exception) -> Response | None:
+    """The answer to an error in a prediction; None if it is the endpoint's own."""
+    if isinstance(error, ClientDisconnect):
+        return await _gone(request, error)
+    if type(error) in STATUS:
+        return await _refused(request, error)
+    return None
 
-    return handle
+
+def _backend(settings: Settings, executor: Executor) -> Backend:
+    if settings.tf_serving is None:
+        return InProcessBackend(settings, executor, batches)
+    # Its clients are not needed otherwise.
+    from serving.tf_serving.backend import TfServingBackend
+
+    return TfServingBackend(settings, settings.tf_serving)
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    status = STATUS[type(error)]
+    headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
+    return JSONResponse({"error": str(error)}, status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -20,7 +20,7 @@ from serving.errors import BusyError
 Arrays = Mapping[str, np.ndarray]
 # A batch that takes no longer than this many seconds is computed on the event loop itself: handing it to a thread and
 # back takes about as long.
-SHORT = 3e-4
+SHORT = 1e-3
 
 
 @dataclass

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from serving import release, repository
-from serving.errors import ModelError, UnknownModelError
+from serving.errors import ModelError, UnavailableError, UnknownModelError
 from serving.release import Release
 
 State = Literal["loading", "available", "failed"]
 T = TypeVar("T")
+# In place of the time of a change: what failed is not the folder's fault, and is tried at every look.
+AGAIN = -1
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +55,8 @@ class Catalog(Generic[T]):
 
     Args:
         root: the repository, `<name>/<version>/`.
-        open_version: from a version's folder to what serves it; raises `ModelError`.
+        open_version: from a version's folder to what serves it; raises `ModelError`, and what raised an
+            `UnavailableError` is tried again at the next look.
 
     Example:
         catalog = Catalog(Path("models"), open_model)
@@ -78,6 +81,7 @@ class Catalog(Generic[T]):
 
         Raises:
             UnknownModelError: there is none of that name, version or label.
+            UnavailableError: there may be one a little later.
         """
         entry = self._entries.get(name)
         if entry is None:
@@ -91,6 +95,9 @@ class Catalog(Generic[T]):
         if version is None and served:
             return served[max(served)]
         if version not in served:
+            for number, (changed, why) in entry.failed.items():
+                if changed == AGAIN and version in (None, number):
+                    raise UnavailableError(why)
             known = ", ".join(map(str, sorted(served))) or "none"
             asked = "no version" if version is None else f"no version {version}"
             raise UnknownModelError(f"of model {name!r} {asked} is served. Served are: {known}.")
@@ -177,8 +184,11 @@ class Catalog(Generic[T]):
         try:
             served = self._open(path)
         except ModelError as error:
-            log.error("version refused", extra={"model": folder.name, "version": version, "why": str(error)})
-            entry.failed = {**entry.failed, version: (changed, str(error))}
+            failed = (AGAIN if isinstance(error, UnavailableError) else changed, str(error))
+            # What is tried at every look is not told at every look.
+            if entry.failed.get(version) != failed:
+                log.error("version refused", extra={"model": folder.name, "version": version, "why": str(error)})
+            entry.failed = {**entry.failed, version: failed}
             return False
         finally:
             entry.loading = None

@@ -9,6 +9,10 @@ class ModelError(ServingError):
     """A model version is missing, incomplete or damaged."""
 
 
+class UnavailableError(ModelError):
+    """What computes a version cannot be reached, or does not have it; a little later it may."""
+
+
 class UnknownModelError(ServingError):
     """No model, version or label of that name is served."""
 

@@ -242,6 +242,11 @@ class Manifest(_Part):
     files: dict[str, File]
     """Every other file of the folder, by its path in it."""
 
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Outputs that have to be computed; the class and its name follow from them."""
+        return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
+
     @field_validator("files")
     @classmethod
     def _inside(cls, files: dict[str, File]) -> dict[str, File]:

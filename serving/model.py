@@ -8,24 +8,22 @@ import numpy as np
 
 from serving import files, pictures, repository
 from serving.errors import PictureError
-from serving.manifest import GATE_MEANS, INPUT, ONNX, PICTURE, PROBABILITIES, RGBA, Manifest, read
+from serving.manifest import INPUT, ONNX, PICTURE, RGBA, Manifest, read
 from serving.session import open_session
 
 
 @dataclass(frozen=True)
-class Model:
-    """An opened model version.
+class Sight:
+    """What a model version makes of a picture, wherever it is predicted then.
 
     Args:
         folder: the version.
         manifest: what is known of it.
-        session: its ONNX file in ONNX Runtime.
         picture: what makes its input of a picture, in ONNX Runtime; None in versions that were exported without.
     """
 
     folder: Path
     manifest: Manifest
-    session: Any
     picture: Any
 
     def see(self, rgba: np.ndarray) -> np.ndarray:
@@ -50,6 +48,17 @@ class Model:
             )
         return self.picture.run([INPUT], {RGBA: pictures.shrunk(rgba)})[0]
 
+
+@dataclass(frozen=True)
+class Model(Sight):
+    """An opened model version.
+
+    Args:
+        session: its ONNX file in ONNX Runtime.
+    """
+
+    session: Any
+
     def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """What the model gives for a batch.
 
@@ -72,7 +81,7 @@ class Model:
                 f"images must be uint8 of shape (batch, {', '.join(map(str, size))}). "
                 f"Received: images of {images.dtype} and shape {images.shape}"
             )
-        names = [PROBABILITIES] if self.manifest.gates is None else [PROBABILITIES, GATE_MEANS]
+        names = self.manifest.computed
         return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
 
 
@@ -94,10 +103,22 @@ def open_model(path: Path, threads: int = 1) -> Model:
         print(model.manifest.labels)
     """
     folder = repository.find(path)
-    content = read(folder)
+    sight = open_sight(folder, read(folder))
+    return Model(**vars(sight), session=open_session(folder / ONNX, threads))
+
+
+def open_sight(folder: Path, content: Manifest) -> Sight:
+    """Opens what a version makes of pictures, after comparing all its files with its manifest.
+
+    Args:
+        folder: the version.
+        content: its manifest.
+
+    Raises:
+        ModelError: if a file of it is missing or damaged.
+    """
     files.verify(folder, content)
-    picture = open_session(folder / PICTURE) if PICTURE in content.files else None
-    return Model(folder, content, open_session(folder / ONNX, threads), picture)
+    return Sight(folder, content, open_session(folder / PICTURE) if PICTURE in content.files else None)
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

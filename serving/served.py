@@ -36,7 +36,30 @@ class Served(Protocol):
 
         Raises:
             BusyError: too much is waiting.
+            UnavailableError: what computes it cannot be reached, or no longer has it.
+            TimeoutError: it took too long.
         """
+
+    async def ready(self) -> bool:
+        """Whether it would answer now."""
+
+
+class Backend(Protocol):
+    """What opens model versions, and computes them."""
+
+    async def start(self) -> None:
+        """Makes ready to open; called on the event loop that predictions are asked on."""
+
+    def open(self, folder: Path) -> Served:
+        """Opens a version; called in another thread.
+
+        Raises:
+            ModelError: it is incomplete or damaged, or cannot be loaded.
+            UnavailableError: what computes it cannot be reached, or does not have it yet.
+        """
+
+    async def close(self) -> None:
+        """Ends what `start` began; nothing is asked any more."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +87,10 @@ class InProcess:
         """Predicts, together with whatever else is waiting."""
         return await self.batcher.predict(images)
 
+    async def ready(self) -> bool:
+        """It always would."""
+        return True
+
 
 @dataclass(frozen=True)
 class InProcessBackend:
@@ -73,6 +100,12 @@ class InProcessBackend:
     executor: Executor
     measured: Callable[[str], Callable[[int, float], object]]
     """From a model's name to what is told the pictures and seconds of each of its batches."""
+
+    async def start(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        """Nothing is left open."""
 
     def open(self, folder: Path) -> Served:
         """Loads a version, after a look at each of its files, and predicts once.

@@ -12,6 +12,9 @@ class Settings:
 
     models: Path
     """The repository."""
+    tf_serving: str | None = None
+    """Address of the TF Serving server that computes, HOST:PORT (gRPC) or http://HOST:PORT (REST); None computes in
+    this process."""
     poll: float = 1.0
     """Seconds between two looks at the repository."""
     batch: int = 64

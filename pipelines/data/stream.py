@@ -40,6 +40,11 @@ class Stream:
         return self._read(self.decoded(self.records).map(lambda image, _: image))
 
     @property
+    def encoded(self) -> Iterator[np.ndarray]:
+        """Images in order as their files have them, in batches: bytes [b]."""
+        return self._read(self.records.map(lambda image, _: image))
+
+    @property
     def labels(self) -> np.ndarray:
         """All labels in order, int64 [n]; reads every file."""
         return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))

@@ -1,119 +1,215 @@
 """Pictures from folders, globs, tar files and data sets, one after another, in an order that is always the same."""
 
-import glob
 import os
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import NamedTuple, Protocol
 
 from pipelines.errors import UserError
-from serving import pictures
+from serving.errors import PictureError
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"))
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
-# Begins the name of a TFDS split: tfds:mnist/test.
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+# Begins the name of a split of a data set: tfds:mnist/test.
 TFDS = "tfds:"
 
 
 class Picture(NamedTuple):
-    """A picture that has not been decoded yet."""
+    """A picture that has not been read yet."""
 
     name: str
-    """Path, or archive and member, or data set, split and number."""
-    decode: Callable[[], np.ndarray]
-    """To uint8 `[height, width, 4]`; in any thread. Raises PictureError."""
+    """Path; or archive and member; or data set, split and number."""
+    fetch: Callable[[], bytes | Path]
+    """Gives the encoded picture, or the file that it lies in; to be called before the next picture is asked for. Raises
+    PictureError if this one cannot be had, UserError if none can that follows."""
 
 
-def listed(words: Sequence[str], data_dir: Path | None) -> Iterator[Picture]:
-    """All pictures that some words mean.
+class Source(Protocol):
+    """What one word of the command line means."""
+
+    def __iter__(self) -> Iterator[Picture]:
+        """The pictures, in the same order each time."""
+
+    def count(self) -> int:
+        """About how many there are, found without reading them."""
+
+
+class Fetched(NamedTuple):
+    """A picture that can be decoded in any thread."""
+
+    name: str
+    """See `Picture`."""
+    content: bytes | Path | PictureError
+    """The encoded picture, the file that it lies in, or why it cannot be had."""
+
+
+class Listing:
+    """The pictures of several sources, one after another.
+
+    A source that breaks off ends the pictures and is told by `failure`, so that what came before it can be finished.
 
     Args:
-        words: files, folders (with all that is in them), globs, tar files, and `tfds:DATA/SPLIT`.
-        data_dir: where prepared data lies.
-
-    Yields:
-        The pictures; folders and globs in the order of their names, tar files and data sets in their own.
-
-    Raises:
-        UserError: a word means nothing.
+        sources: where from.
 
     Example:
-        for picture in listed(["photos/", "more.tar"], None):
-            rgba = picture.decode()
+        for picture in Listing(sources(["photos", "more.tar"], None)).fetched():
+            print(picture.name)
     """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.failure: UserError | None = None
+        self.counts: list[int] = []
+        """How many pictures the sources had that are behind us."""
+        self._rest = self._all(sources)
+
+    def names(self) -> Iterator[str]:
+        """Goes past the next pictures without reading them."""
+        return (printable(picture.name) for picture in self._rest)
+
+    def fetched(self) -> Iterator[Fetched]:
+        """The pictures from here on."""
+        for name, fetch in self._rest:
+            try:
+                yield Fetched(printable(name), fetch())
+            except PictureError as error:
+                yield Fetched(printable(name), error)
+            except UserError as error:
+                self.failure = error
+                return
+
+    def _all(self, sources: Sequence[Source]) -> Iterator[Picture]:
+        for source in sources:
+            count = 0
+            try:
+                for picture in source:
+                    count += 1
+                    yield picture
+            except UserError as error:
+                self.failure = error
+                return
+            self.counts.append(count)
+
+
+def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
+    """Finds what some words mean, before the first picture is read.
+
+    Args:
+        words: files, folders (with all pictures that are in them), globs, tar files, and `tfds:DATA/SPLIT`.
+        data_dir: where prepared data lies.
+
+    Returns:
+        One or more sources for each word; a glob has them in the order of their names.
+
+    Raises:
+        UserError: a word means nothing, or a tar file is none.
+    """
+    found: list[Source] = []
     for word in words:
         if word.startswith(TFDS):
-            yield from _data_set(word.removeprefix(TFDS), data_dir)
-            continue
-        path = Path(word)
-        if path.is_dir():
-            yield from map(_file, _walked(path))
-        elif path.name.endswith(TARS) and path.exists():
-            yield from _archived(path)
-        elif path.exists():
-            yield _file(path)
+            # TensorFlow is imported for those who ask for it.
+            from pipelines.many.splits import split
+
+            found.append(split(word.removeprefix(TFDS), data_dir))
+        elif os.path.lexists(word):
+            found.append(_source(word))
         else:
-            found = sorted(glob.glob(word, recursive=True))  # noqa: PTH207  pathlib's skips what it cannot read
-            if not found:
+            matches = _globbed(word)
+            if not matches:
                 raise UserError(f"{word} is no file, no folder, and no glob that anything matches.")
-            yield from listed([glob.escape(one) if glob.has_magic(one) else one for one in found], data_dir)
+            found += map(_source, matches)
+    return found
 
 
-def _file(path: Path) -> Picture:
-    return Picture(str(path), lambda: pictures.read(path))
+def _source(path: str) -> Source:
+    # Not through pathlib here and below: of a million files it would take longer than all the rest.
+    if os.path.isdir(path):  # noqa: PTH112
+        return _Folder(path)
+    if path.lower().endswith(TARS):
+        from pipelines.many.tars import Tar
+
+        return Tar(path)
+    return _File(path)
 
 
-def _walked(folder: Path) -> Iterator[Path]:
-    for here, inner, names in os.walk(folder):
-        # Walked in this order.
-        inner.sort()
-        for name in sorted(names):
-            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122  a Path for each takes longer than the rest
-                yield Path(here, name)
+def _globbed(pattern: str) -> list[str]:
+    """What matches, sorted; nothing twice: `photos/**` matches folders, and again what is in them."""
+    path = Path(pattern)
+    # Other than that of the module glob, this one does not go round in links to folders.
+    matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    kept: list[str] = []
+    folders: set[Path] = set()
+    for match in sorted(matches, key=str):
+        if folders.isdisjoint(match.parents):
+            kept.append(str(match))
+            if match.is_dir():
+                folders.add(match)
+    return kept
 
 
-def _archived(path: Path) -> Iterator[Picture]:
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield _picture(self.path)
+
+    def count(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: str
+
+    def __iter__(self) -> Iterator[Picture]:
+        return map(_picture, _walked(self.path))
+
+    def count(self) -> int:
+        return sum(1 for _ in _walked(self.path))
+
+
+def _picture(path: str) -> Picture:
+    return Picture(path, partial(Path, path))
+
+
+def _walked(folder: str) -> Iterator[str]:
+    """Paths of the pictures in a folder. One in it that cannot be listed stands for what it holds.
+
+    Links to files are taken, links to folders are not, as they could go round in circles.
+    """
     try:
-        with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                # What tarfile has seen it keeps: of a million members that is a gigabyte.
-                archive.members = []  # type: ignore[attr-defined]
-                if member.isfile() and os.path.splitext(member.name)[1].lower() in SUFFIXES:  # noqa: PTH122
-                    content = archive.extractfile(member)
-                    assert content is not None, "a file has content"
-                    yield _encoded(f"{path}:{member.name}", content.read())
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise UserError(f"{path} cannot be read as a tar file: {error}.") from None
+        with os.scandir(folder) as entries:
+            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if _is_wanted(entry))
+    except OSError:
+        yield folder
+        return
+    for name, is_folder in found:
+        path = os.path.join(folder, name)  # noqa: PTH118
+        if is_folder:
+            yield from _walked(path)
+        else:
+            yield path
 
 
-def _encoded(name: str, content: bytes) -> Picture:
-    return Picture(name, lambda: pictures.decode(content, name))
+def _is_wanted(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return True
+    if not is_picture(entry.name):
+        return False
+    if entry.is_symlink():
+        # One that leads nowhere is told when it is read.
+        return not os.path.isdir(entry.path)  # noqa: PTH112
+    # Not a pipe, which would be waited for.
+    return entry.is_file(follow_symlinks=False)
 
 
-def _data_set(word: str, data_dir: Path | None) -> Iterator[Picture]:
-    data, _, name = word.rpartition("/")
-    split = next((known for known in SPLITS if known == name), None)
-    if split is None or not data:
-        raise UserError(f"{TFDS}{word} is no split. Name one as {TFDS}mnist/test.")
-    from pipelines import frameworks
-
-    frameworks.load()
-    from pipelines.data import sources
-
-    found = sources.load(data, split, data_dir)
-    batches = [found.images] if isinstance(found, sources.Examples) else found.images
-    number = 0
-    for batch in batches:
-        for image in batch:
-            yield Picture(f"{TFDS}{word}:{number}", partial(_rgba, image))
-            number += 1
+def is_picture(name: str) -> bool:
+    """Whether a file in a folder or an archive is taken for a picture, by the end of its name."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122
 
 
-def _rgba(image: np.ndarray) -> np.ndarray:
-    size = image.shape[:2]
-    return np.concatenate([np.broadcast_to(image, (*size, 3)), np.full((*size, 1), 255, np.uint8)], axis=-1)
+def printable(name: str) -> str:
+    r"""A name with those bytes of it that are no UTF-8 as \xe9, as text in Parquet can have no others."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,29 +1,33 @@
-"""From pictures to rows: a streamed job that can be killed and goes on."""
+"""A job over any number of pictures, which can be killed and goes on."""
 
-import os
+import hashlib
+import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from pipelines import environment
 from pipelines.errors import UserError
-from pipelines.many.inputs import listed
-from pipelines.many.parts import ROWS, Parts, fingerprint
-from pipelines.many.seeing import Seen, seen
+from pipelines.many import inputs
+from pipelines.many.ordered import ordered
+from pipelines.many.parts import GROUP, Parts, held
+from pipelines.many.progress import Shown, Total
+from pipelines.many.rows import Rows, batches, chunks, seeing
 from serving import manifest
 from serving.errors import ServingError
-from serving.manifest import GATE_MEANS, PROBABILITIES
-from serving.model import Model, open_model, top
+from serving.model import Model, open_model
 
-# The best size of a batch on one thread of a CPU, for nets of 10 to 50 layers.
-BATCH = 64
-INTERVAL = 1.0
+# A part is written as soon as it has the rows of a group, or that many seconds were worked for it.
+INTERVAL = 30.0
+# Items for each thread that are worked on or wait.
+AHEAD = 3
+SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Job:
 
     Args:
         model: a version folder, or a model's folder.
-        inputs: see `pipelines.many.inputs.listed`.
+        inputs: see `pipelines.many.inputs.sources`.
         out: the Parquet file.
         count: how many classes to name.
         explain: whether to write the mean gate of each layer.
@@ -43,17 +47,24 @@ class Job:
     inputs: tuple[str, ...]
     out: Path
     count: int
-    explain: bool
-    data_dir: Path | None
+    explain: bool = False
+    data_dir: Path | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a job."""
+    """What came of a job.
+
+    Args:
+        pictures: rows in the file.
+        resumed: how many of these an earlier attempt had made.
+        unreadable: how many of the others have an error.
+        seconds: for the others.
+    """
 
     pictures: int
-    unreadable: int
     resumed: int
+    unreadable: int
     seconds: float
 
 
@@ -65,116 +76,117 @@ def run(job: Job, console: Console) -> Done:
         console: where progress is shown.
 
     Returns:
-        How many pictures, how many of them could not be read, how many were there already, and how long it took.
+        What came of it.
 
     Raises:
-        UserError: the model is missing, damaged or has no gates; an input means nothing; the pictures have changed
-            since the earlier attempt.
+        UserError: the model is missing, damaged or has no gates; an input means nothing, has no pictures or breaks
+            off; the file is of another job, or the pictures have changed since the earlier attempt.
+
+    Example:
+        run(Job(Path("models/digits"), ("photos", "tfds:mnist/test"), Path("predictions.parquet"), 3), Console())
     """
+    _check(job.out)
+    model = _opened(job)
+    sources = inputs.sources(job.inputs, job.data_dir)
+    listing = inputs.Listing(sources)
+    described = _described(job, model)
+    with held(job.out, described) as parts:
+        resumed = parts.skip(listing.names())
+        if listing.failure:
+            raise listing.failure
+        if parts.is_complete:
+            return Done(resumed, resumed, 0, 0.0)
+        rows = Rows(model, job.count, job.explain)
+        schema = rows.schema(json.dumps(described))
+        shown = Shown(console, Total(sources, listing), resumed)
+        try:
+            with shown:
+                _predict(listing, rows, _Writer(parts, schema, shown))
+        except KeyboardInterrupt:
+            console.print(_kept(parts, "repeat the command to go on"), highlight=False, soft_wrap=True)
+            raise
+        if listing.failure:
+            raise UserError(f"{listing.failure} {_kept(parts, 'mend it and repeat the command to go on')}")
+        if not shown.pictures:
+            raise UserError(
+                f"there are no pictures in {' '.join(job.inputs)}. Expected files that end in "
+                f"{', '.join(sorted(inputs.SUFFIXES))}; tar files in a folder are to be named, for example with a glob."
+            )
+        parts.finish(schema)
+    return Done(shown.pictures, resumed, shown.unreadable, shown.seconds)
+
+
+def _predict(listing: inputs.Listing, rows: Rows, writer: "_Writer") -> None:
+    threads = environment.cores()
+    ahead = AHEAD * threads
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+    try:
+        seen = ordered(pool, seeing(rows.model), chunks(listing.fetched()), ahead)
+        writer.write(ordered(pool, rows, batches(seen), ahead))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    parts: Parts
+    schema: pa.Schema
+    shown: Shown
+
+    def write(self, results: Iterable[list[pa.Array]]) -> None:
+        """Writes parts as there is enough for them; what is there when it is interrupted, too."""
+        waiting: list[pa.RecordBatch] = []
+        since = time.monotonic()
+        try:
+            for columns in results:
+                batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                waiting.append(batch)
+                self.shown.add(len(batch), len(batch) - batch.column("error").null_count)
+                if sum(map(len, waiting)) >= GROUP or time.monotonic() - since > INTERVAL:
+                    part, waiting = waiting, []
+                    self._keep(part)
+                    since = time.monotonic()
+        finally:
+            if waiting:
+                self._keep(waiting)
+
+    def _keep(self, batches: list[pa.RecordBatch]) -> None:
+        self.parts.write(pa.Table.from_batches(batches, self.schema))
+        self.shown.kept()
+
+
+def _check(out: Path) -> None:
+    if out.is_dir():
+        raise UserError(f"{out} is a folder. Name a file, such as {out / 'predictions.parquet'}.")
+    if out.suffix != SUFFIX:
+        raise UserError(f"--out must name a file that ends in {SUFFIX}. Received: {out}.")
+
+
+def _opened(job: Job) -> Model:
     try:
         model = open_model(job.model)
+        if model.picture is None:
+            raise UserError(f"{model.folder} has no {manifest.PICTURE}. Export the run again.")
     except ServingError as error:
         raise UserError(str(error)) from error
     if job.explain and model.manifest.gates is None:
         raise UserError(f"{model.folder} was exported without its gates. Export it with `highway export --gates`.")
-    if job.out.is_dir():
-        raise UserError(f"{job.out} is a folder. Name a file, such as {job.out}/predictions.parquet.")
-    parts = Parts(job.out, _content(job, model))
-    pictures = listed(job.inputs, job.data_dir)
-    resumed = parts.skip(picture.name for picture in pictures)
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    counted = _Counter(console, resumed)
-    rows = counted.over(seen(model, pictures, threads))
-    schema = _schema(model, job)
-    parts.write(_tables(model, job, rows, schema))
-    parts.finish(schema)
-    return Done(counted.pictures, counted.unreadable, resumed, counted.seconds)
+    return model
 
 
-def _content(job: Job, model: Model) -> dict[str, Any]:
-    digest = fingerprint((model.folder / manifest.NAME).read_bytes())
-    return {"model": digest, "inputs": [*job.inputs], "top": job.count, "gates": job.explain}
-
-
-def _schema(model: Model, job: Job) -> pa.Schema:
-    classes = pa.list_(pa.float32())
-    fields = [
-        ("file", pa.string()),
-        ("error", pa.string()),
-        ("label", pa.string()),
-        ("probability", pa.float32()),
-        ("top", pa.list_(pa.struct([("label", pa.string()), ("probability", pa.float32())]))),
-        ("probabilities", classes),
-    ]
-    if job.explain:
-        fields.append(("gate_means", classes))
-    described = {
-        "model": model.manifest.name,
-        "version": str(model.manifest.version),
-        "labels": "\n".join(model.manifest.labels),
-        "layers": "\n".join(model.manifest.gates or ()),
+def _described(job: Job, model: Model) -> dict[str, Any]:
+    """All that decides what is in the file."""
+    digest = hashlib.sha256((model.folder / manifest.NAME).read_bytes()).hexdigest()
+    return {
+        "version": model.manifest.version,
+        "model": f"{model.manifest.name}, {digest}",
+        "paths": [*job.inputs],
+        "top": job.count,
+        "explain": job.explain,
     }
-    return pa.schema(fields, metadata=described)
 
 
-def _tables(model: Model, job: Job, rows: Iterable[Seen], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Tables of `ROWS` rows; the last one has what is left."""
-    batches: list[pa.RecordBatch] = []
-    for batch in _chunks(rows, BATCH):
-        batches.append(_batch(model, job, batch, schema))
-        if len(batches) * BATCH >= ROWS:
-            yield pa.Table.from_batches(batches, schema)
-            batches = []
-    if batches:
-        yield pa.Table.from_batches(batches, schema)
-
-
-def _batch(model: Model, job: Job, rows: Sequence[Seen], schema: pa.Schema) -> pa.RecordBatch:
-    images = [row.image for row in rows if row.image is not None]
-    outputs = model.predict(np.stack(images)) if images else {}
-    answers = iter(_answers(model, outputs, job.count)) if images else iter(())
-    records = []
-    for row in rows:
-        answer = next(answers) if row.image is not None else {}
-        records.append({"file": row.name, "error": row.error, **answer})
-    return pa.RecordBatch.from_pylist(records, schema=schema)
-
-
-def _answers(model: Model, outputs: dict[str, np.ndarray], count: int) -> Iterator[dict[str, Any]]:
-    probabilities, labels = outputs[PROBABILITIES], model.manifest.labels
-    for number, classes in enumerate(top(probabilities, count)):
-        row = probabilities[number]
-        named = [{"label": labels[index], "probability": row[index]} for index in classes]
-        answer = {**named[0], "top": named, "probabilities": row}
-        if GATE_MEANS in outputs:
-            answer[GATE_MEANS] = outputs[GATE_MEANS][number]
-        yield answer
-
-
-def _chunks(rows: Iterable[Seen], size: int) -> Iterator[list[Seen]]:
-    rest = iter(rows)
-    while chunk := list(islice(rest, size)):
-        yield chunk
-
-
-class _Counter:
-    """Counts and shows rows as they go by."""
-
-    def __init__(self, console: Console, resumed: int) -> None:
-        self._console = console
-        self._resumed = resumed
-        self.pictures, self.unreadable, self.seconds = resumed, 0, 0.0
-
-    def over(self, rows: Iterable[Seen]) -> Iterator[Seen]:
-        start = shown = time.monotonic()
-        with self._console.status("predicting") as status:
-            for row in rows:
-                self.pictures += 1
-                self.unreadable += row.error is not None
-                now = time.monotonic()
-                self.seconds = now - start
-                if now - shown > INTERVAL:
-                    shown = now
-                    rate = (self.pictures - self._resumed) / self.seconds
-                    status.update(f"{self.pictures:,} pictures, {rate:,.0f} a second, {self.unreadable:,} unreadable")
-                yield row
+def _kept(parts: Parts, then: str) -> str:
+    return (
+        f"{parts.rows:,} pictures are done and kept in {parts.folder}: {then}." if parts.paths else "Nothing is kept."
+    )

@@ -46,11 +46,18 @@ def decoded(encoded: tf.Tensor) -> tf.Tensor:
 
 def turned(pixels: tf.Tensor, way: tf.Tensor) -> tf.Tensor:
     """Undoes an orientation of EXIF: 1 is upright, 2 to 4 are mirrored or upside down, 5 to 8 lie on a side."""
-    pixels = tf.cond(way >= 5, lambda: tf.transpose(pixels, (1, 0, 2)), lambda: pixels)
+    pixels = tf.cond(way >= 5, lambda: _transposed(pixels), lambda: pixels)
     for axis, ways in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))):
         mirrored = tf.reduce_any(way == tf.constant(ways))
         pixels = tf.cond(mirrored, lambda pixels=pixels, axis=axis: tf.reverse(pixels, (axis,)), lambda p=pixels: p)
     return pixels
+
+
+def _transposed(pixels: tf.Tensor) -> tf.Tensor:
+    # Not tf.transpose: asked to transpose bytes, oneDNN complains on standard error.
+    height, width = tf.unstack(tf.shape(pixels)[:2])
+    places = tf.range(width)[:, None] + width * tf.range(height)[None]
+    return tf.gather(tf.reshape(pixels, (-1, 4)), places)
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:

@@ -1,10 +1,12 @@
 """`POST /predict/{model}`: pictures as they are, and an answer that people can read."""
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -22,40 +24,67 @@ from serving.served import Served
 FORM = "multipart/form-data"
 
 
+class Asked(BaseModel):
+    """What may stand behind the question mark."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    version: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    """None is the newest that is served."""
+    label: str | None = None
+    """Of a version, in its place."""
+    top: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How many classes to name."""
+    explain: bool = False
+    """Add the mean gate of each layer."""
+    seen: bool = False
+    """Add the pixels that the net saw."""
+
+
+NOTHING = Asked()
+
+
 def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     """The route."""
     made = APIRouter(tags=["Pictures"])
+    path = "/predict/{name}"
 
-    @made.post(
-        "/predict/{name}",
-        summary="Predict pictures",
-        responses={200: {"model": Answer, "description": "Predictions."}},
-        openapi_extra=answers(None, body=PICTURES_BODY),
-    )
-    async def predict(
-        request: Request,
-        name: str,
-        *,
-        version: Annotated[int | None, Query(ge=1, lt=2**63, description="None is the newest that is served.")] = None,
-        label: Annotated[str | None, Query(description="Of a version, in its place.")] = None,
-        top: Annotated[int, Query(ge=1, le=1000, description="How many classes to name.")] = 3,
-        explain: Annotated[bool, Query(description="Add the mean gate of each layer.")] = False,
-        seen: Annotated[bool, Query(description="Add the pixels that the net saw.")] = False,
-    ) -> Response:
-        if version is not None and label is not None:
-            raise RequestError("give either a version or a label, not both.")
-        served = catalog.find(name, version, label)
-        if explain and served.manifest.gates is None:
+    async def predict(request: Request) -> Response:
+        name, asked = request.path_params["name"], _asked(request)
+        served = catalog.find(name, asked.version, asked.label)
+        manifest = served.manifest
+        if asked.explain and manifest.gates is None:
             raise RequestError(
-                f"version {served.manifest.version} of model {name!r} was exported without its gates. "
+                f"version {manifest.version} of model {name!r} was exported without its gates. "
                 "Export it with `highway export --gates`."
             )
-        names, given = await _pictures(request, served.manifest, predictor.settings.pictures)
+        names, given = await _pictures(request, manifest, predictor.settings.pictures)
         images, outputs = await predictor.predict(served, given)
-        whole = _answer(served.manifest, names, outputs, count=top, explain=explain, images=images if seen else None)
-        return Response(whole, media_type=JSON)
+        return Response(_answer(manifest, names, outputs, images, asked), media_type=JSON)
 
+    extra = answers(None, path, PICTURES_BODY)
+    extra["parameters"] += [
+        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+        for name, schema in Asked.model_json_schema()["properties"].items()
+    ]
+    made.add_api_route(
+        path, predict, methods=["POST"], summary="Predict pictures", openapi_extra=extra,
+        responses={200: {"model": Answer, "description": "Predictions."}},
+    )  # fmt: skip
     return made
+
+
+def _asked(request: Request) -> Asked:
+    if not request.scope["query_string"]:
+        return NOTHING
+    try:
+        asked = Asked.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RequestError(f"query.{first['loc'][0]}: {first['msg']}.") from None
+    if asked.version is not None and asked.label is not None:
+        raise RequestError("give either a version or a label, not both.")
+    return asked
 
 
 async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[list[str | None], requests.Request]:
@@ -74,7 +103,7 @@ async def _pictures(request: Request, manifest: Manifest, most: int) -> tuple[li
     if kind != RAW:
         return [None], requests.Request(None, [body])
     shape = manifest.input.shape[1:]
-    if len(body) % int(np.prod(shape)):
+    if len(body) % math.prod(shape):
         check_shape((len(body),), manifest)
     images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
     if len(images) > most:
@@ -123,29 +152,23 @@ async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
 
 
 def _answer(
-    manifest: Manifest,
-    names: list[str | None],
-    outputs: dict[str, Any],
-    *,
-    count: int,
-    explain: bool,
-    images: np.ndarray | None,
+    manifest: Manifest, names: list[str | None], outputs: dict[str, Any], images: np.ndarray, asked: Asked
 ) -> bytes:
     probabilities = outputs[PROBABILITIES]
     predictions = []
-    for number, classes in enumerate(most_probable(probabilities, count)):
+    for number, classes in enumerate(most_probable(probabilities, asked.top)):
         row = probabilities[number]
         one: dict[str, Any] = {
             "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
         }
         if names[number] is not None:
             one["file"] = names[number]
-        if explain:
+        if asked.explain:
             one["gates"] = outputs[GATE_MEANS][number]
-        if images is not None:
+        if asked.seen:
             one["seen"] = images[number]
         predictions.append(one)
     whole: dict[str, Any] = {"model": manifest.name, "version": manifest.version, "predictions": predictions}
-    if explain:
+    if asked.explain:
         whole["layers"] = manifest.gates
     return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,5 +1,7 @@
 """The paths of the Open Inference Protocol, version 2."""
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 
 from serving.api.describe import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, answers, record
@@ -28,8 +30,9 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 
     @made.get("/v2/health/ready", summary="Whether a model can be asked", responses={503: {"description": "None can."}})
     async def ready() -> dict[str, bool]:
-        if not catalog.names():
-            raise ModelError("no model is served yet.")
+        served = [catalog.find(name) for name in catalog.names()]
+        if not any(await asyncio.gather(*(one.ready() for one in served))):
+            raise ModelError("no model can be asked at the moment.")
         return {"ready": True}
 
     async def model(request: Request) -> dict[str, object]:
@@ -38,7 +41,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         return v2.metadata(served.manifest, sorted(entry.served if entry else [served.manifest.version]))
 
     async def model_ready(request: Request) -> dict[str, object]:
-        return {"name": find(catalog, request).manifest.name, "ready": True}
+        served = find(catalog, request)
+        if not await served.ready():
+            raise ModelError(f"model {served.manifest.name!r} cannot be asked at the moment.")
+        return {"name": served.manifest.name, "ready": True}
 
     async def infer(request: Request) -> Response:
         served = find(catalog, request)

@@ -47,10 +47,11 @@ _PACKAGE = "highway_keras.tf_serving"
 _Field = descriptor_pb2.FieldDescriptorProto
 # tensorflow.DataType by NumPy type.
 _TYPES: dict[Any, int] = {np.dtype("float32"): 1, np.dtype("uint8"): 4, np.dtype("int64"): 9}
+_DTYPES = {number: dtype for dtype, number in _TYPES.items()}
 _STRING = 7
 _VALUES = {1: "float_val", 4: "int_val", 9: "int64_val"}
-AVAILABLE = 30
-"""State of a version that answers."""
+# ModelVersionStatus.State.
+STATES = {10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
 
 
 def _classes() -> dict[str, Any]:
@@ -130,7 +131,7 @@ def array(tensor: Any) -> np.ndarray:
     shape = [dim.size for dim in tensor.tensor_shape.dim]
     if tensor.dtype == _STRING:
         return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
-    dtype = next(kind for kind, number in _TYPES.items() if number == tensor.dtype)
+    dtype = _DTYPES[tensor.dtype]
     if tensor.tensor_content:
         return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
     values = np.array(getattr(tensor, _VALUES[tensor.dtype]), dtype)

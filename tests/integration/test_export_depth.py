@@ -83,11 +83,12 @@ def test_a_thousand_layers_in_a_fresh_process(tmp_path, deep, digits, program, a
 
 def test_depth_does_not_make_the_graphs_larger(deep):
     _, version = deep
-    # Seven nodes outside of the loop.
-    assert len(onnx.load(version / "model.onnx").graph.node) < 12
+    # A dozen nodes outside of the loop: preprocessing, first and last layer, class and label.
+    assert len(onnx.load(version / "model.onnx").graph.node) < 20
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
-    assert max(others) < 100_000
+    # 570 kB of it decode picture files, whatever the net.
+    assert max(others) < 700_000
 
 
 def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, capsys):

@@ -24,7 +24,7 @@ def test_it_tells_what_is_served_and_writes_the_configuration(model, capsys):
     assert (status, "the newest version is served, 3 now" in said) == (0, True)
     text = (model.parent / "models.config").read_text()
     assert 'base_path: "/models/digits"' in text
-    assert "latest { num_versions: 1 }" in text
+    assert "latest { num_versions: 2 }" in text
     assert not (model / release.NAME).exists()
 
 
@@ -62,6 +62,33 @@ def test_contradictions_are_refused(model, capsys, words, expected):
     assert status == 2
     assert expected in said
     assert not (model / release.NAME).exists()
+
+
+def test_all_models_of_the_repository_are_configured(model, capsys):
+    (model.parent / "cats" / "4").mkdir(parents=True)
+    run(capsys, model, "--labels", "stable=2")
+    text = (model.parent / "models.config").read_text()
+    assert text.count("config {") == 2
+    assert 'base_path: "/models/cats"' in text
+
+
+def test_a_damaged_release_of_another_model_changes_nothing_for_tf_serving(model, capsys):
+    run(capsys, model)
+    before = (model.parent / "models.config").read_text()
+    (model.parent / "cats" / "4").mkdir(parents=True)
+    (model.parent / "cats" / release.NAME).write_text("{")
+    status, said = run(capsys, model, "--versions", 1)
+    assert (status, "cats" in said, "damaged" in said) == (2, True, True)
+    assert (model.parent / "models.config").read_text() == before
+
+
+def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pipelines.release.write_text", refuse)
+    status, said = run(capsys, model, "--versions", 1)
+    assert (status, "cannot be written to: Permission denied" in said) == (2, True)
 
 
 def test_what_is_no_model(tmp_path, capsys):

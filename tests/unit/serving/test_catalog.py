@@ -7,7 +7,7 @@ import pytest
 
 from serving import release
 from serving.catalog import Catalog
-from serving.errors import ModelError, UnknownModelError
+from serving.errors import ModelError, UnavailableError, UnknownModelError
 
 
 @pytest.fixture
@@ -84,6 +84,42 @@ def test_a_bad_version_is_not_tried_again_until_it_changes(root, catalog):
     assert tried == ["3", "3"]
     assert catalog.find("digits") == "digits 3"
     assert states(catalog) == {3: "available"}
+
+
+def test_a_version_that_may_come_later_is_tried_at_every_look_and_told_once(root, catalog, caplog):
+    away, tried = True, []
+
+    def later(folder):
+        tried.append(folder.name)
+        if away:
+            raise UnavailableError(f"the server has not {folder.name}")
+        return opened(folder)
+
+    catalog._open = later
+    (root / "digits" / "3").mkdir()
+    catalog.refresh()
+    catalog.refresh()
+    assert tried == ["3", "3"]
+    assert [record.getMessage() for record in caplog.records] == ["version refused"]
+    assert catalog.find("digits") == "digits 2"
+    with pytest.raises(UnavailableError, match="the server has not 3"):
+        catalog.find("digits", 3)
+    away = False
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 3"
+    assert states(catalog) == {3: "available"}
+
+
+def test_a_model_none_of_whose_versions_can_be_asked_yet(root):
+    def away(folder):
+        raise UnavailableError("no server")
+
+    made = Catalog(root, away)
+    made.refresh()
+    with pytest.raises(UnavailableError, match="no server"):
+        made.find("digits")
+    with pytest.raises(UnknownModelError):
+        made.find("digits", 9)
 
 
 def test_nothing_is_loaded_twice(root, catalog):

@@ -14,7 +14,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import numpy as np
-import serving.pictures, serving.model, serving.tf_serving.messages
+import serving.app, serving.pictures, serving.model
+import serving.tf_serving.backend, serving.tf_serving.over_grpc, serving.tf_serving.over_rest
 serving.model.open_model(Path(sys.argv[2])).predict(np.zeros((2, 4, 3, 1), "uint8"))
 serving.pictures.read(Path(sys.argv[3]))
 import os
