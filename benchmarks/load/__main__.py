@@ -32,7 +32,7 @@ KILLS = (0.1, 0.25)
 EVENTS, SHORTEST = 120, 2.0
 # Growth of the memory, in parts of it, from the second fifth to the last one of the time after the last restart. The C
 # library keeps some of what the first dozens of versions took, so that a run of fewer says nothing.
-FLAT, ENOUGH = 0.05, 300.0
+FLAT, ENOUGH = 0.1, 300.0
 
 
 def main(words: list[str] | None = None) -> int:

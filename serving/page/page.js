@@ -35,7 +35,7 @@ async function list() {
     models = now;
     model.replaceChildren(...models.map((one) => new Option(one.name)));
     if (models.some((one) => one.name === before[0])) model.value = before[0];
-    model.disabled = version.disabled = !models.length;
+    model.disabled = version.disabled = document.querySelector("main").hidden = !models.length;
     choose(before[1]);
   }
   if (!models.length) throw new Refused("No model is served yet. Export one with `highway export`.");
