@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from serving.errors import BusyError, LimitError
-from serving.metrics import BODIES, IN_FLIGHT, REQUESTS, SECONDS
+from serving.metrics import BODIES, IN_FLIGHT, latency, requests
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -38,6 +38,7 @@ class Access:
         self._body = body
         self._bodies = bodies
         self._held = 0
+        BODIES.set_function(lambda: self._held)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -81,7 +82,6 @@ class Access:
             BusyError: all requests together have too many.
         """
         self._held += count
-        BODIES.set(self._held)
         if of > self._body:
             raise LimitError(self._too_long(of))
         if self._held > self._bodies:
@@ -145,8 +145,8 @@ async def _answer(send: Send, status: int, why: str) -> None:
 def _note(scope: Scope, inner: Scope, status: int, seconds: float) -> None:
     # The route, not the path: clients make up paths without end.
     route = getattr(inner.get("route"), "path", "unknown")
-    REQUESTS.labels(route, status).inc()
-    SECONDS.labels(route).observe(seconds)
+    requests(route, status).inc()
+    latency(route).observe(seconds)
     if log.isEnabledFor(logging.INFO):
         client = scope.get("client")
         line = {

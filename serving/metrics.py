@@ -1,6 +1,7 @@
 """What Prometheus is told. A process has one endpoint, so these are in the process's own registry."""
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
@@ -8,8 +9,8 @@ from serving.catalog import Catalog
 from serving.served import Served
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-REQUESTS = Counter("highway_requests_total", "Requests, by route and status.", ["route", "status"])
-SECONDS = Histogram(
+_REQUESTS = Counter("highway_requests_total", "Requests, by route and status.", ["route", "status"])
+_LATENCY = Histogram(
     "highway_request_seconds", "From the head of a request to the end of its answer.", ["route"], buckets=_SECONDS
 )
 IN_FLIGHT = Gauge("highway_requests_in_flight", "Requests that have no whole answer yet.")
@@ -20,7 +21,13 @@ _BATCHES = Histogram(
 )  # fmt: skip
 _COMPUTED = Histogram("highway_batch_seconds", "To predict such a batch.", ["model"], buckets=_SECONDS)
 _WAITING = Gauge("highway_waiting_pictures", "Pictures that wait to be predicted.", ["model"])
-_VERSIONS = Gauge("highway_version_served", "1 for each version that answers, 0 for one that was refused.", ["model", "version"])  # fmt: skip # noqa: E501
+_VERSIONS = Gauge(
+    "highway_version_served", "1 for a version that answers, 0 for one that was refused.", ["model", "version"]
+)
+
+# Found once for each route: the library looks labels up under a lock.
+requests = cache(_REQUESTS.labels)
+latency = cache(_LATENCY.labels)
 
 
 def batches(model: str) -> Callable[[int, float], None]:

@@ -24,7 +24,6 @@ async function told(about, work) {
   }
   const said = wrong.models || wrong.picture;
   if (find("message").textContent !== said) find("message").textContent = said;
-  document.querySelector("main").hidden = !find("key").hidden;
 }
 
 const chosen = () => models?.find((one) => one.name === model.value);
@@ -36,7 +35,7 @@ async function list() {
     models = now;
     model.replaceChildren(...models.map((one) => new Option(one.name)));
     if (models.some((one) => one.name === before[0])) model.value = before[0];
-    model.disabled = version.disabled = !models.length;
+    model.disabled = version.disabled = document.querySelector("main").hidden = !models.length;
     choose(before[1]);
   }
   if (!models.length) throw new Refused("No model is served yet. Export one with `highway export`.");
@@ -83,7 +82,7 @@ async function once() {
   const picture = one && (await board.picture());
   if (!picture) {
     const draws = one?.input.pictures === "digit";
-    showNothing(one, !one ? "" : draws ? "Draw a digit to see what the net makes of it" : "Give a picture to see what the net makes of it");
+    showNothing(one, !one ? "" : draws ? "Draw a digit to see what the net makes of it" : "Give the net a picture");
     return;
   }
   const query = new URLSearchParams({ top: wanted(one.classes), seen: true, explain: one.gates });

@@ -8,6 +8,7 @@ Starts `highway serve` over the repository, draws a digit in Chromium, and write
 import argparse
 import base64
 import tempfile
+import time
 from pathlib import Path
 
 from selenium.webdriver.support.ui import Select
@@ -33,6 +34,8 @@ def main() -> None:
                     Select(page.get("model")).select_by_visible_text(given.model)
                 page.touch(strokes) if phone else page.draw(strokes)
                 page.verdict()
+                # Bars move for a moment.
+                time.sleep(0.5)
                 shoot(page, given.to / f"{name}.png")
 
 

@@ -201,6 +201,10 @@ def test_a_finger_on_a_phone(endpoint):
         assert page.verdict() == "3"
         assert page.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
         assert page.driver.execute_script("return scrollY") == 0
+        # Nothing sticks out of its card.
+        out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
+            return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
+        assert not page.driver.execute_script(out)
         fine(page, endpoint)
 
 
@@ -247,3 +251,16 @@ def test_an_endpoint_that_went_and_came_back(models, tmp_path):
         page.until("return document.getElementById('message').textContent.includes('does not answer')")
         with Endpoint(models, tmp_path / "log", "--port", port):
             page.until("return document.getElementById('message').textContent === ''")
+
+
+def test_nothing_is_served_yet(models, tmp_path):
+    (tmp_path / "models").mkdir()
+    with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint, browser(TALL) as page:
+        page.driver.get(endpoint.url)
+        page.until("return document.getElementById('message').textContent.startsWith('No model is served yet')")
+        assert not page.get("canvas").is_displayed()
+        shutil.copytree(models / "digits", tmp_path / "models" / "digits")
+        page.until("return document.getElementById('message').textContent === ''")
+        page.draw(SEVEN)
+        assert page.verdict() == "7"
+        fine(page, endpoint)

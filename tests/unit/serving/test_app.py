@@ -4,13 +4,17 @@ import base64
 import io
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from serving import pictures
 from serving.app import make_app
+from serving.batching import Batcher
 from serving.settings import Settings
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
@@ -180,3 +184,92 @@ def test_nothing_is_served(tmp_path):
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v2/health/ready").status_code == 503
         assert client.get("/models").json() == []
+
+
+def test_the_page_may_load_nothing_from_elsewhere(client):
+    for path in ("/", "/static/page.js", "/static/page.css"):
+        headers = client.get(path).headers
+        allowed = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+        assert allowed["default-src"] == allowed["frame-ancestors"] == "'none'"
+        assert set(allowed.values()) <= {"'none'", "'self'", "'self' blob:"}
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-cache"
+        assert client.get(path, headers={"if-none-match": headers["etag"]}).status_code in (200, 304)
+    assert client.get("/static/nothing.js").status_code == 404
+    assert client.get("/static/../app.py").status_code == 404
+
+
+def test_all_bodies_together_are_limited(version):
+    raw = {"content-type": "application/octet-stream"}
+    with TestClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
+        answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
+        assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
+        assert answer.headers["retry-after"] == "1"
+        # What was refused is not held.
+        for _ in range(3):
+            assert client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=raw).status_code == 200
+        assert "highway_bodies_bytes 0.0" in client.get("/metrics").text
+
+
+def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
+    free, decode = threading.Event(), pictures.decode
+
+    def held(*arguments):
+        free.wait(10)
+        return decode(*arguments)
+
+    monkeypatch.setattr(pictures, "decode", held)
+    file = io.BytesIO()
+    Image.new("L", (3, 4)).save(file, "PNG")
+    with TestClient(make_app(Settings(models=version.parents[1], queue=2))) as client, ThreadPoolExecutor(6) as threads:
+        asked = [threads.submit(client.post, "/predict/tiny", content=file.getvalue()) for _ in range(6)]
+        waiting = list(asked)
+        while len(waiting) > 2:
+            waiting = [one for one in waiting if not one.done()]
+        free.set()
+        answers = [one.result() for one in asked]
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 4
+    assert all("limit is 2" in answer.json()["error"] for answer in refused)
+
+
+def test_two_apps_in_a_process(version):
+    for _ in range(2):
+        with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+            assert 'highway_version_served{model="tiny",version="1"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "said"),
+    [
+        ("/v1/models/tiny:predict", b'{"signature_name": [null], "instances": []}', {}, "no signature"),
+        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "9" * 5000}, "must be a number"),
+        (
+            "/v2/models/tiny/infer",
+            b"{}",
+            {"inference-header-content-length": "\u00b2".encode("latin-1")},
+            "must be a number",
+        ),
+        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "0"}, "no JSON"),
+        ("/predict/tiny?version=1&label=x", b"x", {}, "not both"),
+        ("/predict/tiny", b"x", {"content-type": "multipart/form-data"}, "Missing boundary"),
+        ("/predict/tiny", b"--x\r\n", {"content-type": "multipart/form-data; boundary=x"}, "form"),
+    ],
+)
+def test_odd_requests_are_refused(client, path, body, headers, said):
+    answer = client.post(path, content=body, headers=headers)
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_too_many_files_in_a_form(version):
+    with TestClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
+        answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
+        assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
+
+
+def test_a_bug_is_told_in_json(client, monkeypatch):
+    monkeypatch.setattr(Batcher, "predict", lambda *_: 1 / 0)
+    answer = client.post(
+        "/predict/tiny", content=IMAGES.tobytes(), headers={"content-type": "application/octet-stream"}
+    )
+    assert (answer.status_code, set(answer.json())) == (500, {"error"})

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from serving.errors import PictureError
-from serving.pictures import decode, read
+from serving.pictures import decode, read, shrunk
 
 SIZE = (5, 7)
 
@@ -120,3 +120,22 @@ def test_files(tmp_path):
         read(tmp_path / "nothing.png")
     with pytest.raises(PictureError, match="is a folder"):
         read(tmp_path)
+
+
+def test_large_pictures_are_scaled_down_by_whole_factors():
+    expected = np.repeat(np.repeat(pixels((1024, 700, 4)), 3, axis=0), 3, axis=1)
+    expected[..., 3] = 255
+    np.testing.assert_array_equal(shrunk(expected), expected[::3, ::3])
+    small = expected[:2047, :2047]
+    assert shrunk(small) is small
+    # What is transparent has no colour to mix in.
+    expected[1::3, :, :3], expected[1::3, :, 3] = 255, 0
+    found, colour = shrunk(expected), expected[::3, ::3, :3]
+    np.testing.assert_allclose(found[..., :3].astype(int), colour, atol=2)
+    np.testing.assert_array_equal(found[..., 3], 170)
+
+
+def test_of_two_pictures_in_a_jpeg_the_first_is_read():
+    first = Image.new("L", SIZE[::-1], 40)
+    encoded = saved(first, "MPO", save_all=True, append_images=[Image.new("L", (2, 2), 250)])
+    np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(40)), atol=3)
