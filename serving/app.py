@@ -124,7 +124,9 @@ async def _error(request: Request, error: Exception) -> Response | None:
     """The answer to an error in a prediction; None if it is the endpoint's own."""
     if isinstance(error, ClientDisconnect):
         return await _gone(request, error)
-    return await _refused(request, error) if isinstance(error, tuple(STATUS)) else None
+    if _status(error):
+        return await _refused(request, error)
+    return None
 
 
 def _backend(settings: Settings, executor: Executor) -> Backend:
@@ -136,8 +138,13 @@ def _backend(settings: Settings, executor: Executor) -> Backend:
     return TfServingBackend(settings, settings.tf_serving)
 
 
+def _status(error: Exception) -> int:
+    """Of an error or of what it is a kind of; 0 if it is a bug."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 0)
+
+
 async def _refused(_: Request, error: Exception) -> JSONResponse:
-    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    status = _status(error)
     headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
     return JSONResponse({"error": str(error)}, status, headers)
 

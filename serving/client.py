@@ -47,9 +47,9 @@ class Client:
         url: of the endpoint.
         api_key: if it asks for one.
         timeout: seconds for one attempt.
-        attempts: how often to ask. Between two attempts it waits as long as the endpoint says with Retry-After, or from
-            a quarter of a second on twice as long each time, up to half a minute; and up to half as long again, so that
-            clients that were sent away together do not come back together.
+        attempts: how often to ask. Between two attempts it waits as long as the endpoint says with Retry-After, and at
+            least a quarter of a second and then twice as long each time, up to half a minute; and up to half as long
+            again, so that clients that were sent away together do not come back together.
         transport: in place of the network, for tests.
 
     Raises:
@@ -132,7 +132,7 @@ class Client:
     def _asked(self, kind: TypeAdapter[T], method: str, path: str, **options: Any) -> T:
         wait = FIRST
         for left in reversed(range(self._attempts)):
-            told = None
+            told = 0.0
             try:
                 answer = self._http.request(method, path, **options)
             except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
@@ -148,7 +148,7 @@ class Client:
                 if not left or answer.status_code not in BUSY:
                     raise ClientError(f"{self._url} answered {answer.status_code}: {_why(answer)}", answer.status_code)
                 told = _after(answer.headers.get("retry-after", ""))
-            time.sleep(min(wait if told is None else told, LONGEST) * random.uniform(1.0, 1.5))
+            time.sleep(min(max(wait, told), LONGEST) * random.uniform(1.0, 1.5))
             wait *= 2
         raise ValueError(f"attempts must be at least 1. Received: {self._attempts}")
 
@@ -171,14 +171,14 @@ def _file(picture: Path | bytes, number: int) -> tuple[str, bytes]:
         raise ClientError(f"{picture} cannot be read: {error.strerror}.") from None
 
 
-def _after(told: str) -> float | None:
-    """Seconds that a Retry-After asks for, given in seconds or as a date."""
+def _after(told: str) -> float:
+    """Seconds that a Retry-After asks for, given in seconds or as a date; 0 if it does not."""
     if told.isascii() and told.isdecimal():
         return float(told)
     try:
-        return max((parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds(), 0.0)
+        return (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):
-        return None
+        return 0.0
 
 
 def _cause(error: Exception) -> str:

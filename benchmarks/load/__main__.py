@@ -4,7 +4,12 @@
 
 16 clients ask without a pause. Meanwhile versions of the models given come in turn, some of them damaged, and twice
 what computes is taken away and brought back: the endpoint itself by SIGTERM, or, with `--backend COMMAND`, that process
-by SIGKILL. Writes load.csv and load.png, and ends in status 1 if one of the three happens.
+by SIGKILL:
+
+    --serve "--backend tf-serving --address 127.0.0.1:8500"
+    --backend "COMMAND --port 8500 --models {models} --model_config_file {models}/models.config"
+
+Writes load.csv and load.png, and ends in status 1 if one of the three happens.
 """
 
 import argparse
@@ -25,6 +30,7 @@ from benchmarks.load.clients import Clients, Question, Tally
 from benchmarks.load.servers import Look, Watch
 from benchmarks.load.versions import NAME, Versions, expected
 from serving import manifest
+from serving.tf_serving import configuration
 
 # Of the time, after which what computes is killed; the rest is for its memory.
 KILLS = (0.1, 0.25)
@@ -50,6 +56,8 @@ def main(words: list[str] | None = None) -> int:
         root = Path(folder)
         versions = Versions(asked.sources, root / "models")
         versions.add()
+        # For a backend that is TF Serving.
+        (root / "models" / configuration.NAME).write_text(configuration.text(root / "models"))
         port = servers.free_port()
         endpoint = servers.endpoint(root / "models", port, asked.serve, asked.to / "endpoint.log")
         asked.to.mkdir(parents=True, exist_ok=True)

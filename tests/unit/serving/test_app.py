@@ -15,6 +15,7 @@ from PIL import Image
 from serving import pictures
 from serving.app import make_app
 from serving.batching import Batcher
+from serving.errors import UnavailableError
 from serving.settings import Settings
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
@@ -273,3 +274,16 @@ def test_a_bug_is_told_in_json(client, monkeypatch):
         "/predict/tiny", content=IMAGES.tobytes(), headers={"content-type": "application/octet-stream"}
     )
     assert (answer.status_code, set(answer.json())) == (500, {"error"})
+
+
+def test_a_server_that_is_away_is_told_as_such(client, monkeypatch):
+    async def away(*_):
+        raise UnavailableError("it is away")
+
+    monkeypatch.setattr(Batcher, "predict", away)
+    raw = {"content-type": "application/octet-stream"}
+    for path in ("/predict/tiny", "/v1/models/tiny:predict"):
+        answer = client.post(
+            path, content=IMAGES.tobytes() if "predict/" in path else b'{"instances": []}', headers=raw
+        )
+        assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, {"error": "it is away"}, "1")
