@@ -92,9 +92,9 @@ def figure(path: Path, shown: dict[str, list[tuple[np.ndarray, np.ndarray]]]) ->
             axis.imshow(image, cmap="grey", vmin=0, vmax=255)
             axis.set(xticks=[], yticks=[])
             axis.set_facecolor("#cfe3f7")
-        # Longer than the column is wide.
-        row[0].set_title(name, loc="left", fontsize=9).set_in_layout(False)
-    made.get_layout_engine().set(h_pad=0.12)
+        # Not a title, as the layout would make room for its whole width in the first column.
+        row[0].annotate(name, (0, 1.12), xycoords="axes fraction", fontsize=9).set_in_layout(False)
+    made.get_layout_engine().set(h_pad=0.12, rect=(0, 0, 1, 0.975))
     with replacing(path) as aside:
         made.savefig(aside, format="png", dpi=110)
     plt.close(made)
