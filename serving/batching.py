@@ -49,6 +49,8 @@ class Batcher:
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
     _busy: bool = False
+    # Whether requests have been coming one by one lately.
+    _quiet: bool = True
     # Seconds of an image in a batch, a running mean; infinite until the first is measured.
     _seconds: float = float("inf")
 
@@ -74,6 +76,11 @@ class Batcher:
             after = self._images * self._seconds if math.isfinite(self._seconds) else 1.0
             raise BusyError(f"{self._images} images are waiting already, the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
+        if self._quiet and not self._busy and len(images) * self._seconds <= SHORT:
+            # At once, without a turn of the loop before and after. Whatever came in the same turn is a batch.
+            self._quiet = False
+            loop.call_soon(self._turned)
+            return self._timed(images)
         waiting = _Waiting(images, loop.create_future())
         self._waiting.append(waiting)
         self._images += len(images)
@@ -83,11 +90,15 @@ class Batcher:
             loop.call_soon(self._next)
         return await waiting.answer
 
+    def _turned(self) -> None:
+        self._quiet = not self._busy
+
     def _next(self) -> None:
         batch = self._take()
         if not batch:
             self._busy = False
             return
+        self._quiet = len(batch) == 1
         images = batch[0].images if len(batch) == 1 else np.concatenate([one.images for one in batch])
         loop = asyncio.get_running_loop()
         if len(images) * self._seconds <= SHORT:

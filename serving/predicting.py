@@ -3,14 +3,13 @@
 import asyncio
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from serving import pictures
 from serving.errors import BusyError, LimitError, SlowError
 from serving.protocols.request import Request
-from serving.served import Served, complete
+from serving.served import Outputs, Served
 from serving.settings import Settings
 
 
@@ -27,7 +26,7 @@ class Predictor:
     executor: Executor
     _decoding: int = field(default=0, init=False)
 
-    async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, dict[str, Any]]:
+    async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, Outputs]:
         """Decodes, if need be, and predicts.
 
         Args:
@@ -35,7 +34,7 @@ class Predictor:
             request: the pictures.
 
         Returns:
-            What the net saw, uint8 `[n, height, width, channels]`, and all outputs; labels are a list of strings.
+            What the net saw, uint8 `[n, height, width, channels]`, and what it computed; see `serving.served.complete`.
 
         Raises:
             LimitError: too many pictures.
@@ -52,7 +51,7 @@ class Predictor:
                 outputs = await served.predict(images)
         except TimeoutError:
             raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
-        return images, complete(outputs, served.manifest)
+        return images, outputs
 
     async def _seen(self, served: Served, request: Request) -> np.ndarray:
         files = request.files or []

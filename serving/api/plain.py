@@ -19,7 +19,7 @@ from serving.model import top as most_probable
 from serving.predicting import Predictor
 from serving.protocols import request as requests
 from serving.protocols.request import check_shape
-from serving.served import Served
+from serving.served import Outputs, Served
 
 FORM = "multipart/form-data"
 
@@ -151,9 +151,7 @@ async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
     return found
 
 
-def _answer(
-    manifest: Manifest, names: list[str | None], outputs: dict[str, Any], images: np.ndarray, asked: Asked
-) -> bytes:
+def _answer(manifest: Manifest, names: list[str | None], outputs: Outputs, images: np.ndarray, asked: Asked) -> bytes:
     probabilities = outputs[PROBABILITIES]
     predictions = []
     for number, classes in enumerate(most_probable(probabilities, asked.top)):

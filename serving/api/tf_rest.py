@@ -8,7 +8,7 @@ from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.predicting import Predictor
 from serving.protocols import tf_rest
-from serving.served import Served
+from serving.served import Served, complete
 
 _STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
 _TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}
@@ -24,7 +24,7 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         served = find(catalog, request)
         parsed = tf_rest.parse(await request.body(), served.manifest)
         _, outputs = await predictor.predict(served, parsed.request)
-        return Response(tf_rest.answer(outputs, parsed.rows), media_type=JSON)
+        return Response(tf_rest.answer(complete(outputs, served.manifest), parsed.rows), media_type=JSON)
 
     async def status(request: Request) -> dict[str, object]:
         name, version, label = asked(request)

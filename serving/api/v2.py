@@ -10,7 +10,7 @@ from serving.catalog import Catalog
 from serving.errors import ModelError
 from serving.predicting import Predictor
 from serving.protocols import v2
-from serving.served import Served
+from serving.served import Served, complete
 from serving.version import VERSION
 
 _ONES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
@@ -50,7 +50,7 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         served = find(catalog, request)
         parsed = v2.parse(await request.body(), request.headers.get(v2.HEADER), served.manifest)
         _, outputs = await predictor.predict(served, parsed.request)
-        body, length = v2.answer(outputs, served.manifest, parsed)
+        body, length = v2.answer(complete(outputs, served.manifest), served.manifest, parsed)
         if length is None:
             return Response(body, media_type=JSON)
         return Response(body, headers={v2.HEADER: str(length)}, media_type=RAW)
