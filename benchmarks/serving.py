@@ -31,7 +31,8 @@ SERVERS = (
     WebServer("FastAPI, TensorFlow", "saved_model"),
     WebServer("LitServe", "lit", "servers", body="base64"),
     WebServer("LitServe, batching", "lit", "servers", ("batch",), body="base64"),
-    WebServer("BentoML, batching", "bento", "servers", body="list"),
+    WebServer("BentoML", "bento", "servers", body="list"),
+    WebServer("BentoML, batching", "bento", "servers", ("batch",), body="list"),
 )
 QUICK = (OURS, BARE)
 CONNECTIONS, QUICK_CONNECTIONS = (1, 8, 16, 64), (1, 16)

@@ -1,5 +1,7 @@
 """The endpoint: routes, limits, page and metrics over a catalog of model versions."""
 
+import gc
+import logging
 import math
 import os
 from collections.abc import AsyncIterator
@@ -17,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from serving import errors
-from serving.access import Access
+from serving.access import Access, App
 from serving.api import models, page, plain, tf_rest, v2
 from serving.api.describe import describe
 from serving.catalog import Catalog
@@ -29,6 +31,7 @@ from serving.served import Backend, InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
+log = logging.getLogger(__name__)
 ABOUT = """
 Three ways to ask the same models:
 
@@ -50,7 +53,7 @@ STATUS = {
 }
 
 
-def make_app(settings: Settings) -> FastAPI:
+def make_app(settings: Settings) -> App:
     """Puts an endpoint together.
 
     Args:
@@ -71,6 +74,8 @@ def make_app(settings: Settings) -> FastAPI:
         await backend.start()
         await run_in_threadpool(catalog.refresh)
         watching = catalog.watch(settings.poll)
+        # What is there now stays: looking through it for garbage again and again is a pause for some request.
+        gc.freeze()
         yield
         catalog.close()
         # It may be opening a version, for which the backend is needed.
@@ -105,28 +110,30 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _failed)
+    # Outside of FastAPI, whose own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
-    app.add_middleware(Fast, routes=[one for one in predicting if "POST" in (one.methods or ())], on_error=_error)
-    app.add_middleware(Access, api_key=settings.api_key, body=settings.body, bodies=settings.bodies)
+    fast = Fast(app, [one for one in predicting if "POST" in (one.methods or ())], _error)
+    whole: App = Access(fast, settings.api_key, settings.body, settings.bodies)
     if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
+        whole = CORSMiddleware(
+            whole,
             allow_origins=settings.origins,
             allow_methods=["*"],
             allow_headers=["*"],
             # What a page of another site may read beside the body.
             expose_headers=[v2_protocol.HEADER, "retry-after"],
         )
-    return app
+    return whole
 
 
-async def _error(request: Request, error: Exception) -> Response | None:
-    """The answer to an error in a prediction; None if it is the endpoint's own."""
+async def _error(request: Request, error: Exception) -> Response:
+    """The answer to an error in a prediction."""
     if isinstance(error, ClientDisconnect):
         return await _gone(request, error)
     if _status(error):
         return await _refused(request, error)
-    return None
+    log.error("a prediction failed", exc_info=error)
+    return await _failed(request, error)
 
 
 def _backend(settings: Settings, executor: Executor) -> Backend:

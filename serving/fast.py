@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from serving.access import App, Receive, Scope, Send
 
-# An error's answer, or None if it is not a user's.
-OnError = Callable[[Request, Exception], Awaitable[Response | None]]
+# From an error to its answer.
+OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class Fast:
@@ -45,10 +45,7 @@ class Fast:
         try:
             return await endpoint(request)
         except Exception as error:
-            answer = await self._on_error(request, error)
-            if answer is None:
-                raise
-            return answer
+            return await self._on_error(request, error)
 
 
 def _start(path: str) -> str:
