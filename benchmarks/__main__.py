@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import conv, data, dense, gpu, inputs, many, problem, roof, roster, serving, summary, table
+from benchmarks import conv, data, dense, gpu, inputs, many, memory, problem, roof, roster, serving, summary, table
 from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
@@ -17,7 +17,7 @@ from pipelines import environment, frameworks
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]
 
-SECTIONS = ("dense", "conv", "input", "many", "serving", "gpu")
+SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 
@@ -83,15 +83,15 @@ def _plan(session: Session, name: str, sizes: Sequence[str] | None, models: Sequ
         chosen = wanted or (dense.QUICK if session.quick else dense.FULL)
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
         return dense.cost(contestants, chosen), lambda found: _dense(session, contestants, chosen, found)
-    if name == "conv":
-        return conv.cost(session), lambda found: [conv.run(session, found)]
-    if name == "input":
-        return inputs.cost(session), lambda _: [inputs.run(session)]
-    if name == "serving":
-        return serving.cost(session), lambda _: [serving.run(session)]
-    if name == "many":
-        return many.cost(session, models), lambda _: [many.run(session, models)]
-    return 0.0, lambda _: [gpu.run(session)]
+    others: dict[str, tuple[float, Section]] = {
+        "conv": (conv.cost(session), lambda found: [conv.run(session, found)]),
+        "input": (inputs.cost(session), lambda _: [inputs.run(session)]),
+        "many": (many.cost(session, models), lambda _: [many.run(session, models)]),
+        "memory": (memory.cost(session, models), lambda _: [memory.run(session, models)]),
+        "serving": (serving.cost(session), lambda _: [serving.run(session)]),
+        "gpu": (0.0, lambda _: [gpu.run(session)]),
+    }
+    return others[name]
 
 
 def _dense(
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=(),
         metavar="MODEL",
-        help="versions of digit models, for the section many",
+        help="versions of digit models, for the sections many and memory",
     )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks and docs/images")

@@ -1,39 +1,30 @@
-"""Many pictures: speed as a share of decoding and predicting alone, and memory over a million of them."""
+"""Many pictures: speed as a share of decoding and predicting alone."""
 
-import csv
 import io
 import json
-import re
-import subprocess
-import sys
 import tarfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from PIL import Image
 
 from benchmarks import data
-from benchmarks.controller import ROOT, Answer, Contestant, Worker
+from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.session import PAUSE, Session
 from benchmarks.table import Row
-from pipelines.figures import STYLE
 
 OURS = Contestant("highway predict --out", "many_pictures", "project", ours=True)
 # The best of these is what ours is a share of.
 BARE = {size: Contestant(f"decode and run alone, batch {size}", "many_pictures", "project") for size in (32, 128, 256)}
-ROUNDS, QUICK_ROUNDS = 7, 2
-MILLION, QUICK_MILLION = 1_000_000, 10_000
+ROUNDS, QUICK_ROUNDS = 4, 2
 DISTINCT = 6000
 # About the seconds of a start and of a turn.
 START_COST, TURN_COST = 2.0, 5.0
-LINE = re.compile(r"([\d,]+) (?:of [\d,]+ )?pictures")
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Kind:
 
 
 def run(session: Session, models: Sequence[Path]) -> list[Row]:
-    """Measures the speed for small pictures in a tar file and larger ones in a folder, and memory with the first model.
+    """Measures the speed for small pictures in a tar file and larger ones in a folder.
 
     Args:
         session: of this run.
@@ -64,7 +55,7 @@ def run(session: Session, models: Sequence[Path]) -> list[Row]:
         return []
     count, large = (1000, 20) if session.quick else (10_000, 512)
     name, images, _ = data.mnist(DISTINCT)
-    small = [_encoded(image, 28, "PNG") for image in images[..., 0]]
+    small = [encoded(image, 28, "PNG") for image in images[..., 0]]
     kinds = _kinds(session.folder, small, images[..., 0], count, large)
     rows = []
     for model in models:
@@ -72,7 +63,6 @@ def run(session: Session, models: Sequence[Path]) -> list[Row]:
             template = Row("many", kind.name, "pictures/s", data=f"{name}, {model.parent.name}")
             amount = large if kind.words[0].endswith("large") else count
             rows += _speed(session, template, model, kind, amount)
-    _memory(session, models[0], small)
     return rows
 
 
@@ -81,15 +71,14 @@ def cost(session: Session, models: Sequence[Path]) -> float:
     if not models:
         return 0.0
     rounds = QUICK_ROUNDS if session.quick else ROUNDS
-    speed = len(models) * 2 * (1 + len(BARE)) * (START_COST + (1 + rounds) * TURN_COST / (10 if session.quick else 1))
-    return speed + (30 if session.quick else 600)
+    return len(models) * 2 * (1 + len(BARE)) * (START_COST + (1 + rounds) * TURN_COST / (10 if session.quick else 1))
 
 
 def _kinds(folder: Path, small: list[bytes], images: np.ndarray, count: int, large: int) -> tuple[Kind, Kind]:
-    _pack(folder / "small.tar", small, count)
+    pack(folder / "small.tar", small, count)
     (folder / "large").mkdir()
     for number in range(large):
-        content = _encoded(255 - images[number], 280, "JPEG")
+        content = encoded(255 - images[number], 280, "JPEG")
         (folder / "large" / f"{number:04}.jpg").write_bytes(content)
     return (
         Kind("28 x 28 PNG files in a tar file", (str(folder / "small.tar"),)),
@@ -97,13 +86,15 @@ def _kinds(folder: Path, small: list[bytes], images: np.ndarray, count: int, lar
     )
 
 
-def _encoded(pixels: np.ndarray, side: int, form: str) -> bytes:
+def encoded(pixels: np.ndarray, side: int, form: str) -> bytes:
+    """A picture file of a grey picture, of another size."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR).save(buffer, form)
     return buffer.getvalue()
 
 
-def _pack(path: Path, contents: list[bytes], count: int) -> None:
+def pack(path: Path, contents: list[bytes], count: int) -> None:
+    """Writes a tar file of as many members, whose contents repeat."""
     with tarfile.open(path, "w") as archive:
         for number, content in enumerate(islice(cycle(contents), count)):
             member = tarfile.TarInfo(f"{number:07}.png")
@@ -137,51 +128,3 @@ def _speed(session: Session, template: Row, model: Path, kind: Kind, count: int)
     rows = session.rows(template, speeds, {one.name: one for one in contestants})
     versions = {name: given[0].versions for name, given in answers.items() if given}
     return [replace(row, versions=versions[row.contestant]) for row in rows]
-
-
-def _memory(session: Session, model: Path, small: list[bytes]) -> None:
-    """Writes resident memory over pictures, as CSV and figure."""
-    count = QUICK_MILLION if session.quick else MILLION
-    pictures, out = session.folder / "million.tar", session.folder / "million.parquet"
-    _pack(pictures, small, count)
-    words = [sys.executable, "-m", "pipelines", "predict", str(model), str(pictures), "--out", str(out)]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        points = list(_sampled(process.pid, process.stderr))
-    if process.returncode:
-        session.failed.append(f"many: memory: highway predict ended with status {process.returncode}")
-        return
-    session.results.mkdir(parents=True, exist_ok=True)
-    with (session.results / "many_memory.csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("pictures", "resident_mib"), *points])
-    draw(points, session.results / "many_memory.png", session.machine)
-
-
-def _sampled(pid: int, lines: Iterable[str]) -> Iterator[tuple[int, float]]:
-    """Pictures that are done and MiB that are resident, each time that a line tells of a part."""
-    for line in lines:
-        if told := LINE.match(line):
-            status = Path(f"/proc/{pid}/status").read_text()
-            resident = re.search(r"VmRSS:\s+(\d+) kB", status)
-            if resident:
-                yield int(told[1].replace(",", "")), int(resident[1]) / 1024
-
-
-def draw(points: Sequence[tuple[int, float]], path: Path, machine: str) -> None:
-    """Draws memory over pictures.
-
-    Args:
-        points: pictures, MiB.
-        path: of the figure.
-        machine: for its title.
-    """
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8, 3.6), layout="constrained")
-        axes = figure.subplots()
-        axes.plot(*zip(*points, strict=True), "o-", ms=3, color="#D55E00")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("pictures predicted")
-        axes.set_ylabel("resident memory (MiB)")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        figure.suptitle(f"highway predict --out, 28 x 28 PNG files in a tar file\n{machine}", fontsize=11)
-        figure.savefig(path, dpi=120)
