@@ -5,19 +5,20 @@ ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 
-.PHONY: help install demo test lint format peers bench lock clean
+.PHONY: help install demo test lint format peers servers bench lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 install: $(INSTALLED)  ## Create .venv with the locked dependencies
 
-$(INSTALLED): requirements/$(ACCELERATOR).lock setup.cfg pyproject.toml
+$(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
 	@echo "Installing the locked dependencies into .venv: 3 GB on disk, a minute or two."
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$(ACCELERATOR).lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/stubs.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -47,6 +48,14 @@ peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks com
 	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
 	@touch $@
 
+servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is measured beside
+
+.venv-servers/installed: requirements/servers.lock requirements/peers.torch.txt
+	@$(PYTHON) -m venv --clear .venv-servers
+	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/servers.lock
+	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
+	@touch $@
+
 # What to run, for example BENCH="dense --quick".
 BENCH ?=
 
@@ -57,9 +66,13 @@ lock: install  ## Resolve the dependencies anew
 	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
+	$(BIN)/uv pip compile requirements/serving.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
 	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
 	    --output-file requirements/peers.lock
+	$(BIN)/uv pip compile requirements/servers.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	    --quiet --custom-compile-command "make lock" --output-file requirements/servers.lock
 
 clean:  ## Remove .venv, .venv-peers and caches; runs, models and data stay
-	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-peers .venv-servers .mypy_cache .ruff_cache .hypothesis build *.egg-info

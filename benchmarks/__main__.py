@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import conv, data, dense, gpu, inputs, problem, roof, roster, summary, table
+from benchmarks import conv, data, dense, gpu, inputs, many, memory, problem, roof, roster, serving, summary, table
 from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
@@ -17,7 +17,7 @@ from pipelines import environment, frameworks
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]
 
-SECTIONS = ("dense", "conv", "input", "gpu")
+SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     frameworks.load()
     with tempfile.TemporaryDirectory() as folder:
         session.folder = Path(folder)
-        plans = {name: _plan(session, name, asked.sizes) for name in asked.sections or SECTIONS}
+        plans = {name: _plan(session, name, asked.sizes, asked.models) for name in asked.sections or SECTIONS}
         session.expect(roof.cost(session) + sum(cost for cost, _ in plans.values()))
         found, rows = roof.measure(session)
         _publish("roof", rows, asked.to)
@@ -76,18 +76,22 @@ def _publish(section: str, rows: Sequence[Row], folder: Path, *, keep: bool = Fa
         summary.draw(section, rows, folder)
 
 
-def _plan(session: Session, name: str, sizes: Sequence[str] | None) -> tuple[float, Section]:
+def _plan(session: Session, name: str, sizes: Sequence[str] | None, models: Sequence[Path]) -> tuple[float, Section]:
     """About the seconds of a section, and what runs it."""
     if name == "dense":
         wanted = [size for size in dense.FULL if sizes and size.label in sizes]
         chosen = wanted or (dense.QUICK if session.quick else dense.FULL)
         contestants = roster.DENSE_QUICK if session.quick else roster.DENSE
         return dense.cost(contestants, chosen), lambda found: _dense(session, contestants, chosen, found)
-    if name == "conv":
-        return conv.cost(session), lambda found: [conv.run(session, found)]
-    if name == "input":
-        return inputs.cost(session), lambda _: [inputs.run(session)]
-    return 0.0, lambda _: [gpu.run(session)]
+    others: dict[str, tuple[float, Section]] = {
+        "conv": (conv.cost(session), lambda found: [conv.run(session, found)]),
+        "input": (inputs.cost(session), lambda _: [inputs.run(session)]),
+        "many": (many.cost(session, models), lambda _: [many.run(session, models)]),
+        "memory": (memory.cost(session, models), lambda _: [memory.run(session, models)]),
+        "serving": (serving.cost(session), lambda _: [serving.run(session)]),
+        "gpu": (0.0, lambda _: [gpu.run(session)]),
+    }
+    return others[name]
 
 
 def _dense(
@@ -112,6 +116,14 @@ def _parser() -> argparse.ArgumentParser:
         choices=[size.label for size in dense.FULL],
         metavar="SIZE",
         help="only these of the dense section, as 30x50 for depth 30, width 50; its table keeps the others that it has",
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        type=Path,
+        default=(),
+        metavar="MODEL",
+        help="versions of digit models, for the sections many and memory",
     )
     parser.add_argument("--to", type=Path, default=RESULTS, help="folder for tables and figures")
     parser.add_argument("--publish", action="store_true", help="also copy them to docs/benchmarks and docs/images")

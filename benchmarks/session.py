@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks import agreement, table
 from benchmarks.agreement import Check
@@ -13,6 +14,14 @@ from benchmarks.table import Row
 
 # Seconds between two turns: longer than the threads of a contestant spin on after its turn.
 PAUSE = 0.3
+
+
+class Participant(Protocol):
+    """Whoever takes part."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is what this project offers."""
 
 
 @dataclass
@@ -89,7 +98,7 @@ class Session:
             self.say(f"{where}: {check.name} within {worst:.2g} of {next(iter(curves))}")
             self.disagreements += [f"{where}: {one}" for one in agreement.disagreements(check, curves)]
 
-    def rows(self, template: Row, values: dict[str, list[float]], contestants: dict[str, Contestant]) -> list[Row]:
+    def rows(self, template: Row, values: dict[str, list[float]], contestants: Mapping[str, Participant]) -> list[Row]:
         """A row for each contestant, with ratios to the best peer.
 
         Args:

@@ -54,6 +54,8 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
         _draw_dense(rows, folder / "dense.png")
     elif section == "conv":
         _draw_conv(rows, folder / "conv.png")
+    elif section == "serving":
+        _draw_serving(rows, folder / "serving.png")
 
 
 def _draw_dense(rows: Sequence[Row], path: Path) -> None:
@@ -112,6 +114,29 @@ def _draw_conv(rows: Sequence[Row], path: Path) -> None:
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15)
         figure.suptitle(f"The 19-layer CIFAR net, batch {rows[0].batch}\n{rows[0].machine}", fontsize=11)
+        figure.savefig(path, dpi=120)
+
+
+def _draw_serving(rows: Sequence[Row], path: Path) -> None:
+    styles = _styles(rows)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(11, 4.6), layout="constrained")
+        for axes, measure in zip(figure.subplots(1, 2), ("throughput", "p99"), strict=True):
+            of_panel = [row for row in rows if row.measure.startswith(f"{measure}, ")]
+            ticks: set[int] = set()
+            for name, style in styles.items():
+                points = sorted((int(row.measure.split()[1]), row) for row in of_panel if row.contestant == name)
+                x = [at for at, _ in points]
+                ticks.update(x)
+                axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
+                low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
+                axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
+            axes.set_title({"throughput": "answers a second", "p99": "milliseconds, 99th percentile"}[measure])
+            axes.set_xlabel("connections")
+            _logarithmic(axes, sorted(ticks))
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4)
+        figure.suptitle(f"One digit a request, dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
         figure.savefig(path, dpi=120)
 
 

@@ -15,6 +15,8 @@ VERBS = {
     "train": ("pipelines.train", "train the net of a recipe, or go on with a run that was stopped"),
     "evaluate": ("pipelines.evaluate", "measure a run on the test images"),
     "export": ("pipelines.export", "write a version of a model: SavedModel, ONNX, labels, manifest"),
+    "release": ("pipelines.release", "say which versions of a model are served, label them, configure TF Serving"),
+    "serve": ("pipelines.serve", "answer predictions over HTTP, with a page to try them"),
     "predict": ("pipelines.predict", "classify images with an exported model"),
     "recipes": ("pipelines.recipes.verb", "list the recipes, or show the numbers of one and where they come from"),
     "data": ("pipelines.data.verb", "list data sets, prepare one, look at its images, measure its throughput"),

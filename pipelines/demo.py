@@ -25,6 +25,7 @@ SHOWN = 40
 LISTED = 5
 NEXT = """[bold]try next[/]
   source .venv/bin/activate
+  highway serve models   [dim]# a page to draw digits on[/]
   highway predict {version} {run}/pictures/*.png
   highway train demo --model.transform-bias -3 --run runs/closed-gates
   highway recipes
@@ -42,8 +43,8 @@ def main() -> None:
     result = evaluate(run)
     assert isinstance(result, Evaluation)  # Digits are classes.
     console.print(f"{result.correct} of {result.count} test images right: {result.accuracy:.2%}", highlight=False)
-    _title(console, f"highway export {run} --to {model}")
-    version = export(run, model)
+    _title(console, f"highway export {run} --to {model} --gates")
+    version = export(run, model, gates=True)
     console.print(parity(version), highlight=False, soft_wrap=True, end="")
     pictures, truth = _test_pictures(run)
     _title(console, f"highway predict {version} {pictures[0].parent}/*.png")
@@ -78,10 +79,10 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
 def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
     import numpy as np
 
-    from serving.images import read_image
+    from serving.pictures import read
 
     first = [prediction.top[0] for prediction in predictions]
-    images = np.stack([read_image(picture, (28, 28, 1)) for picture in pictures])
+    images = np.stack([read(picture)[..., :1] for picture in pictures])
     sheet.draw_sheet(
         images,
         truth,

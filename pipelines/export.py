@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Console
@@ -13,25 +13,33 @@ from pipelines import frameworks
 from pipelines.arguments import parse
 from pipelines.config import Frozen
 from pipelines.errors import UserError
-from pipelines.files import write_text
 from pipelines.run import Run, Weights, load_model, model_file, open_run
-from serving import manifest
+from serving import files, manifest, repository
+from serving.errors import ServingError
+from serving.manifest import PictureKind
 
 if TYPE_CHECKING:
     import keras
-
-    from pipelines.exporting.parity import Pictures
 
 
 class Arguments(Frozen):
     """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
 
     run: tyro.conf.Positional[Path]
-    """The run directory to export."""
+    """The run directory to export; with --verify a version folder, or a model's folder for its newest version."""
+    verify: bool = False
+    """Check an exported version again instead: each file's SHA-256, and each form against what the Keras model gave."""
     to: Path | None = None
     """Folder of the model's versions; none is models/ and the name of the run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
+    gates: bool = False
+    """Give the mean transform gate of each highway layer with each prediction."""
+    int8: bool = False
+    """Write a quantised ONNX model too, with its measured accuracy and speed."""
+    pictures: PictureKind | None = None
+    """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
+    the data set."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -46,12 +54,30 @@ def main(arguments: list[str]) -> None:
         UserError: see `export`.
     """
     given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
-    with Console(stderr=True).status(f"exporting {escape(str(given.run))}"):
-        folder = export(given.run, given.to, given.weights, given.data_dir)
+    console = Console(stderr=True)
+    if given.verify:
+        with console.status(f"verifying {escape(str(given.run))}"):
+            folder, parity = verify(given.run)
+        sys.stdout.write("\n".join([f"{folder}: all files are as they were written", *agreement(parity)]) + "\n")
+        return
+    with console.status(f"exporting {escape(str(given.run))}"):
+        folder = export(
+            given.run, given.to, given.weights, given.data_dir,
+            gates=given.gates, int8=given.int8, pictures=given.pictures,
+        )  # fmt: skip
     sys.stdout.write(report(folder))
 
 
-def export(path: Path, to: Path | None = None, weights: Weights = "final", data_dir: Path | None = None) -> Path:
+def export(
+    path: Path,
+    to: Path | None = None,
+    weights: Weights = "final",
+    data_dir: Path | None = None,
+    *,
+    gates: bool = False,
+    int8: bool = False,
+    pictures: PictureKind | None = None,
+) -> Path:
     """Exports a run as the next version of a model.
 
     Args:
@@ -59,6 +85,9 @@ def export(path: Path, to: Path | None = None, weights: Weights = "final", data_
         to: the folder of the model's versions; None is `models/` and the run directory's name.
         weights: "final" or "best".
         data_dir: where prepared data lies, for the pictures that parity is measured on; None for TFDS's own rule.
+        gates: whether the graphs give `gate_means`.
+        int8: whether to write `model.int8.onnx`.
+        pictures: "digit" or "natural"; None goes by the data set.
 
     Returns:
         The version folder.
@@ -79,44 +108,94 @@ def export(path: Path, to: Path | None = None, weights: Weights = "final", data_
         raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
     model_file(run, weights)
     _use_tensorflow()
-    from pipelines.data import preprocess
-    from pipelines.exporting import artefacts, graph, parity, record, version
+    from pipelines.exporting import version, writing
 
     trained = load_model(run, weights)
     _check_classifier(run, trained)
-    fitted = preprocess.load(run.path / "preprocess.npz")
-    pictures = _pictures(run, data_dir)
-    model = graph.in_float32(trained)
-    predict = graph.prediction(model, fitted)
     to = to or Path("models") / run.path.resolve().name
+    job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
-        artefacts.write_saved_model(folder, predict)
-        artefacts.write_onnx(folder, predict)
-        (folder / manifest.LABELS).write_text("".join(f"{label}\n" for label in run.record.data.labels), "utf-8")
-        measured = parity.measure(folder, model, trained, fitted, pictures)
-        content = record.describe(run, weights, number, folder, measured)
-        write_text(folder / manifest.NAME, content.model_dump_json(indent=2) + "\n")
+        writing.write(job, folder, number, int8)
     return to / str(number)
+
+
+def verify(path: Path) -> tuple[Path, "manifest.Parity"]:
+    """Checks an exported version from its files alone.
+
+    Args:
+        path: a version folder, or a model's folder, whose newest version is taken.
+
+    Returns:
+        The version folder, and what was measured.
+
+    Raises:
+        UserError: if a file is missing, damaged or added, or a form does not compute what the Keras model gave.
+
+    Example:
+        verify(Path("models/demo"))
+    """
+    try:
+        folder = repository.find(path)
+        content = manifest.read(folder)
+        files.verify(folder, content)
+    except ServingError as error:
+        raise UserError(str(error)) from error
+    _use_tensorflow()
+    from pipelines.exporting import parity, reference
+
+    kept = reference.load(folder)
+    assert content.pictures, "a version with a reference has pictures"
+    measured = content.parity
+    return folder, parity.measure(
+        folder,
+        kept,
+        split=measured.split,
+        labels=content.labels,
+        kind=content.pictures,
+        precision=measured.precision,
+    )
 
 
 def report(folder: Path) -> str:
     """A few lines on a version: what was measured, and what to do with it."""
     content = manifest.read(folder)
-    measured = content.parity
     lines = [
         f"{folder}: SavedModel and ONNX of {content.model.preset}, {content.model.parameters:,} parameters, "
         f"{sum(file.size for file in content.files.values()) / 1e6:.1f} MB",
+        *agreement(content.parity),
+    ]
+    if content.int8:
+        one = content.int8
+        times = ", ".join(f"{s.float32_ms / s.int8_ms:.2f} times as fast at batch {s.batch}" for s in one.speed)
+        lines.append(
+            f"int8: {one.int8_accuracy:.2%} of {one.images} images of the {one.split} split right, "
+            f"float32 {one.float32_accuracy:.2%}; {times}"
+        )
+    lines.append(f"next: highway predict {folder} PICTURE.png")
+    return "\n".join(lines) + "\n"
+
+
+def agreement(measured: "manifest.Parity") -> list[str]:
+    """A line for each form of a model: how far it is from the Keras model."""
+    lines = [
         f"parity on {measured.images} images of the {measured.split} split, largest difference of a probability "
-        f"({measured.tolerance:g} is let pass):",
+        f"({measured.tolerance:g} is let pass):"
     ]
     forms = [("SavedModel", measured.saved_model), ("ONNX Runtime", measured.onnx)]
     if measured.precision:
-        forms.append((f"trained in {content.run.precision}", measured.precision))
+        forms.append(("trained in mixed precision", measured.precision))
     width = max(len(name) for name, _ in forms)
     for name, form in forms:
-        lines.append(f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels")
-    lines.append(f"next: highway predict {folder} PICTURE.png")
-    return "\n".join(lines) + "\n"
+        gates = "" if form.gate_means is None else f", gates {form.gate_means:.1e}"
+        lines.append(
+            f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels{gates}"
+        )
+    if files := measured.files:
+        lines.append(
+            f"  picture files: {files.max_abs_difference:.1e} ({files.tolerance:g} is let pass), {files.same_label} of "
+            f"{files.images} labels, pixels within {files.pixels:g} of 255"
+        )
+    return lines
 
 
 def _use_tensorflow() -> None:
@@ -142,22 +221,3 @@ def _check_classifier(run: Run, model: "keras.Model") -> None:
         )
     if data.shape[2] not in {1, 3}:
         raise UserError(f"images of {data.shape[2]} channels cannot be exported. Expected 1 (grey) or 3 (RGB).")
-
-
-def _pictures(run: Run, data_dir: Path | None) -> "Pictures":
-    """Pictures from all over the validation split, or the training split where there is no other; never from test."""
-    import numpy as np
-
-    from pipelines.data import sources
-    from pipelines.exporting.parity import IMAGES, Pictures
-
-    split: Literal["validation", "train"] = "validation" if run.record.data.counts.get("validation") else "train"
-    found = sources.load(run.config.data, split, data_dir, run.config.validation).images
-    # Data too large for memory comes in batches, in an order that TFDS has shuffled; the first is sample enough.
-    images = found if isinstance(found, np.ndarray) else next(found)
-    if images.shape[1:] != run.record.data.shape:
-        raise UserError(
-            f"the images of '{run.config.data}' are {images.shape[1:]}, those that {run.path} was trained on were "
-            f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
-        )
-    return Pictures(split, images[np.linspace(0, len(images) - 1, min(IMAGES, len(images))).astype(int)])

@@ -1,15 +1,14 @@
-"""`highway predict`: what an exported model sees in picture files. Needs neither TensorFlow nor Keras."""
+"""`highway predict`: what an exported model sees in pictures. Only splits of data sets need TensorFlow."""
 
 import json
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import tyro
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.arguments import parse
 from pipelines.config import Frozen
@@ -21,14 +20,34 @@ TOP = 3
 
 
 class Arguments(Frozen):
-    """Classifies picture files with an exported model."""
+    """Classifies pictures with an exported model; with --out, any number of them."""
 
     model: tyro.conf.Positional[Path]
     """A version folder, or a model's folder, whose newest version is taken."""
     pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """The picture files, of exactly the size and channels that the model takes."""
+    """Files of any size: PNG, JPEG, what else Pillow reads. With --out also folders, globs, tars, tfds:mnist/test."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one JSON object a line for each picture."""
+    url: str | None = None
+    """Ask the endpoint at this address, where MODEL is the model's name; a key is taken from HIGHWAY_API_KEY."""
+    top: Annotated[int, Field(ge=1)] = TOP
+    """How many classes to name for each picture, the most probable ones."""
+    out: Path | None = None
+    """Parquet file to write instead, a row a picture. Given again, the same command goes on where it was stopped."""
+    explain: bool = False
+    """With --out, also write how open the gates of each layer were; the model must have been exported with --gates."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets, for --out; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        if self.out is None and (self.explain or self.data_dir):
+            raise ValueError(f"{'--explain' if self.explain else '--data-dir'} is for --out FILE.parquet")
+        if self.out is not None and self.url is not None:
+            raise ValueError("--out is for models on this machine. Leave --url away, or --out")
+        if self.out is not None and self.format != "table":
+            raise ValueError("--format is for what is printed. Leave it away with --out")
+        return self
 
 
 @dataclass(frozen=True)
@@ -54,13 +73,22 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway predict`.
 
     Raises:
-        UserError: see `predict`.
+        UserError: see `predict`, and with --out `pipelines.many.predicting.run`.
     """
     given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
-    folder, predictions = predict(given.model, given.pictures)
-    if folder != given.model:
-        # Not among the results, which another program may be reading.
-        sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    if given.out is not None:
+        _write(given, given.out)
+        return
+    # Which version it was is not among the results, which another program may be reading.
+    if given.url is not None:
+        from pipelines import remote
+
+        used, predictions = remote.predict(given.url, str(given.model), given.pictures, given.top)
+        sys.stderr.write(f"{used} answered\n")
+    else:
+        folder, predictions = predict(given.model, given.pictures, given.top)
+        if folder != given.model:
+            sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     if given.format == "json":
         for prediction in predictions:
             sys.stdout.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")
@@ -68,12 +96,13 @@ def main(arguments: list[str]) -> None:
         show(predictions)
 
 
-def predict(model: Path, pictures: Sequence[Path]) -> tuple[Path, list[Prediction]]:
+def predict(model: Path, pictures: Sequence[Path], count: int = TOP) -> tuple[Path, list[Prediction]]:
     """Classifies picture files.
 
     Args:
         model: a version folder, or a model's folder, whose newest version is taken.
         pictures: the files. All are read before the first is classified: one that cannot be is an error for all.
+        count: how many classes to name.
 
     Returns:
         The version folder that was used, and a prediction for each picture.
@@ -86,24 +115,20 @@ def predict(model: Path, pictures: Sequence[Path]) -> tuple[Path, list[Predictio
         predictions[0].top[0].label  # "7"
     """
     import numpy as np
-    from PIL import Image
 
-    from serving.images import read_image
+    from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
+    from serving.pictures import read
 
     try:
         opened = open_model(model)
-        shape = opened.manifest.input.shape[1:]
-        with warnings.catch_warnings():
-            # Pillow's warning of large pictures; they are refused by their size before a pixel is read.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            images = np.stack([read_image(picture, shape) for picture in pictures])
+        images = np.stack([opened.see(read(picture)) for picture in pictures])
     except ServingError as error:
         raise UserError(str(error)) from error
     labels, predictions = opened.manifest.labels, []
     for start in range(0, len(images), BATCH):
-        probabilities, _ = opened.predict(images[start : start + BATCH])
-        for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, TOP), strict=False):
+        probabilities = opened.predict(images[start : start + BATCH])[PROBABILITIES]
+        for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, count), strict=False):
             guesses = tuple(Guess(labels[index], float(row[index])) for index in classes)
             predictions.append(Prediction(str(picture), guesses))
     return opened.folder, predictions
@@ -123,3 +148,20 @@ def show(predictions: Sequence[Prediction]) -> None:
         following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
         table.add_row(escape(prediction.file), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following)
     Console().print(table)
+
+
+def _write(given: Arguments, out: Path) -> None:
+    from rich.console import Console
+
+    from pipelines.many.predicting import Job, run
+
+    words = tuple(map(str, given.pictures))
+    done = run(Job(given.model, words, out, given.top, given.explain, given.data_dir), Console(stderr=True))
+    new = done.pictures - done.resumed
+    if not new:
+        sys.stdout.write(f"{out} is complete already, with {done.pictures:,} pictures. Remove it to begin again.\n")
+        return
+    resumed = f", {done.resumed:,} of them before" if done.resumed else ""
+    bad = f"; {done.unreadable:,} could not be read, see the column error" if done.unreadable else ""
+    speed = f"{new / done.seconds:,.0f} pictures a second"
+    sys.stdout.write(f"{out}: {done.pictures:,} pictures{resumed}{bad}; {speed}\n")

@@ -2,13 +2,19 @@
 
 A version folder is a TensorFlow SavedModel with files beside it:
 
-    saved_model.pb, variables/, ...  the SavedModel, signature `serving_default`
-    model.onnx                       the same function for ONNX Runtime
+    saved_model.pb, variables/, ...  the SavedModel, signatures `serving_default` and `serving_bytes`
+    assets.extra/                    requests with which TF Serving warms it up
+    model.onnx                       the function of `serving_default` for ONNX Runtime
+    model.int8.onnx                  the same with products of whole numbers, if it was asked for
+    picture.onnx                     from a picture of any size to the input of `model.onnx`
     labels.txt                       names of the classes, one a line, by index
+    parity.npz                       pictures, and what the Keras model gives for them
     manifest.json                    a `Manifest`
 
-Both forms take one input, `image`: uint8 `[batch, height, width, channels]`, as read from a picture, and give
-`probabilities`, float32 `[batch, classes]`, and `class_id`, int64 `[batch]`. Preprocessing is inside the graph.
+`serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
+`[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
+`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if they were asked for.
+`picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
 
 `format` rises when an older reader would read a manifest wrongly. Fields it does not know, a reader leaves alone.
 """
@@ -22,10 +28,22 @@ from serving.errors import ModelError
 
 NAME = "manifest.json"
 ONNX = "model.onnx"
+INT8 = "model.int8.onnx"
+PICTURE = "picture.onnx"
 LABELS = "labels.txt"
+REFERENCE = "parity.npz"
+WARMUP = "assets.extra/tf_serving_warmup_requests"
+SIGNATURE = "serving_default"
+SIGNATURE_FILES = "serving_bytes"
 INPUT = "image"
+ENCODED = "image_bytes"
+RGBA = "rgba"
 PROBABILITIES = "probabilities"
 CLASS_ID = "class_id"
+LABEL = "label"
+GATE_MEANS = "gate_means"
+
+PictureKind = Literal["digit", "natural"]
 
 Format = Literal[1]
 Count = Annotated[int, Field(ge=0)]
@@ -38,7 +56,7 @@ class _Part(BaseModel):
 class Tensor(_Part):
     """One input or output of the graph."""
 
-    dtype: Literal["uint8", "float32", "int64"]
+    dtype: Literal["uint8", "float32", "int64", "string"]
     """Type of an element."""
     shape: tuple[int | None, ...]
     """Its sizes; null is the batch, of any size."""
@@ -106,6 +124,53 @@ class Agreement(_Part):
     """Pictures that both give the same class."""
     ties: Count
     """Pictures given different classes whose two most probable ones lie closer than twice the tolerance."""
+    gate_means: float | None = None
+    """Largest absolute difference of the mean gate of a layer; null if the graph does not give it."""
+
+
+class Files(Agreement):
+    """Pictures as people have them, through both ways: `serving_bytes`, and `picture.onnx` before `model.onnx`."""
+
+    images: Count
+    """How many pictures."""
+    tolerance: float
+    """Largest absolute difference of a probability that is let pass."""
+    pixels: float
+    """Largest difference of a pixel that the net sees, of 255."""
+
+
+class Speed(_Part):
+    """Median time of a call in ONNX Runtime with one thread, both nets in turn."""
+
+    batch: Count
+    """Pictures in a call."""
+    float32_ms: float
+    """Of `model.onnx`, milliseconds."""
+    int8_ms: float
+    """Of `model.int8.onnx`, milliseconds."""
+
+
+class Int8(_Part):
+    """What `model.int8.onnx` costs and gains, measured when it was written."""
+
+    calibration: Count
+    """Pictures of the training split that its ranges are from."""
+    split: str
+    """Split that accuracy was measured on; never the test split."""
+    images: Count
+    """How many pictures of it."""
+    float32_accuracy: float
+    """Share of them that `model.onnx` gets right."""
+    int8_accuracy: float
+    """Share that `model.int8.onnx` gets right."""
+    same_label: Count
+    """Pictures that both give the same class."""
+    max_abs_difference: float
+    """Largest absolute difference of a probability."""
+    speed: tuple[Speed, ...]
+    """For some sizes of batches."""
+    cpu: str
+    """What it was measured on, with the features that matter."""
 
 
 class Parity(_Part):
@@ -123,6 +188,8 @@ class Parity(_Part):
     """SavedModel, loaded back from disk, against the Keras model in float32."""
     onnx: Agreement
     """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
+    files: Files | None = None
+    """`serving_bytes`, and `picture.onnx` before `model.onnx`, against Keras; null in versions without them."""
     precision: Agreement | None
     """Keras model in the precision it was trained in against float32, for information; null if that is float32."""
 
@@ -153,6 +220,11 @@ class Manifest(_Part):
     """By name."""
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the classes, by index."""
+    pictures: PictureKind | None = None
+    """How a picture of any size becomes an input: as MNIST's digits, or as the middle of a photograph; null in versions
+    that were exported before they could."""
+    gates: tuple[str, ...] | None = None
+    """Highway layers in the order of `gate_means`; null if the graphs do not give it."""
     preprocess: dict[str, Any]
     """Settings of what the graph does to the pixels first: scale, contrast, mean."""
     model: Net
@@ -165,8 +237,15 @@ class Manifest(_Part):
     """Of Python and the packages that wrote the files."""
     parity: Parity
     """What was measured after writing."""
+    int8: Int8 | None = None
+    """Of the int8 form; null if there is none."""
     files: dict[str, File]
     """Every other file of the folder, by its path in it."""
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Outputs that have to be computed; the class and its name follow from them."""
+        return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
 
     @field_validator("files")
     @classmethod

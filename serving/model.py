@@ -6,39 +6,74 @@ from typing import Any
 
 import numpy as np
 
-from serving import files, repository
-from serving.manifest import CLASS_ID, INPUT, ONNX, PROBABILITIES, Manifest, read
+from serving import files, pictures, repository
+from serving.errors import PictureError
+from serving.manifest import INPUT, ONNX, PICTURE, RGBA, Manifest, read
 from serving.session import open_session
 
 
 @dataclass(frozen=True)
-class Model:
-    """An opened model version.
+class Sight:
+    """What a model version makes of a picture, wherever it is predicted then.
 
     Args:
         folder: the version.
         manifest: what is known of it.
-        session: its ONNX file in ONNX Runtime.
+        picture: what makes its input of a picture, in ONNX Runtime; None in versions that were exported without.
     """
 
     folder: Path
     manifest: Manifest
+    picture: Any
+
+    def see(self, rgba: np.ndarray) -> np.ndarray:
+        """What the net sees of a picture of any size.
+
+        Args:
+            rgba: uint8 `[height, width, 4]`, from `serving.pictures`.
+
+        Returns:
+            uint8 `[height, width, channels]`, sizes as the manifest has them.
+
+        Raises:
+            PictureError: the version was exported before it could.
+
+        Example:
+            image = model.see(pictures.read(Path("seven.jpg")))
+        """
+        if self.picture is None:
+            raise PictureError(
+                f"version {self.manifest.version} of model {self.manifest.name!r} takes no picture files, as it has no "
+                f"{PICTURE}. Export the run again, or send pixels."
+            )
+        return self.picture.run([INPUT], {RGBA: pictures.shrunk(rgba)})[0]
+
+
+@dataclass(frozen=True)
+class Model(Sight):
+    """An opened model version.
+
+    Args:
+        session: its ONNX file in ONNX Runtime.
+    """
+
     session: Any
 
-    def predict(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities and classes of a batch.
+    def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """What the model gives for a batch.
 
         Args:
             images: uint8 `[batch, height, width, channels]`, sizes as the manifest has them; any batch size.
 
         Returns:
-            Probabilities, float32 `[batch, classes]`, and the most probable class of each image, int64 `[batch]`.
+            `probabilities`, float32 `[batch, classes]`; and `gate_means`, float32 `[batch, layers]`, if the manifest
+            names layers.
 
         Raises:
             ValueError: if the images have another type or size.
 
         Example:
-            probabilities, class_id = open_model(Path("models/demo")).predict(images)
+            open_model(Path("models/demo")).predict(images)["probabilities"]
         """
         size = self.manifest.input.shape[1:]
         if images.dtype != np.uint8 or images.shape[1:] != size:
@@ -46,9 +81,8 @@ class Model:
                 f"images must be uint8 of shape (batch, {', '.join(map(str, size))}). "
                 f"Received: images of {images.dtype} and shape {images.shape}"
             )
-        probabilities, class_id = self.session.run([PROBABILITIES, CLASS_ID], {INPUT: images})
-        # ONNX Runtime keeps the reduced axis if the batch is empty.
-        return probabilities, class_id.reshape(len(images))
+        names = self.manifest.computed
+        return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
 
 
 def open_model(path: Path, threads: int = 1) -> Model:
@@ -69,9 +103,22 @@ def open_model(path: Path, threads: int = 1) -> Model:
         print(model.manifest.labels)
     """
     folder = repository.find(path)
-    content = read(folder)
+    sight = open_sight(folder, read(folder))
+    return Model(**vars(sight), session=open_session(folder / ONNX, threads))
+
+
+def open_sight(folder: Path, content: Manifest) -> Sight:
+    """Opens what a version makes of pictures, after comparing all its files with its manifest.
+
+    Args:
+        folder: the version.
+        content: its manifest.
+
+    Raises:
+        ModelError: if a file of it is missing or damaged.
+    """
     files.verify(folder, content)
-    return Model(folder, content, open_session(folder / ONNX, threads))
+    return Sight(folder, content, open_session(folder / PICTURE) if PICTURE in content.files else None)
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

@@ -13,6 +13,13 @@ def versions(folder: Path) -> list[int]:
     return sorted(int(entry.name) for entry in folder.iterdir() if entry.is_dir() and _is_version(entry.name))
 
 
+def models(root: Path) -> list[Path]:
+    """The folders of all models in a repository: those that have versions."""
+    if not root.is_dir():
+        return []
+    return sorted(folder for folder in root.iterdir() if versions(folder))
+
+
 def find(path: Path) -> Path:
     """The version that a path means: itself, or the newest one in it.
 

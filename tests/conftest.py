@@ -8,6 +8,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import fcntl
 import ipaddress
 import socket
 from pathlib import Path
@@ -42,3 +43,16 @@ def _no_network(monkeypatch):
         return connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory, worker_id):
+    """A model repository with version 1 of `digits`, which reads digits and tells its gates; not to be changed."""
+    from tests.endpoint import make_repository
+
+    here = tmp_path_factory.getbasetemp()
+    # Made once for all workers of pytest-xdist.
+    root = (here if worker_id == "master" else here.parent) / "repository"
+    with (root.parent / "repository.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return root / "models" if (root / "models").is_dir() else make_repository(root)

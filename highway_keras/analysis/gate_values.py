@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.layers.recording import layer_names, recording
+from highway_keras.layers.recording import Recording, layer_names, recording
 
 
 class GateModel(keras.Model):
@@ -41,11 +41,7 @@ class GateModel(keras.Model):
             self.model(inputs, training=False)
         # Backends return dictionaries sorted by key; names are not tensors, and may be kept from a trace.
         self.layer_names, self.depths = tuple(recorded), recorded.depths
-        return {name: self._mean(name, gate) for name, gate in recorded.items()} if self.mean else dict(recorded)
-
-    def _mean(self, name: str, gate: Any) -> Any:
-        axes = set(range(1, len(gate.shape)))
-        return ops.mean(gate, axis=tuple(axes - {len(gate.shape) - 2} if name in self.depths else axes))
+        return means_of_examples(recorded) if self.mean else dict(recorded)
 
     def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
         """The outputs for all of `x`, in the order in which the layers are called."""
@@ -57,6 +53,28 @@ class GateModel(keras.Model):
             return [(name, gate)]
         layers = np.moveaxis(gate, -1 if self.mean else -2, 0)
         return zip(layer_names(name, self.depths[name]), layers, strict=True)
+
+
+def means_of_examples(recorded: Recording) -> dict[str, Any]:
+    """The mean gate of each layer for each example of a recording; for a graph of one's own, as exported ones.
+
+    Args:
+        recorded: from `highway_keras.layers.recording.recording`.
+
+    Returns:
+        Layer name to the mean of T over all units and places, `[batch]`; of a stack `[batch, depth]`.
+
+    Example:
+        with recording() as recorded:
+            logits = model(images, training=False)
+        means = means_of_examples(recorded)
+    """
+
+    def mean(name: str, gate: Any) -> Any:
+        axes = set(range(1, len(gate.shape)))
+        return ops.mean(gate, axis=tuple(axes - {len(gate.shape) - 2} if name in recorded.depths else axes))
+
+    return {name: mean(name, gate) for name, gate in recorded.items()}
 
 
 def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:

@@ -40,9 +40,19 @@ class Stream:
         return self._read(self.decoded(self.records).map(lambda image, _: image))
 
     @property
+    def encoded(self) -> Iterator[np.ndarray]:
+        """Images in order as their files have them, in batches: bytes [b]."""
+        return self._read(self.records.map(lambda image, _: image))
+
+    @property
     def labels(self) -> np.ndarray:
         """All labels in order, int64 [n]; reads every file."""
         return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))
+
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first examples: images, uint8 [count, h, w, c], and labels, int64 [count]; fewer if there are fewer."""
+        images, labels = zip(*self._read(self.decoded(self.records.take(count))), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
 
     def decoded(self, records: tf.data.Dataset) -> tf.data.Dataset:
         """Decodes the images of some records, several at once, in their order."""

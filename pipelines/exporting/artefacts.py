@@ -1,53 +1,84 @@
-"""The two file formats of a model: SavedModel and ONNX."""
+"""The files of a model: SavedModel, ONNX, and the ONNX of what makes its input of pictures."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import keras
-import tensorflow as tf
 
+from pipelines.exporting.graph import Function
 from pipelines.exporting.scans import replace_loops
 from pipelines.exporting.stack import LOOP
-from serving.manifest import ONNX
+from serving.manifest import ONNX, PICTURE, SIGNATURE, SIGNATURE_FILES
 
-SIGNATURE = "serving_default"
 # The newest that tf2onnx 1.17 writes; ONNX Runtime reads it since 1.14.
 OPSET = 18
 
 
-def write_saved_model(folder: Path, predict: tf.types.experimental.PolymorphicFunction) -> None:
+def write_saved_model(folder: Path, predict: Function, predict_files: Function) -> None:
     """Writes a SavedModel that needs neither this package nor Keras to be loaded.
 
     Args:
         folder: where to; made if missing.
-        predict: the function of `pipelines.exporting.graph.prediction`; it becomes the signature `serving_default`.
+        predict: from `pipelines.exporting.graph.prediction`; it becomes the signature `serving_default`.
+        predict_files: from `prediction_of_files`; it becomes `serving_bytes`.
     """
-    # The weights are found in the function. To track the model as well would store every one of them twice.
+    # The weights are found in the functions. To track the model as well would store every one of them twice.
     archive = keras.export.ExportArchive()
     archive.add_endpoint(SIGNATURE, predict)
+    archive.add_endpoint(SIGNATURE_FILES, predict_files)
     archive.write_out(folder, verbose=False)
 
 
-def write_onnx(folder: Path, predict: tf.types.experimental.PolymorphicFunction) -> None:
-    """Writes `model.onnx` from the same function.
+def write_onnx(folder: Path, predict: Function) -> None:
+    """Writes `model.onnx` from the function of `serving_default`.
 
     Args:
         folder: where to; must exist.
-        predict: the function of `pipelines.exporting.graph.prediction`.
+        predict: from `pipelines.exporting.graph.prediction`.
     """
     import onnx
-    import tf2onnx
 
-    with _quiet("tf2onnx"):
-        proto, _ = tf2onnx.convert.from_function(predict, input_signature=predict.input_signature, opset=OPSET)
+    proto = _converted(predict)
     replace_loops(proto.graph, LOOP)
     for value in (*proto.graph.input, *proto.graph.output):
         # tf2onnx calls the open dimension unk__ and a number, another one for each tensor.
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, folder / ONNX)
+
+
+def write_picture(folder: Path, convert: Function) -> None:
+    """Writes `picture.onnx` from the function that makes an input of any picture.
+
+    Args:
+        folder: where to; must exist.
+        convert: from `pipelines.pictures.kinds.converter`.
+    """
+    (folder / PICTURE).write_bytes(_picture(convert))
+
+
+# It is the same for all models of a kind and size, and tf2onnx takes ten seconds for that of digits.
+@cache
+def _picture(convert: Function) -> bytes:
+    import onnx
+
+    proto = _converted(convert)
+    for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
+        size.dim_param = name
+    onnx.checker.check_model(proto, full_check=True)
+    return proto.SerializeToString()
+
+
+def _converted(function: Function) -> Any:
+    import tf2onnx
+
+    with _quiet("tf2onnx"):
+        proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)
+    return proto
 
 
 @contextmanager

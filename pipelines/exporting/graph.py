@@ -1,13 +1,21 @@
 """From uint8 pixels to probabilities: the one function that every exported form is traced from."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from highway_keras.analysis.gate_values import means_of_examples
+from highway_keras.layers.recording import recording
 from pipelines.data import preprocess
 from pipelines.exporting.stack import for_inference
-from serving.manifest import CLASS_ID, INPUT, PROBABILITIES
+from pipelines.pictures.encoded import decoded
+from pipelines.pictures.shrunk import shrunk
+from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
+
+# A `tf.function`; TensorFlow has no types for a checker.
+Function: TypeAlias = Any
 
 
 def in_float32(model: keras.Model) -> keras.Model:
@@ -35,28 +43,70 @@ def in_float32(model: keras.Model) -> keras.Model:
     return copy
 
 
-def prediction(model: keras.Model, fitted: preprocess.Fitted) -> tf.types.experimental.PolymorphicFunction:
+def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
     """Preprocessing, net and softmax as one traced function.
 
     Args:
         model: a net in float32 that gives logits for `[batch, height, width, channels]`.
         fitted: the preprocessing it was trained with.
+        labels: names of the classes.
+        gates: whether to give `gate_means` too.
 
     Returns:
         A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to the dict of `probabilities`,
-        float32 `[batch, classes]`, and `class_id`, int64 `[batch]`.
+        float32 `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; and `gate_means`, float32
+        `[batch, layers]`, the mean of T of each highway layer.
 
     Example:
-        prediction(model, fitted)(images)["class_id"]
+        prediction(model, fitted, labels)(images)["label"]
     """
     net = for_inference(model)
 
     @tf.function(input_signature=[tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)])
     def predict(image: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(net(preprocess.apply(fitted, image), training=False))
-        return {PROBABILITIES: probabilities, CLASS_ID: tf.argmax(probabilities, axis=-1, output_type=tf.int64)}
+        x = preprocess.apply(fitted, image)
+        outputs = {}
+        if gates:
+            with recording() as recorded:
+                logits = net(x, training=False)
+            means = means_of_examples(recorded).values()
+            outputs[GATE_MEANS] = tf.concat([mean if len(mean.shape) == 2 else mean[:, None] for mean in means], axis=1)
+        else:
+            logits = net(x, training=False)
+        outputs[PROBABILITIES] = tf.nn.softmax(logits)
+        outputs[CLASS_ID] = tf.argmax(outputs[PROBABILITIES], axis=-1, output_type=tf.int64)
+        outputs[LABEL] = tf.gather(tf.constant(labels), outputs[CLASS_ID])
+        return outputs
 
     return predict
+
+
+def prediction_of_files(predict: Function, convert: Function) -> Function:
+    """The same for pictures as they lie on disk, of any size.
+
+    Args:
+        predict: from `prediction`.
+        convert: from `pipelines.pictures.kinds.converter`, for the same net.
+
+    Returns:
+        A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to what `predict` gives. A file
+        that is neither is an error for its whole batch.
+
+    Example:
+        prediction_of_files(predict, converter("digit", (28, 28, 1)))(tf.constant([Path("7.png").read_bytes()]))
+    """
+    image = convert.get_concrete_function().structured_outputs[INPUT]
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=ENCODED)])
+    def predict_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        images = tf.map_fn(
+            lambda encoded: convert(shrunk(decoded(encoded)))[INPUT],
+            image_bytes,
+            fn_output_signature=tf.TensorSpec(image.shape, image.dtype),
+        )
+        return predict(images)
+
+    return predict_files
 
 
 def _float32(config: Any) -> Any:

@@ -1,6 +1,7 @@
 """What the manifest of a version says."""
 
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,41 @@ from pipelines.evaluation import Evaluation
 from pipelines.exporting.artefacts import OPSET
 from pipelines.run import Run, Weights
 from serving import files
-from serving.manifest import CLASS_ID, PROBABILITIES, Input, Manifest, Net, Parity, Tensor, Training
+from serving.manifest import (
+    CLASS_ID,
+    GATE_MEANS,
+    LABEL,
+    PROBABILITIES,
+    Input,
+    Int8,
+    Manifest,
+    Net,
+    Parity,
+    PictureKind,
+    Tensor,
+    Training,
+)  # fmt: skip
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")
 # By the number of channels.
 COLOURS = {1: "grey", 3: "rgb"}
 
 
-def describe(run: Run, weights: Weights, version: int, folder: Path, parity: Parity) -> Manifest:
+@dataclass(frozen=True)
+class Written:
+    """What is in a version, and was measured on it."""
+
+    pictures: PictureKind
+    """How pictures of any size become inputs."""
+    gates: tuple[str, ...] | None
+    """Highway layers whose mean gate the graphs give."""
+    parity: Parity
+    """Of all forms."""
+    int8: Int8 | None
+    """Of the int8 form, if there is one."""
+
+
+def describe(run: Run, weights: Weights, version: int, folder: Path, written: Written) -> Manifest:
     """Puts together the manifest of a version whose files are written. No path of this machine gets into it.
 
     Args:
@@ -25,23 +53,28 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, parity: Par
         weights: which of the run's weights.
         version: its number.
         folder: with all files but the manifest; lies in the model's folder, whose name is the model's.
-        parity: what was measured on them.
+        written: what is in them, and was measured.
 
     Returns:
         The manifest.
     """
     data, config = run.record.data, run.config
-    classes = len(data.labels)
+    outputs = {
+        PROBABILITIES: Tensor(dtype="float32", shape=(None, len(data.labels))),
+        CLASS_ID: Tensor(dtype="int64", shape=(None,)),
+        LABEL: Tensor(dtype="string", shape=(None,)),
+    }
+    if written.gates is not None:
+        outputs[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(written.gates)))
     return Manifest(
         name=folder.resolve().parent.name,
         version=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         input=Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]]),
-        outputs={
-            PROBABILITIES: Tensor(dtype="float32", shape=(None, classes)),
-            CLASS_ID: Tensor(dtype="int64", shape=(None,)),
-        },
+        outputs=outputs,
         labels=data.labels,
+        pictures=written.pictures,
+        gates=written.gates,
         preprocess=config.preprocess.model_dump(),
         model=Net(
             preset=config.model.preset,
@@ -52,7 +85,8 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, parity: Par
         run=_training(run, weights),
         opset=OPSET,
         versions=environment.versions(PACKAGES),
-        parity=parity,
+        parity=written.parity,
+        int8=written.int8,
         files=files.digests(folder),
     )
 

@@ -13,7 +13,8 @@ def replace_loops(graph: Any, name: str) -> None:
     Args:
         graph: `onnx.GraphProto` from tf2onnx; changed in place.
         name: part of the names of the loops to replace. Each goes through all rows of its arrays in their order, uses
-            its counter to take them and for nothing else, and passes one float tensor on.
+            its counter to take them and for nothing else, and passes one float tensor on. What it collects from step to
+            step, a Scan collects too.
 
     Example:
         replace_loops(proto.graph, stack.LOOP)
@@ -34,7 +35,9 @@ def _scan(loop: Any) -> Any:
     (body,) = (attribute.g for attribute in loop.attribute)
     # The body's first inputs are the number of the step and whether there is another. What it gives back as it came
     # does not change from step to step.
-    passed = list(zip(body.input[2:], body.output[1:], loop.input[2:], loop.output, strict=True))
+    carried = len(loop.input) - 2
+    collected = body.output[1 + carried :]
+    passed = list(zip(body.input[2:], body.output[1 : 1 + carried], loop.input[2:], loop.output[:carried], strict=True))
     fixed = {value.name: start for value, after, start, _ in passed if value.name == after.name}
     shapes = {value.name: [axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in body.input}
     ((before, after, start, end),) = (
@@ -46,14 +49,16 @@ def _scan(loop: Any) -> Any:
             arrays.append(fixed[node.input[0]])
             rows.append(helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, shapes[node.input[0]][1:]))
     taken = {row.name for row in rows}
-    nodes, read = _needed((node for node in body.node if node.output[0] not in taken), [after.name])
+    ends = [after, *collected]
+    nodes, read = _needed((node for node in body.node if node.output[0] not in taken), [value.name for value in ends])
     for node in nodes:
         # A Scan sees the names around it.
         node.input[:] = [fixed.get(value, value) for value in node.input]
     layer = helper.make_graph(
-        nodes, body.name, [before, *rows], [after], [array for array in body.initializer if array.name in read]
+        nodes, body.name, [before, *rows], ends, [array for array in body.initializer if array.name in read]
     )
-    return helper.make_node("Scan", [start, *arrays], [end], name=loop.name, body=layer, num_scan_inputs=len(arrays))
+    outputs = [end, *loop.output[carried:]]
+    return helper.make_node("Scan", [start, *arrays], outputs, name=loop.name, body=layer, num_scan_inputs=len(arrays))
 
 
 def _needed(nodes: Iterable[Any], names: Iterable[str]) -> tuple[list[Any], set[str]]:

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from highway_keras import HighwayStack
+from highway_keras.layers.recording import is_recording, record
 
 UNROLLED = 100
 # Part of the names of the loops in the graph.
@@ -43,23 +44,40 @@ class InferenceStack(HighwayStack):
         x = inputs if len(inputs.shape) == 2 else tf.reshape(inputs, (-1, inputs.shape[-1]))
         kinds = (self.kernel, self.bias, self.transform_kernel, self.transform_bias)
         weights = [tf.convert_to_tensor(kind) for kind in kinds]
-        if self.depth <= UNROLLED:
-            for layer in zip(*(tf.unstack(array) for array in weights), strict=True):
-                x = self._layer(x, *layer)
-        else:
-            _, x = tf.while_loop(
-                lambda number, _: number < self.depth,
-                lambda number, x: (number + 1, self._layer(x, *(tf.gather(array, number) for array in weights))),
-                (0, x),
-                maximum_iterations=self.depth,
-                name=LOOP,
-            )
+        through = self._unrolled if self.depth <= UNROLLED else self._loop
+        x, gates = through(x, weights, is_recording())
+        if gates is not None:
+            # Means over the units are all that is read of them: the last axis is one number.
+            record(self.name, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
-    def _layer(self, x: Any, kernel: Any, bias: Any, transform_kernel: Any, transform_bias: Any) -> Any:
+    def _unrolled(self, x: Any, weights: list[Any], recorded: bool) -> tuple[Any, Any]:
+        gates = []
+        for layer in zip(*(tf.unstack(array) for array in weights), strict=True):
+            x, gate = self._layer(x, *layer)
+            gates.append(gate)
+        # One mean for all layers, because each operation costs more than what it computes.
+        return x, tf.reduce_mean(tf.stack(gates, axis=1), axis=-1) if recorded else None
+
+    def _loop(self, x: Any, weights: list[Any], recorded: bool) -> tuple[Any, Any]:
+        def step(number: Any, x: Any, *means: Any) -> tuple[Any, ...]:
+            x, gate = self._layer(x, *(tf.gather(array, number) for array in weights))
+            return number + 1, x, *(array.write(number, tf.reduce_mean(gate, axis=-1)) for array in means)
+
+        means = (tf.TensorArray(tf.float32, self.depth, element_shape=(None,)),) if recorded else ()
+        _, x, *means = tf.while_loop(
+            lambda number, *_: number < self.depth,
+            step,
+            (0, x, *means),
+            maximum_iterations=self.depth,
+            name=LOOP,
+        )
+        return x, tf.transpose(means[0].stack()) if recorded else None
+
+    def _layer(self, x: Any, kernel: Any, bias: Any, transform_kernel: Any, transform_bias: Any) -> tuple[Any, Any]:
         # Two products, because ONNX Runtime fuses each with its bias and its activation; of one product it does not.
         # Examples first, because weights laid out otherwise would be transposed in each step of a loop.
         block = self.activation(tf.nn.bias_add(tf.matmul(x, kernel), bias))
         gate = self.gate_activation(tf.nn.bias_add(tf.matmul(x, transform_kernel), transform_bias))
         # T * H + (1 - T) * x, in three operations.
-        return x + gate * (block - x)
+        return x + gate * (block - x), gate

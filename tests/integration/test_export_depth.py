@@ -83,11 +83,12 @@ def test_a_thousand_layers_in_a_fresh_process(tmp_path, deep, digits, program, a
 
 def test_depth_does_not_make_the_graphs_larger(deep):
     _, version = deep
-    # Seven nodes outside of the loop.
-    assert len(onnx.load(version / "model.onnx").graph.node) < 12
+    # A dozen nodes outside of the loop: preprocessing, first and last layer, class and label.
+    assert len(onnx.load(version / "model.onnx").graph.node) < 20
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
-    assert max(others) < 100_000
+    # 570 kB of it decode picture files, whatever the net.
+    assert max(others) < 700_000
 
 
 def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, capsys):
@@ -97,8 +98,8 @@ def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, 
     assert found.model.parameters == model.count_params()
     expected = probabilities(model, digits)
     served = open_model(version)
-    np.testing.assert_allclose(served.predict(digits)[0], expected, atol=1e-4)
-    assert served.predict(digits[:0])[0].shape == (0, 10)
+    np.testing.assert_allclose(served.predict(digits)["probabilities"], expected, atol=1e-4)
+    assert served.predict(digits[:0])["probabilities"].shape == (0, 10)
     Image.fromarray(digits[0, ..., 0]).save(tmp_path / "digit.png")
     assert main(["predict", str(version), str(tmp_path / "digit.png"), "--format", "json"]) == 0
     first = json.loads(capsys.readouterr().out)["top"][0]
@@ -115,5 +116,5 @@ def test_a_run_from_before_there_were_stacks_is_evaluated_and_exported(tmp_path,
     assert main(["evaluate", str(run.path), "--data-dir", str(data_dir)]) == 0
     assert main(["export", str(run.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "models")]) == 0
     assert read(tmp_path / "models" / "1").run.test["count"] == 500
-    found, _ = open_model(tmp_path / "models").predict(digits)
+    found = open_model(tmp_path / "models").predict(digits)["probabilities"]
     np.testing.assert_allclose(found, probabilities(with_stack, digits), atol=1e-5)

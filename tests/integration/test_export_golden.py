@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 from pipelines.export import export
+from serving.errors import ModelError
 from serving.manifest import NAME
 from serving.model import open_model
 from tests.finished_run import finished, tiny_net
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROOT = GOLDEN.parents[1]
-VERSION = GOLDEN / "models" / "tiny" / "1"
+# The first format had neither picture files nor gates.
+FIRST, SECOND = (GOLDEN / "models" / "tiny" / version for version in "12")
 IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
 
 ALONE = """
@@ -42,7 +44,7 @@ def predict(folder, images):
     import tensorflow as tf
     loaded = tf.saved_model.load(folder)
     outputs = loaded.signatures["serving_default"](image=tf.constant(images))
-    return {name: value.numpy() for name, value in outputs.items()}
+    return {name: outputs[name].numpy() for name in ("probabilities", "class_id")}
 """
 
 ONNX = """
@@ -61,7 +63,7 @@ def today(tmp_path_factory):
     run = finished(folder / "tiny", tiny_net())
     shutil.copy(GOLDEN / "model.keras", run.path)
     (folder / "datasets").mkdir()
-    return export(run.path, folder / "models" / "tiny", data_dir=folder / "datasets")
+    return export(run.path, folder / "models" / "tiny", data_dir=folder / "datasets", gates=True)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +75,10 @@ def today(tmp_path_factory):
 )
 def test_exports_need_nothing_of_this_package(tmp_path, today, program, absent):
     # -I leaves out the current folder, PYTHONPATH and the user's own packages.
-    words = [sys.executable, "-I", "-c", program + ALONE, absent, GOLDEN / "images.npy", VERSION, today]
+    words = [sys.executable, "-I", "-c", program + ALONE, absent, GOLDEN / "images.npy", FIRST, SECOND, today]
     done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for number in range(2):
+    for number in range(3):
         found = np.load(tmp_path / f"{number}.npz")
         assert set(found) == {"probabilities", "class_id"}
         np.testing.assert_allclose(found["probabilities"], EXPECTED, atol=1e-5)
@@ -84,11 +86,21 @@ def test_exports_need_nothing_of_this_package(tmp_path, today, program, absent):
         assert (found["probabilities"].dtype, found["class_id"].dtype) == (np.float32, np.int64)
 
 
-def test_serving_opens_an_export_of_the_past():
-    model = open_model(VERSION)
-    np.testing.assert_allclose(model.predict(IMAGES)[0], EXPECTED, atol=1e-5)
+@pytest.mark.parametrize("version", [FIRST, SECOND])
+def test_serving_opens_an_export_of_the_past(version):
+    model = open_model(version)
+    np.testing.assert_allclose(model.predict(IMAGES)["probabilities"], EXPECTED, atol=1e-5)
     assert model.manifest.labels == tuple("0123456789")
     assert model.manifest.input.shape == (None, 28, 28, 1)
+
+
+def test_pictures_and_gates_of_an_export_of_the_past():
+    model = open_model(SECOND)
+    rgba = np.concatenate([np.repeat(IMAGES[0], 3, -1), np.full((28, 28, 1), 255, np.uint8)], -1)
+    np.testing.assert_array_equal(model.see(rgba), IMAGES[0])
+    assert model.predict(IMAGES)["gate_means"].shape == (len(IMAGES), len(model.manifest.gates))
+    with pytest.raises(ModelError, match=r"earlier format\. Export the run again"):
+        open_model(FIRST).see(rgba)
 
 
 def keys(value):
@@ -99,8 +111,17 @@ def keys(value):
 
 
 def test_the_manifest_of_today_has_the_form_of_the_past(today):
-    past, now = (json.loads((folder / NAME).read_text()) for folder in (VERSION, today))
-    assert keys(now) == keys(past)
+    first, second, now = (keys(json.loads((folder / NAME).read_text())) for folder in (FIRST, SECOND, today))
+    assert now == second
+    # What the first had is there still: its readers read it in what is written now.
+    assert holds(now, first)
+
+
+def holds(whole, part):
+    """Whether a form has all that another has."""
+    if not isinstance(part, dict):
+        return whole == part
+    return all(key in whole and holds(whole[key], inner) for key, inner in part.items())
 
 
 KERAS = """

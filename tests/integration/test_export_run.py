@@ -114,9 +114,9 @@ def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
     assert read(home / "best" / "1").run.test is None
     assert read(home / "final" / "1").run.test is not None
     image = sources.load("mnist_5k", "test", data_dir).images[:1]
-    probabilities, _ = open_model(home / "best").predict(image)
+    probabilities = open_model(home / "best").predict(image)["probabilities"]
     np.testing.assert_allclose(probabilities, keras.ops.softmax(best(image / np.float32(256))), atol=1e-5)
-    assert np.abs(probabilities - open_model(home / "final").predict(image)[0]).max() > 1e-3
+    assert np.abs(probabilities - open_model(home / "final").predict(image)["probabilities"]).max() > 1e-3
 
 
 def test_a_data_folder_is_not_named(home, data_dir):

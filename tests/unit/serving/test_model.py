@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from serving import files
-from serving.errors import ModelError
+from serving.errors import ModelError, PictureError
 from serving.manifest import NAME, read
 from serving.model import open_model, top
 
@@ -12,10 +12,15 @@ def test_any_batch_size(version, kernel, batch):
     images = np.random.default_rng(1).integers(0, 256, (batch, 4, 3, 1), dtype="uint8")
     logits = images.reshape(batch, 12) @ kernel
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    probabilities, class_id = open_model(version).predict(images)
-    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
-    np.testing.assert_array_equal(class_id, expected.argmax(-1))
-    assert (probabilities.dtype, class_id.dtype) == (np.float32, np.int64)
+    found = open_model(version).predict(images)
+    assert set(found) == {"probabilities"}
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
+    assert found["probabilities"].dtype == np.float32
+
+
+def test_a_version_of_an_earlier_format_sees_no_pictures(version):
+    with pytest.raises(PictureError, match=r"has no picture\.onnx"):
+        open_model(version).see(np.zeros((9, 9, 4), np.uint8))
 
 
 def test_the_models_folder_opens_its_newest_version(version):

@@ -105,6 +105,28 @@ def test_what_nothing_reads_is_gone(replaced):
     assert sum(len(array.raw_data) for array in replaced.graph.initializer) <= 2 * 4 * (45 + 15 + 3) + 8
 
 
+def test_what_a_loop_collects_a_scan_collects():
+    def run(x):
+        kernels = tf.convert_to_tensor(tf.constant(KERNELS))
+
+        def step(number, x, sums):
+            x = tf.tanh(tf.matmul(x, tf.gather(kernels, number)))
+            return number + 1, x, sums.write(number, tf.reduce_sum(x, axis=-1))
+
+        sums = tf.TensorArray(tf.float32, LENGTH, element_shape=(None,))
+        _, x, sums = tf.while_loop(
+            lambda number, *_: number < LENGTH, step, (0, x, sums), maximum_iterations=LENGTH, name="mine"
+        )
+        return {"y": tf.concat([x, tf.transpose(sums.stack())], axis=-1)}
+
+    found = converted(run)
+    before = computed(found)
+    replace_loops(found.graph, "mine")
+    assert "Scan" in types(found.graph)
+    assert "Loop" not in types(found.graph)
+    np.testing.assert_allclose(computed(found), before, rtol=1e-6, atol=1e-6)
+
+
 def test_a_loop_of_another_name_stays():
     mine, other = loop("mine"), loop("other")
     both = converted(lambda x: {"y": mine(x) + other(x)})

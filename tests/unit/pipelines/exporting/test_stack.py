@@ -5,6 +5,8 @@ import tensorflow as tf
 
 import highway_keras
 from highway_keras import HighwayStack
+from highway_keras.analysis.gate_values import means_of_examples
+from highway_keras.layers.recording import recording
 from pipelines.exporting import stack
 from pipelines.exporting.stack import InferenceStack, for_inference
 from tests.finished_run import scramble
@@ -71,6 +73,26 @@ def operations(function):
     """Types of all operations, those inside of loops too."""
     graph = function.get_concrete_function().graph.as_graph_def()
     return [node.op for nodes in (graph.node, *(inner.node_def for inner in graph.library.function)) for node in nodes]
+
+
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (None, 6)])
+def test_its_gates_are_recorded_as_means(form, shape):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input(shape)
+    model = keras.Model(inputs, HighwayStack(DEPTH, name="deep")(inputs))
+    scramble(model)
+    given = images(2, *(5 if size is None else size for size in shape))
+    net = for_inference(model)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, *shape), tf.float32)])
+    def means(x):
+        with recording() as recorded:
+            net(x)
+        return means_of_examples(recorded)["deep"]
+
+    expected = model.get_layer("deep").gates(given)
+    axes = tuple(axis for axis in range(1, len(expected.shape)) if axis != len(expected.shape) - 2)
+    np.testing.assert_allclose(means(given), np.mean(expected, axis=axes), rtol=1e-5, atol=1e-6)
 
 
 def test_short_stacks_are_unrolled_and_long_ones_are_a_loop(form):

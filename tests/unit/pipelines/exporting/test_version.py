@@ -1,9 +1,14 @@
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from pipelines.errors import UserError
 from pipelines.exporting.version import new_version
+
+ROOT = Path(__file__).parents[4]
 
 
 def make(model, text="whole"):
@@ -65,9 +70,43 @@ def test_a_version_is_never_overwritten(tmp_path):
             (tmp_path / str(version)).mkdir()
             (tmp_path / str(version) / "b.txt").write_text("of another")
 
-    with pytest.raises(UserError, match="1 was made by another process"):
+    with pytest.raises(UserError, match="1 was made meanwhile by something else"):
         late()
     assert [path.name for path in tmp_path.rglob("*")] == ["1", "b.txt"]
+
+
+def test_two_at_the_same_moment_get_different_numbers(tmp_path):
+    with new_version(tmp_path) as (first, _), new_version(tmp_path) as (second, _):
+        assert {first, second} == {1, 2}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
+def test_the_number_of_one_that_failed_is_free_again(tmp_path):
+    def fail():
+        with new_version(tmp_path):
+            raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        fail()
+    assert make(tmp_path) == 1
+
+
+MANY = """
+import sys
+from pathlib import Path
+from pipelines.exporting.version import new_version
+for _ in range(10):
+    with new_version(Path(sys.argv[1])) as (version, folder):
+        (folder / "a.txt").write_text(str(version))
+"""
+
+
+def test_many_processes_at_once(tmp_path):
+    workers = [subprocess.Popen([sys.executable, "-c", MANY, tmp_path / "model"], cwd=ROOT) for _ in range(4)]
+    assert [worker.wait() for worker in workers] == [0] * 4
+    found = {path.name: (path / "a.txt").read_text() for path in (tmp_path / "model").iterdir()}
+    assert len(found) == 40
+    assert all(name == text for name, text in found.items())
 
 
 def test_the_folder_of_a_version_is_no_model(tmp_path):

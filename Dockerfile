@@ -1,0 +1,68 @@
+# Three images of one repository:
+#   docker build --target train -t highway-train .              all verbs; --build-arg ACCELERATOR=gpu for CUDA
+#   docker build --target tf-serving -t highway-tf-serving .    TF Serving with its batching and monitoring
+#   docker build --target endpoint -t highway-endpoint .        `highway serve`, without TensorFlow and Keras
+FROM python:3.13-slim AS packages
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+# What is installed needs no pip; the one of this image installs into it.
+RUN python -m venv --without-pip /opt/highway
+
+FROM packages AS train-packages
+ARG ACCELERATOR=cpu
+COPY requirements/${ACCELERATOR}.lock requirements.lock
+RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
+COPY . .
+RUN pip --python /opt/highway/bin/python install --no-deps .
+
+FROM packages AS endpoint-packages
+COPY requirements/serving.lock requirements.lock
+RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
+COPY . .
+# keras, which the library needs, is not there. Tests of packages and ONNX Runtime's programs for making models go.
+RUN pip --python /opt/highway/bin/python install --no-deps . && \
+    find /opt/highway/lib -type d \( -name tests -o -path '*/onnxruntime/transformers' -o -path '*/onnxruntime/tools' \
+    -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} +
+
+FROM python:3.13-slim AS train
+RUN useradd --create-home --uid 10001 highway && install --directory --owner 10001 /work /data
+COPY --from=train-packages /opt/highway /opt/highway
+ENV PATH=/opt/highway/bin:$PATH TFDS_DATA_DIR=/data MPLCONFIGDIR=/tmp/matplotlib
+USER 10001
+# Runs and models are written here: mount a folder that user 10001 may write to.
+WORKDIR /work
+ENTRYPOINT ["highway"]
+CMD ["--help"]
+
+# TF Serving reads SavedModels of its own TensorFlow's version and older; 2.21 is what exports. tensorflow-serving-api
+# 2.21.0 is on PyPI and is released with this image; 2.20.0 certainly exists. Where this file was tested the image could
+# not be pulled: tests/tf_serving_double.py stood for it, with the real messages and the same configuration. That the
+# image runs as another user on a read-only file system is untested.
+FROM tensorflow/serving:2.21.0 AS tf-serving
+COPY serving/tf_serving/batching.config serving/tf_serving/monitoring.config /etc/tf_serving/
+USER 10001
+# gRPC and REST.
+EXPOSE 8500 8501
+# The image has neither curl nor Python.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
+    CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8501"]
+# Models are mounted at /models, with the models.config that `highway release` writes there; or add them:
+#   FROM highway-tf-serving
+#   COPY models /models
+CMD ["--model_config_file=/models/models.config", "--model_config_file_poll_wait_seconds=5", \
+     "--allow_version_labels_for_unavailable_models=true", \
+     "--enable_batching=true", "--batching_parameters_file=/etc/tf_serving/batching.config", \
+     "--monitoring_config_file=/etc/tf_serving/monitoring.config"]
+
+FROM python:3.13-slim AS endpoint
+RUN useradd --no-create-home --uid 10001 highway
+COPY --from=endpoint-packages /opt/highway /opt/highway
+ENV PATH=/opt/highway/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1
+USER 10001
+EXPOSE 8501
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/v2/health/live', timeout=2)"]
+# Runs on a read-only file system with a writable /tmp, where large uploads lie while they are read.
+ENTRYPOINT ["highway", "serve", "/models", "--host", "0.0.0.0"]
+# Who may ask is to be decided where it is run: set HIGHWAY_API_KEY, or add --key none.
+CMD ["--origins", "none"]

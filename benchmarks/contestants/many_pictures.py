@@ -1,0 +1,70 @@
+"""Predictions of many pictures: by `highway predict --out`, or nothing but decoding and `InferenceSession.run`.
+
+The task names what, the model, the pictures, a folder to write to, and the batch of the bare loop.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.worker import Train, serve
+from pipelines import environment
+from pipelines.many.inputs import Listing, sources
+from pipelines.many.predicting import Job, run
+from serving import pictures
+from serving.manifest import PROBABILITIES
+from serving.model import Model, open_model
+
+
+def start(task: str) -> Train:
+    """Opens the model; see `benchmarks.worker`."""
+    settings = json.loads(task)
+    model = Path(settings["model"])
+    work = _bare(model, settings) if settings["what"] == "bare" else _job(model, settings)
+
+    def repeat(times: int) -> list[float]:
+        return [work() for _ in range(times)]
+
+    return repeat
+
+
+def _job(model: Path, settings: dict[str, Any]) -> Any:
+    out = Path(settings["folder"]) / "predictions.parquet"
+    job = Job(model, tuple(settings["pictures"]), out, 3)
+
+    def once() -> float:
+        done = run(job, Console(file=StringIO()))
+        out.unlink()
+        assert not done.unreadable, "all pictures are good ones"
+        return float(done.pictures)
+
+    return once
+
+
+def _bare(folder: Path, settings: dict[str, Any]) -> Any:
+    """As many threads, with all pictures in memory already, no names, no order and no results."""
+    model = open_model(folder)
+    fetched = Listing(sources(settings["pictures"], None)).fetched()
+    contents = [one.content.read_bytes() if isinstance(one.content, Path) else one.content for one in fetched]
+    size = settings["batch"]
+    batches = [contents[start : start + size] for start in range(0, len(contents), size)]
+    pool = ThreadPoolExecutor(environment.cores())
+
+    def once() -> float:
+        return float(sum(pool.map(lambda batch: _predicted(model, batch), batches)))
+
+    return once
+
+
+def _predicted(model: Model, batch: list[Any]) -> int:
+    images = np.stack([model.see(pictures.decode(content, "")) for content in batch])
+    return len(model.session.run([PROBABILITIES], {model.manifest.input.name: images})[0])
+
+
+if __name__ == "__main__":
+    serve(start, "highway-keras", "onnxruntime", "pillow", "pyarrow")

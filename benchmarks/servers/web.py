@@ -1,0 +1,28 @@
+"""A plain FastAPI app around a function, on uvicorn with uvloop and httptools: what people write first."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI, Request
+
+from benchmarks.servers.answer import best, image
+
+
+def run(make: Callable[[Path], Callable[[np.ndarray], np.ndarray]]) -> None:
+    """Serves what `make` makes of the folder.
+
+    Args:
+        make: from the folder to a function from a batch of pixels to probabilities.
+    """
+    predict = make(Path(sys.argv[1]))
+    app = FastAPI()
+
+    @app.post("/predict")
+    async def answer(request: Request) -> dict[str, Any]:
+        return best(predict(image(await request.body()))[0])
+
+    uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)

@@ -1,0 +1,1 @@
+"""Predictions of very many pictures, streamed from disk into a Parquet file."""

@@ -1,0 +1,1 @@
+"""Pictures of any size as a net takes them, in TensorFlow operations that SavedModel and ONNX have too."""

@@ -1,0 +1,1 @@
+"""The routes of the endpoint: one file a protocol."""

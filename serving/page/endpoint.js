@@ -1,0 +1,42 @@
+// Asks the endpoint that the page came from, with the key if it wants one.
+export class Refused extends Error {
+  constructor(said, status = 0, after = 0) {
+    super(said);
+    this.status = status;
+    this.after = after; // Seconds after which to try again; 0 is not at all.
+  }
+}
+
+const form = document.getElementById("key");
+
+export async function ask(path, options = {}) {
+  const key = sessionStorage.getItem("key");
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers: { ...options.headers, ...(key && { "X-API-Key": key }) } });
+  } catch {
+    throw new Refused("The endpoint does not answer. Is it still running?", 0, 2);
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (answer.status === 401) {
+    const asked = !form.hidden;
+    form.hidden = false;
+    if (!asked) form.querySelector("input").focus();
+    throw new Refused(key ? "This key is not accepted." : "", 401);
+  }
+  form.hidden = true;
+  const after = answer.status === 503 ? Number(answer.headers.get("Retry-After")) || 1 : 0;
+  if (!answer.ok) throw new Refused(body.error ?? `The endpoint answered ${answer.status}.`, answer.status, after);
+  return body;
+}
+
+// Calls back when the user has given a key.
+export function onKey(given) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const input = form.querySelector("input");
+    sessionStorage.setItem("key", input.value);
+    input.value = "";
+    given();
+  });
+}

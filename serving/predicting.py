@@ -1,0 +1,75 @@
+"""From a request's pictures to a model's outputs, within the limits."""
+
+import asyncio
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from serving import pictures
+from serving.errors import BusyError, LimitError, SlowError
+from serving.protocols.request import Request
+from serving.served import Outputs, Served
+from serving.settings import Settings
+
+
+@dataclass
+class Predictor:
+    """What all routes predict with.
+
+    Args:
+        settings: the limits.
+        executor: where picture files are decoded.
+    """
+
+    settings: Settings
+    executor: Executor
+    _decoding: int = field(default=0, init=False)
+
+    async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, Outputs]:
+        """Decodes, if need be, and predicts.
+
+        Args:
+            served: the model version.
+            request: the pictures.
+
+        Returns:
+            What the net saw, uint8 `[n, height, width, channels]`, and what it computed; see `serving.served.complete`.
+
+        Raises:
+            LimitError: too many pictures.
+            PictureError: one of the files cannot be decoded.
+            BusyError: too much is waiting.
+            SlowError: it took too long.
+        """
+        count = len(request.images if request.images is not None else request.files or ())
+        if count > self.settings.pictures:
+            raise LimitError(f"{count} pictures in one request are more than the limit of {self.settings.pictures}.")
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                images = request.images if request.images is not None else await self._seen(served, request)
+                outputs = await served.predict(images)
+        except TimeoutError:
+            raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
+        return images, outputs
+
+    async def _seen(self, served: Served, request: Request) -> np.ndarray:
+        files = request.files or []
+        names = request.names or [f"picture {number + 1}" for number in range(len(files))]
+        loop = asyncio.get_running_loop()
+        if self._decoding and self._decoding + len(files) > self.settings.queue:
+            why = f"{self._decoding} picture files are waiting already, the limit is {self.settings.queue}."
+            raise BusyError(why, after=1.0)
+        self._decoding += len(files)
+        try:
+            # One after another: a request of many large pictures holds one of them in memory, and one thread.
+            seen = [
+                await loop.run_in_executor(self.executor, self._one, served, *one)
+                for one in zip(names, files, strict=True)
+            ]
+        finally:
+            self._decoding -= len(files)
+        return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
+
+    def _one(self, served: Served, name: str, file: bytes) -> np.ndarray:
+        return served.see(pictures.decode(file, name, self.settings.pixels))

@@ -1,0 +1,95 @@
+"""The JSON of TF Serving's REST interface (tensorflow.org/tfx/serving/api_rest), in its row and its column format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from serving.errors import RequestError
+from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
+from serving.protocols.request import Request, decoded, pixels
+
+INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
+
+
+@dataclass(frozen=True)
+class Predict:
+    """A parsed body, and whether it came in rows (`instances`), as its answer then does."""
+
+    request: Request
+    rows: bool
+
+
+def parse(body: bytes, manifest: Manifest) -> Predict:
+    """Reads the body of `:predict`.
+
+    Args:
+        body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
+        manifest: of the model that it is for.
+
+    Raises:
+        RequestError: it is no JSON, has neither or both, or names a signature or input that the model does not have.
+
+    Example:
+        parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "..."}]}', manifest)
+    """
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is no JSON: {error}.") from None
+    if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
+        raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
+    signature = given.get("signature_name") or SIGNATURE
+    if not isinstance(signature, str) or signature not in INPUTS:
+        raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(INPUTS)}.")
+    rows = "instances" in given
+    values = _rows(given["instances"], INPUTS[signature]) if rows else _column(given["inputs"], INPUTS[signature])
+    if signature == SIGNATURE:
+        return Predict(Request(pixels(values, manifest), None), rows)
+    return Predict(Request(None, [_file(value) for value in values]), rows)
+
+
+def answer(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
+    """The body of an answer.
+
+    Args:
+        outputs: arrays by name; labels are a list of strings.
+        rows: one object a picture, or one list an output.
+    """
+    if not rows:
+        return orjson.dumps({"outputs": dict(outputs)}, option=orjson.OPT_SERIALIZE_NUMPY)
+    names = list(outputs)
+    lists = [value.tolist() if isinstance(value, np.ndarray) else value for value in outputs.values()]
+    return orjson.dumps({"predictions": [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]})
+
+
+def _rows(instances: Any, name: str) -> list[Any]:
+    if not isinstance(instances, list):
+        raise RequestError('"instances" must be a list, of one value a picture.')
+    return [_named(instance, name) for instance in instances]
+
+
+def _column(inputs: Any, name: str) -> list[Any]:
+    values = _named(inputs, name)
+    if not isinstance(values, list):
+        raise RequestError(f'"inputs" must be a list of pictures, or an object with that list as "{name}".')
+    return values
+
+
+def _named(value: Any, name: str) -> Any:
+    """A value that may be wrapped in an object with the name of the input."""
+    if not isinstance(value, dict) or "b64" in value:
+        return value
+    if set(value) != {name}:
+        raise RequestError(
+            f"the signature has the one input {name!r}. Received: {', '.join(map(repr, value)) or '{}'}."
+        )
+    return value[name]
+
+
+def _file(value: Any) -> bytes:
+    if not isinstance(value, dict) or set(value) != {"b64"}:
+        raise RequestError('a picture file must be given as {"b64": "base64 of its bytes"}.')
+    return decoded(value["b64"])

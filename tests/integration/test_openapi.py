@@ -1,0 +1,66 @@
+"""The whole description of the endpoint, and requests made up from it, sent to a running one."""
+
+import copy
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from serving.app import make_app
+from serving.settings import Settings
+from tests.endpoint import Endpoint
+
+
+@pytest.fixture(scope="module")
+def url(repository, tmp_path_factory):
+    with Endpoint(repository, tmp_path_factory.mktemp("log") / "log") as endpoint:
+        yield endpoint.url
+
+
+def known(description):
+    """The description with names that are there: made-up ones would all be 404."""
+    values = {"name": ["digits", "nothing"], "version": ["1", "2"], "label": ["stable"]}
+    for path in description["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "path":
+                    parameter["schema"]["enum"] = values[parameter["name"]]
+    return description
+
+
+description = TestClient(make_app(Settings(models=Path()))).get("/openapi.json").json()
+whole = schemathesis.openapi.from_dict(known(copy.deepcopy(description)))
+
+
+@whole.parametrize()
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+def test_answers_are_as_described(case, url):
+    # All checks but one: no 5xx, and status, headers and body as the description has them. No description can say
+    # which bytes are a picture, or how many numbers a shape needs, so that what it lets pass may be refused.
+    case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
+
+
+def test_the_running_endpoint_has_this_description(url):
+    assert httpx.get(f"{url}/openapi.json").json() == description
+
+
+def test_everything_is_described():
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            assert operation["summary"], where
+            assert all(one["description"] for one in operation["responses"].values()), where
+            (content,) = [operation["responses"]["200"]["content"]]
+            assert all(one["schema"] != {} for one in content.values()), where
+            assert method != "post" or {"413", "503", "504"} <= operation["responses"].keys(), where

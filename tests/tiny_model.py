@@ -1,0 +1,84 @@
+"""A model version for pictures of any size, made by hand in a moment."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from serving import files, manifest
+
+SHAPE = (4, 3, 1)
+LABELS = ("zero", "one", "two", "three")
+LAYERS = ("first", "second")
+OPSET = [helper.make_opsetid("", 18)]
+AGREEMENT = {"max_abs_difference": 1e-7, "same_label": 4, "ties": 0}
+
+
+def write(folder, seed=0, gates=True):
+    """Writes a linear net on 4 x 3 grey pixels, which are those of a picture's first channel, picked evenly.
+
+    Args:
+        folder: the version folder to make; its name is a number.
+        seed: of the weights.
+        gates: whether it gives gate means; they are the first two pixels.
+
+    Returns:
+        The folder.
+    """
+    folder.mkdir(parents=True)
+    nodes = [
+        helper.make_node("Slice", ["rgba", "zero", "one", "last"], ["first"]),
+        helper.make_node("Resize", ["first", "", "", "size"], ["image"], mode="nearest"),
+    ]
+    constants = {"zero": [0], "one": [1], "last": [2], "size": SHAPE}
+    _save(folder / manifest.PICTURE, nodes, constants, {"rgba": ["h", "w", 4]}, {"image": (TensorProto.UINT8, SHAPE)})
+    nodes = [
+        helper.make_node("Cast", ["image"], ["pixels"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["pixels"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "kernel"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
+        helper.make_node("Slice", ["flat", "zero", "two", "one"], ["gate_means"]),
+    ]
+    kernel = np.random.default_rng(seed).normal(0, 0.01, (12, len(LABELS))).astype("float32")
+    outputs = {"probabilities": (TensorProto.FLOAT, ["batch", len(LABELS)])}
+    if gates:
+        outputs["gate_means"] = (TensorProto.FLOAT, ["batch", len(LAYERS)])
+    constants = {"kernel": kernel, "zero": [0], "one": [1], "two": [2]}
+    _save(folder / manifest.ONNX, nodes[: 4 + gates], constants, {"image": ["batch", *SHAPE]}, outputs)
+    (folder / manifest.LABELS).write_text("\n".join(LABELS) + "\n")
+    made = manifest.Manifest.model_validate({**_content(folder, gates), "files": files.digests(folder)})
+    (folder / manifest.NAME).write_text(made.model_dump_json())
+    return folder
+
+
+def _save(path, nodes, constants, inputs, outputs):
+    graph = helper.make_graph(
+        nodes,
+        path.stem,
+        [helper.make_tensor_value_info(name, TensorProto.UINT8, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+
+
+def _content(folder, gates):
+    outputs = {"probabilities": len(LABELS)} | ({"gate_means": len(LAYERS)} if gates else {})
+    run = {"config": {}, "data": {}, "versions": {}, "metrics": {}, "commit": None, "test": None}
+    run |= {"name": "tiny", "backend": "tensorflow", "precision": "float32", "steps": 1, "seconds": 1.0}
+    parity = {"split": "train", "images": 4, "batch_sizes": [1], "tolerance": 1e-4, "precision": None}
+    return {
+        "name": folder.parent.name,
+        "version": int(folder.name),
+        "created": "2030-01-01T00:00:00+00:00",
+        "input": {"name": "image", "dtype": "uint8", "shape": [None, *SHAPE], "colour": "grey"},
+        "outputs": {name: {"dtype": "float32", "shape": [None, size]} for name, size in outputs.items()},
+        "labels": LABELS,
+        "pictures": "digit",
+        "gates": LAYERS if gates else None,
+        "preprocess": {"scale": 1.0},
+        "model": {"preset": "tiny", "overrides": {}, "parameters": 48, "weights": "final"},
+        "run": run,
+        "opset": 18,
+        "versions": {},
+        "parity": {**parity, "saved_model": AGREEMENT, "onnx": AGREEMENT},
+    }

@@ -1,0 +1,42 @@
+"""A tiny model, and pictures that it tells apart."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import tiny_model
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The folder of a model with one version; not to be changed."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_model.write(folder / "1")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def encoded():
+    """A function that gives the PNG file of a number, each another picture and of another size."""
+
+    def make(number):
+        random = np.random.default_rng(number)
+        buffer = io.BytesIO()
+        pixels = random.integers(0, 256, (4 + number % 5, 3 + number % 7), np.uint8)
+        Image.fromarray(pixels).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path, encoded):
+    """A folder with thirty pictures, in folders of their own and without order."""
+    root = tmp_path / "pictures"
+    for number in reversed(range(30)):
+        path = root / f"{number % 3}" / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(number))
+    return root

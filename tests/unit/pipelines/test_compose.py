@@ -1,0 +1,66 @@
+"""compose.yaml and the Dockerfile against each other and against the program."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines import serve
+from pipelines.arguments import parse
+
+ROOT = Path(__file__).parents[3]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+
+
+def stage(name):
+    """The instructions of a target, lines that go on joined."""
+    found = re.search(rf"^FROM \S+ AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE)
+    return found[1].replace("\\\n", "")
+
+
+def words(name, instruction):
+    return json.loads(re.search(rf"^{instruction} (\[.*\])$", stage(name), re.MULTILINE)[1])
+
+
+def accepted(*arguments):
+    given = parse(serve.Arguments, list(arguments), "highway serve", "")
+    serve._check_address(given)
+    return serve._access(given)
+
+
+def test_the_endpoint_is_started_with_words_that_it_knows(monkeypatch):
+    monkeypatch.setenv(serve.KEY, "secret")
+    program, verb, *rest = words("endpoint", "ENTRYPOINT")
+    assert (program, verb) == ("highway", "serve")
+    assert accepted(*rest, *words("endpoint", "CMD")) == ("secret", ())
+    assert accepted(*rest, *SERVICES["endpoint"]["command"]) == ("secret", ())
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_may_do_as_little_as_it_needs(name):
+    service = SERVICES[name]
+    assert re.search(r"^USER 10001$", stage(service["build"]["target"]), re.MULTILINE)
+    assert re.search(r"^HEALTHCHECK ", stage(service["build"]["target"]), re.MULTILINE)
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(volume.endswith(":ro") for volume in service["volumes"])
+
+
+def test_only_the_endpoint_is_reached_from_outside():
+    assert "ports" not in SERVICES["tf-serving"]
+    assert SERVICES["endpoint"]["ports"] == ["127.0.0.1:8501:8501"]
+
+
+def test_requests_in_flight_have_their_time():
+    assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.GRACE
+
+
+def test_tf_serving_gets_files_that_are_there():
+    copied = re.search(r"^COPY (.*) /etc/tf_serving/$", stage("tf-serving"), re.MULTILINE)[1].split()
+    assert all((ROOT / name).is_file() for name in copied)
+    mounted = {f"/etc/tf_serving/{Path(name).name}" for name in copied}
+    named = {word.partition("=")[2] for word in words("tf-serving", "CMD") if "/etc/" in word}
+    assert named == mounted

@@ -1,0 +1,148 @@
+"""What comes back from servers that are not there, say nothing, or are none of TF Serving."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
+import numpy as np
+import pytest
+
+from serving.errors import UnavailableError
+from serving.tf_serving import messages
+from serving.tf_serving.connection import connect
+from serving.tf_serving.over_grpc import GrpcConnection
+from serving.tf_serving.over_rest import RestConnection
+
+IMAGES = np.zeros((2, 4, 3, 1), np.uint8)
+
+
+def asked(address, seconds=10.0):
+    async def ask():
+        connection = connect(address)
+        try:
+            return await connection.predict("digits", 1, IMAGES, ("probabilities",), seconds)
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def silent():
+    """A port that takes connections, and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def rest(status, body):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+@contextlib.contextmanager
+def grpc_server(answer):
+    """Answers each prediction with these bytes."""
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
+    service = grpc.method_handlers_generic_handler("tensorflow.serving.PredictionService", {"Predict": handler})
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([service])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def test_the_address_says_which_protocol():
+    async def kinds():
+        made = [connect(address) for address in ("a:8500", "http://a:8501", "https://a")]
+        for one in made:
+            await one.close()
+        return [type(one) for one in made]
+
+    assert asyncio.run(kinds()) == [GrpcConnection, RestConnection, RestConnection]
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_nobody_is_there(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"{scheme}127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(UnavailableError, match=f"TF Serving at {address}"):
+        asked(address)
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_nobody_answers(silent, scheme):
+    with pytest.raises(TimeoutError):
+        asked(scheme + silent, seconds=0.3)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (200, b"<html>", "no JSON"),
+        (200, b"[]", "outputs of another form"),
+        (200, b'{"outputs": {"class_id": [1, 2]}}', "outputs of another form"),
+        (200, b'{"outputs": {"probabilities": [[1], [1, 2]]}}', "outputs of another form"),
+        (404, b'{"error": "Servable not found"}', "Servable not found"),
+        (500, b"[]", "status 500"),
+    ],
+)
+def test_what_rest_answers_is_no_prediction(status, body, said):
+    with rest(status, body) as url, pytest.raises(UnavailableError, match=said):
+        asked(url)
+
+
+def response(**tensors):
+    made = messages.PredictResponse()
+    for name, tensor in tensors.items():
+        made.outputs[name].CopyFrom(tensor)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (response(), "outputs of another form"),
+        (response(probabilities=messages.TensorProto(dtype=8)), "outputs of another form"),
+        (response(probabilities=messages.TensorProto(dtype=1, float_val=[1, 2], tensor_shape={"dim": [{"size": 3}]})),
+         "outputs of another form"),
+    ],
+)  # fmt: skip
+def test_what_grpc_answers_is_no_prediction(answer, said):
+    with grpc_server(answer) as address, pytest.raises(UnavailableError, match=said):
+        asked(address)
+
+
+def test_what_has_no_such_service():
+    with grpc_server(b"") as address:
+
+        async def ask():
+            connection = connect(address)
+            try:
+                await connection.state("digits", 1, 10.0)
+            finally:
+                await connection.close()
+
+        with pytest.raises(UnavailableError, match="UNIMPLEMENTED"):
+            asyncio.run(ask())
