@@ -10,10 +10,15 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import fcntl
 import ipaddress
+import signal
 import socket
 from pathlib import Path
 
 import pytest
+
+
+# Where tests run in the background this may be ignored, by their processes too: some are tested for what they make of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

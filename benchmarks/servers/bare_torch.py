@@ -7,21 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.contestants.torch_module import Highway
 from benchmarks.servers import web
-
-
-class Highway(nn.Module):
-    """y = t * h + (1 - t) * x."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.block = nn.Linear(width, width)
-        self.transform = nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """From x [batch, width] to the same."""
-        t = torch.sigmoid(self.transform(x))
-        return t * torch.tanh(self.block(x)) + (1 - t) * x
 
 
 def net(weights: list[np.ndarray]) -> nn.Sequential:

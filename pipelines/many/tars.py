@@ -18,6 +18,8 @@ from serving.errors import PictureError
 BYTES = 2**29
 # Bytes read at a time, and members that are looked at for a guess at how many there are.
 BUFFER, SAMPLE = 2**18, 1000
+# First bytes of files that gzip, bzip2 and xz packed.
+PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -33,6 +35,37 @@ class _Header(tarfile.TarInfo):
             raise
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(f"{error} at byte {archive.offset:,}") from None
+
+
+class _Window:
+    """A file whose place is known without asking for it, and that is read in large parts.
+
+    tarfile asks for the place three times a member. A buffered file asks the system each time, and a busy thread may
+    keep the answer waiting.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._start, self._part, self._at = 0, b"", 0
+
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        return self._at
+
+    def seek(self, at: int) -> int:
+        """Goes somewhere else."""
+        self._at = at
+        return at
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer at the end of the file."""
+        first = self._at - self._start
+        if not 0 <= first <= len(self._part) - size:
+            self._file.seek(self._at)
+            self._start, self._part, first = self._at, self._file.read(max(size, BUFFER)), 0
+        found = self._part[first : first + size]
+        self._at += len(found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -85,12 +118,15 @@ class Tar:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
+        """The archive, and the file that it is in."""
         try:
-            with (
-                Path(self.path).open("rb", buffering=BUFFER) as file,
-                tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header) as archive,
-            ):
-                yield archive, file
+            with Path(self.path).open("rb", buffering=BUFFER) as file:
+                packed = file.read(max(map(len, PACKED))).startswith(PACKED)
+                file.seek(0)
+                # What unpacks asks more of a file than a window has.
+                source: Any = file if packed else _Window(file)
+                with tarfile.open(fileobj=source, mode="r:*" if packed else "r:", tarinfo=_Header) as archive:
+                    yield archive, source
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
 
