@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-
-# Where tests run in the background this may be ignored, by their processes too: some are tested for what they make of it.
+# Where tests run in the background this may be ignored, by their processes too, some of which are tested for it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
