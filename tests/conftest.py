@@ -14,10 +14,16 @@ import signal
 import socket
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Where tests run in the background this may be ignored, by their processes too, some of which are tested for it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# How long an example takes is no finding on a busy machine.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
