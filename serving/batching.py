@@ -19,7 +19,7 @@ from serving.errors import BusyError
 
 Arrays = Mapping[str, np.ndarray]
 # A batch that takes no longer than this many seconds is computed on the event loop itself: handing it to a thread and
-# back takes about as long.
+# back costs a good part of that, and nobody notices so short a pause.
 SHORT = 1e-3
 
 
