@@ -70,6 +70,7 @@ class Catalog(Generic[T]):
         # Replaced as a whole or entry by entry, never while somebody looks through it.
         self._entries: dict[str, Entry[T]] = {}
         self._stop = threading.Event()
+        self._refreshing = threading.Lock()
 
     def find(self, name: str, version: int | None = None, label: str | None = None) -> T:
         """What serves a model.
@@ -113,6 +114,10 @@ class Catalog(Generic[T]):
 
     def refresh(self) -> None:
         """Looks at the repository once, and loads and removes versions until it serves what it should."""
+        with self._refreshing:
+            self._refresh_all()
+
+    def _refresh_all(self) -> None:
         found = {folder.name: folder for folder in repository.models(self.root)}
         for name in self._entries.keys() - found.keys():
             log.info("model removed", extra={"model": name})
