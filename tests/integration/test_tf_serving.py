@@ -282,7 +282,7 @@ def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, p
     with serve(server.root, server, protocol, poll=3600) as client:
         assert predict(client, pictures(1)).json()["version"] == 1
         release(server.root, "--versions", 2)
-        until(lambda: server.states() == {"1": "END", "2": "AVAILABLE"})
+        until(lambda: server.states()["1"] == "END")
         answer = predict(client, pictures(1))
         assert (answer.status_code, answer.json()["version"]) == (200, 2)
         assert predict(client, pictures(1), "&version=1").status_code == 404
