@@ -24,7 +24,7 @@ BARE = {size: Contestant(f"decode and run alone, batch {size}", "many_pictures",
 ROUNDS, QUICK_ROUNDS = 4, 2
 DISTINCT = 6000
 # About the seconds of a start and of a turn.
-START_COST, TURN_COST = 2.0, 5.0
+START_COST, TURN_COST = 2.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def run(session: Session, models: Sequence[Path]) -> list[Row]:
     if not models:
         session.note("many: skipped, name model versions of digits with --models models/digits/1")
         return []
-    count, large = (1000, 20) if session.quick else (10_000, 512)
+    count, large = (1000, 20) if session.quick else (40_000, 512)
     name, images, _ = data.mnist(DISTINCT)
     small = [encoded(image, 28, "PNG") for image in images[..., 0]]
     kinds = _kinds(session.folder, small, images[..., 0], count, large)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -14,9 +15,9 @@ from pipelines.figures import STYLE
 # Ours in warm colours and thick, peers in cold and grey ones; Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = {
     True: ("#D55E00", "#882255", "#E69F00", "#CC79A7"),
-    False: ("#0072B2", "#56B4E9", "#44AA99", "#009E73", "#999933", "#666666"),
+    False: ("#0072B2", "#56B4E9", "#44AA99", "#009E73", "#999933", "#666666", "#332288"),
 }
-MARKERS = "osD^vP"
+MARKERS = "osD^vPX"
 
 
 def text(rows: Sequence[Row]) -> str:
@@ -128,9 +129,10 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
                 points = sorted((int(row.measure.split()[1]), row) for row in of_panel if row.contestant == name)
                 x = [at for at, _ in points]
                 ticks.update(x)
-                axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
-                low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
-                axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
+                median, low, high = ([getattr(row, end) for _, row in points] for end in ("median", "low", "high"))
+                # Bands would lie on each other.
+                spread = np.subtract(median, low), np.subtract(high, median)
+                axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
             axes.set_title({"throughput": "answers a second", "p99": "milliseconds, 99th percentile"}[measure])
             axes.set_xlabel("connections")
             _logarithmic(axes, sorted(ticks))

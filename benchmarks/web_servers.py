@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -11,10 +10,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+
+import psutil
 
 from benchmarks.controller import ROOT, FailedError
 
@@ -92,18 +94,29 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.go()
-        os.killpg(self._process.pid, signal.SIGKILL)
+        for process in self._family():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait()
         self._errors.close()
 
     def halt(self) -> None:
         """Takes the cores from it."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        for process in self._family():
+            process.suspend()
 
     def go(self) -> None:
         """Gives them back."""
-        os.killpg(self._process.pid, signal.SIGCONT)
+        for process in self._family():
+            process.resume()
+
+    def _family(self) -> list[psutil.Process]:
+        # Not its process group: the workers of some servers have sessions of their own.
+        try:
+            main = psutil.Process(self._process.pid)
+            return [main, *main.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     def wait(self, pixels: bytes) -> dict[str, float]:
         """Waits until it answers.

@@ -67,9 +67,11 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
 
+    from serving import memory
     from serving.app import make_app
     from serving.settings import Settings
 
+    memory.one_heap()
     _log(given.quiet)
     settings = Settings(
         given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins

@@ -93,7 +93,7 @@ def make_app(settings: Settings) -> App:
         docs_url=None,
         redoc_url=None,
     )
-    predictor = Predictor(settings, executor)
+    predictor = Predictor(settings, executor, catalog.refresh)
     protocols = [protocol.router(catalog, predictor) for protocol in (plain, tf_rest, v2)]
     for router in (*protocols, models.router(catalog)):
         app.include_router(router)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from serving import release, repository
+from serving import memory, release, repository
 from serving.errors import ModelError, UnavailableError, UnknownModelError
 from serving.release import Release
 
@@ -70,6 +70,7 @@ class Catalog(Generic[T]):
         # Replaced as a whole or entry by entry, never while somebody looks through it.
         self._entries: dict[str, Entry[T]] = {}
         self._stop = threading.Event()
+        self._refreshing = threading.Lock()
 
     def find(self, name: str, version: int | None = None, label: str | None = None) -> T:
         """What serves a model.
@@ -113,6 +114,17 @@ class Catalog(Generic[T]):
 
     def refresh(self) -> None:
         """Looks at the repository once, and loads and removes versions until it serves what it should."""
+        with self._refreshing:
+            before = self._numbers()
+            self._refresh_all()
+            if self._numbers() != before:
+                # But for what requests that are under way still have; that goes back with the next change.
+                memory.give_back()
+
+    def _numbers(self) -> set[tuple[str, int]]:
+        return {(name, version) for name, entry in self._entries.items() for version in entry.served}
+
+    def _refresh_all(self) -> None:
         found = {folder.name: folder for folder in repository.models(self.root)}
         for name in self._entries.keys() - found.keys():
             log.info("model removed", extra={"model": name})

@@ -13,6 +13,10 @@ class UnavailableError(ModelError):
     """What computes a version cannot be reached, or does not have it; a little later it may."""
 
 
+class GoneError(UnavailableError):
+    """What computes a version answers, and has it no more."""
+
+
 class UnknownModelError(ServingError):
     """No model, version or label of that name is served."""
 

@@ -1,16 +1,29 @@
 """From a request's pictures to a model's outputs, within the limits."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from serving import pictures
-from serving.errors import BusyError, LimitError, SlowError
+from serving.errors import BusyError, GoneError, LimitError, SlowError
 from serving.protocols.request import Request
 from serving.served import Outputs, Served
 from serving.settings import Settings
+
+
+class Predicted(NamedTuple):
+    """What came of a request."""
+
+    served: Served
+    """The version that answered."""
+    images: np.ndarray
+    """What the net saw, uint8 `[n, height, width, channels]`."""
+    outputs: Outputs
+    """What it computed; see `serving.served.complete`."""
 
 
 @dataclass
@@ -20,23 +33,28 @@ class Predictor:
     Args:
         settings: the limits.
         executor: where picture files are decoded.
+        look: brings what is served up to date; called in another thread.
     """
 
     settings: Settings
     executor: Executor
+    look: Callable[[], None]
     _decoding: int = field(default=0, init=False)
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def predict(self, served: Served, request: Request) -> tuple[np.ndarray, Outputs]:
+    async def predict(self, served: Served, request: Request, find: Callable[[], Served]) -> Predicted:
         """Decodes, if need be, and predicts.
 
         Args:
             served: the model version.
             request: the pictures.
+            find: finds the version again, should it be gone.
 
         Returns:
-            What the net saw, uint8 `[n, height, width, channels]`, and what it computed; see `serving.served.complete`.
+            What came of it.
 
         Raises:
+            UnknownModelError: the version is gone, and none is in its place.
             LimitError: too many pictures.
             PictureError: one of the files cannot be decoded.
             BusyError: too much is waiting.
@@ -47,11 +65,27 @@ class Predictor:
             raise LimitError(f"{count} pictures in one request are more than the limit of {self.settings.pictures}.")
         try:
             async with asyncio.timeout(self.settings.timeout):
-                images = request.images if request.images is not None else await self._seen(served, request)
-                outputs = await served.predict(images)
+                try:
+                    return await self._predicted(served, request)
+                except GoneError:
+                    # A server drops a version between two looks at what it has.
+                    if (other := await self._found(served, find)) is served:
+                        raise
+                    return await self._predicted(other, request)
         except TimeoutError:
             raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
-        return images, outputs
+
+    async def _predicted(self, served: Served, request: Request) -> Predicted:
+        images = request.images if request.images is not None else await self._seen(served, request)
+        return Predicted(served, images, await served.predict(images))
+
+    async def _found(self, gone: Served, find: Callable[[], Served]) -> Served:
+        """What is in the place of a version, after another look if need be."""
+        async with self._looking:
+            if (found := find()) is gone:
+                await asyncio.get_running_loop().run_in_executor(self.executor, self.look)
+                found = find()
+        return found
 
     async def _seen(self, served: Served, request: Request) -> np.ndarray:
         files = request.files or []

@@ -25,6 +25,10 @@ class Served(Protocol):
         """What is known of it."""
 
     @property
+    def platform(self) -> str:
+        """What computes it, by its name in the Open Inference Protocol."""
+
+    @property
     def waiting(self) -> int:
         """Pictures that wait in this process to be predicted."""
 
@@ -36,7 +40,8 @@ class Served(Protocol):
 
         Raises:
             BusyError: too much is waiting.
-            UnavailableError: what computes it cannot be reached, or no longer has it.
+            GoneError: what computes it no longer has it.
+            UnavailableError: what computes it cannot be reached.
             TimeoutError: it took too long.
         """
 
@@ -68,6 +73,7 @@ class InProcess:
 
     model: Model
     batcher: Batcher
+    platform = "onnxruntime_onnx"
 
     @property
     def manifest(self) -> Manifest:

@@ -168,6 +168,9 @@ def _draw(path: Path, tally: Tally, looks: list[Look], happened: list[tuple[floa
         for pid in sorted({look.pid for look in looks if look.name == name}):
             one = [look for look in looks if look.pid == pid]
             below.plot([look.second for look in one], [look.megabytes for look in one], color=colour)
+        if any(look.name == name for look in looks):
+            below.plot([], color=colour, label=name)
+    below.legend(loc="center right")
     below.set(ylabel="resident MB", xlabel="seconds", ylim=(0, None))
     above.set_ylim(0, None)
     for second, what in happened:

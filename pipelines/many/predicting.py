@@ -18,14 +18,14 @@ from pipelines.many import inputs
 from pipelines.many.ordered import ordered
 from pipelines.many.parts import GROUP, Parts, held
 from pipelines.many.progress import Shown, Total
-from pipelines.many.rows import Rows, batches, chunks, seeing
+from pipelines.many.rows import Rows, batches, seeing
 from serving import manifest
 from serving.errors import ServingError
 from serving.model import Model, open_model
 
 # A part is written as soon as it has the rows of a group, or that many seconds were worked for it.
 INTERVAL = 30.0
-# Items for each thread that are worked on or wait.
+# Batches for each thread that are worked on or wait.
 AHEAD = 3
 SUFFIX = ".parquet"
 
@@ -118,11 +118,10 @@ def run(job: Job, console: Console) -> Done:
 
 def _predict(listing: inputs.Listing, rows: Rows, writer: "_Writer") -> None:
     threads = environment.cores()
-    ahead = AHEAD * threads
     pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+    see = seeing(rows.model)
     try:
-        seen = ordered(pool, seeing(rows.model), chunks(listing.fetched()), ahead)
-        writer.write(ordered(pool, rows, batches(seen), ahead))
+        writer.write(ordered(pool, lambda batch: rows(see(batch)), batches(listing.fetched()), AHEAD * threads))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,6 +1,7 @@
-"""From encoded pictures to rows of the table, a chunk at a time."""
+"""From encoded pictures to rows of the table, a batch at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,10 @@ from serving.errors import PictureError
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, top
 
-# Of what is in memory encoded a thread takes so much at a time, so that large pictures do not pile up.
-CHUNK, CHUNK_BYTES = 16, 2**23
 # Where a picture's share of a batch is smallest for nets of 10 to 50 layers on one thread; larger ones gain no more.
 BATCH = 128
+# Large pictures come fewer at a time: they would fill the memory, and a few of them would all be one thread's.
+BATCH_BYTES = 2**19
 
 
 class Seen(NamedTuple):
@@ -28,18 +29,18 @@ class Seen(NamedTuple):
     error: str | None
 
 
-def chunks(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
-    """Pictures that one thread decodes together."""
-    chunk: list[Fetched] = []
+def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
+    """Pictures that one thread decodes and predicts together."""
+    batch: list[Fetched] = []
     size = 0
     for picture in fetched:
-        chunk.append(picture)
-        size += len(picture.content) if isinstance(picture.content, bytes) else 0
-        if len(chunk) == CHUNK or size >= CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+        batch.append(picture)
+        size += _size(picture.content)
+        if len(batch) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def seeing(model: Model) -> Callable[[list[Fetched]], list[Seen]]:
@@ -51,19 +52,7 @@ def seeing(model: Model) -> Callable[[list[Fetched]], list[Seen]]:
         except PictureError as error:
             return Seen(picture.name, None, printable(str(error)))
 
-    return lambda chunk: [see(picture) for picture in chunk]
-
-
-def batches(seen: Iterable[list[Seen]]) -> Iterator[list[Seen]]:
-    """Pictures that the net predicts together."""
-    batch: list[Seen] = []
-    for chunk in seen:
-        batch += chunk
-        if len(batch) >= BATCH:
-            yield batch[:BATCH]
-            batch = batch[BATCH:]
-    if batch:
-        yield batch
+    return lambda batch: [see(picture) for picture in batch]
 
 
 @dataclass(frozen=True)
@@ -132,6 +121,16 @@ class Rows:
             gates = outputs[GATE_MEANS]
             columns.append(_lists(pa.array(gates.ravel()), gates.shape[1], readable))
         return columns
+
+
+def _size(content: bytes | Path | PictureError) -> int:
+    """Bytes of a picture file; 0 if there is none, which is told where it is read."""
+    if isinstance(content, bytes):
+        return len(content)
+    if isinstance(content, Path):
+        with suppress(OSError):
+            return content.stat().st_size
+    return 0
 
 
 def _decoded(picture: Fetched) -> np.ndarray:

@@ -16,10 +16,10 @@ from serving.catalog import Catalog
 from serving.errors import LimitError, RequestError
 from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
 from serving.model import top as most_probable
-from serving.predicting import Predictor
+from serving.predicting import Predicted, Predictor
 from serving.protocols import request as requests
 from serving.protocols.request import check_shape
-from serving.served import Outputs, Served
+from serving.served import Served
 
 FORM = "multipart/form-data"
 
@@ -51,16 +51,19 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 
     async def predict(request: Request) -> Response:
         name, asked = request.path_params["name"], _asked(request)
-        served = catalog.find(name, asked.version, asked.label)
-        manifest = served.manifest
-        if asked.explain and manifest.gates is None:
-            raise RequestError(
-                f"version {manifest.version} of model {name!r} was exported without its gates. "
-                "Export it with `highway export --gates`."
-            )
-        names, given = await _pictures(request, manifest, predictor.settings.pictures)
-        images, outputs = await predictor.predict(served, given)
-        return Response(_answer(manifest, names, outputs, images, asked), media_type=JSON)
+
+        def find() -> Served:
+            served = catalog.find(name, asked.version, asked.label)
+            if asked.explain and served.manifest.gates is None:
+                raise RequestError(
+                    f"version {served.manifest.version} of model {name!r} was exported without its gates. "
+                    "Export it with `highway export --gates`."
+                )
+            return served
+
+        served = find()
+        names, given = await _pictures(request, served.manifest, predictor.settings.pictures)
+        return Response(_answer(names, await predictor.predict(served, given, find), asked), media_type=JSON)
 
     extra = answers(None, path, PICTURES_BODY)
     extra["parameters"] += [
@@ -151,7 +154,9 @@ async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
     return found
 
 
-def _answer(manifest: Manifest, names: list[str | None], outputs: Outputs, images: np.ndarray, asked: Asked) -> bytes:
+def _answer(names: list[str | None], predicted: Predicted, asked: Asked) -> bytes:
+    served, images, outputs = predicted
+    manifest = served.manifest
     probabilities = outputs[PROBABILITIES]
     predictions = []
     for number, classes in enumerate(most_probable(probabilities, asked.top)):

@@ -1,5 +1,8 @@
 """The paths of TF Serving's REST interface, so that its clients can be pointed here and back."""
 
+from collections.abc import Callable
+from functools import partial
+
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from serving.api.describe import JSON, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
@@ -21,9 +24,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     made = APIRouter(tags=["TF Serving"])
 
     async def predict(request: Request) -> Response:
-        served = find(catalog, request)
+        find = finding(catalog, request)
+        served = find()
         parsed = tf_rest.parse(await request.body(), served.manifest)
-        _, outputs = await predictor.predict(served, parsed.request)
+        served, _, outputs = await predictor.predict(served, parsed.request, find)
         return Response(tf_rest.answer(complete(outputs, served.manifest), parsed.rows), media_type=JSON)
 
     async def status(request: Request) -> dict[str, object]:
@@ -36,7 +40,7 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         return {"model_version_status": _statuses(entry, version)}
 
     async def metadata(request: Request) -> dict[str, object]:
-        return _metadata(find(catalog, request).manifest)
+        return _metadata(finding(catalog, request)().manifest)
 
     for path in _ONES:
         # The longest first, as a path parameter takes all up to the next slash.
@@ -49,9 +53,9 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     return made
 
 
-def find(catalog: Catalog[Served], request: Request) -> Served:
-    """What a path asks for: the newest version, a version, or a label."""
-    return catalog.find(*asked(request))
+def finding(catalog: Catalog[Served], request: Request) -> Callable[[], Served]:
+    """A function that finds what a path asks for: the newest version, a version, or what a label stands for now."""
+    return partial(catalog.find, *asked(request))
 
 
 def asked(request: Request) -> tuple[str, int | None, str | None]:

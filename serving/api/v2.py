@@ -5,7 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from serving.api.describe import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, answers, record
-from serving.api.tf_rest import find
+from serving.api.tf_rest import finding
 from serving.catalog import Catalog
 from serving.errors import ModelError
 from serving.predicting import Predictor
@@ -36,20 +36,22 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         return {"ready": True}
 
     async def model(request: Request) -> dict[str, object]:
-        served = find(catalog, request)
+        served = finding(catalog, request)()
         entry = catalog.entries().get(served.manifest.name)
-        return v2.metadata(served.manifest, sorted(entry.served if entry else [served.manifest.version]))
+        versions = sorted(entry.served if entry else [served.manifest.version])
+        return v2.metadata(served.manifest, served.platform, versions)
 
     async def model_ready(request: Request) -> dict[str, object]:
-        served = find(catalog, request)
+        served = finding(catalog, request)()
         if not await served.ready():
             raise ModelError(f"model {served.manifest.name!r} cannot be asked at the moment.")
         return {"name": served.manifest.name, "ready": True}
 
     async def infer(request: Request) -> Response:
-        served = find(catalog, request)
+        find = finding(catalog, request)
+        served = find()
         parsed = v2.parse(await request.body(), request.headers.get(v2.HEADER), served.manifest)
-        _, outputs = await predictor.predict(served, parsed.request)
+        served, _, outputs = await predictor.predict(served, parsed.request, find)
         body, length = v2.answer(complete(outputs, served.manifest), served.manifest, parsed)
         if length is None:
             return Response(body, media_type=JSON)

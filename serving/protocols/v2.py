@@ -84,13 +84,13 @@ def answer(outputs: Mapping[str, np.ndarray], manifest: Manifest, infer: Infer) 
     return b"".join([head, *behind]), len(head) if behind else None
 
 
-def metadata(manifest: Manifest, versions: list[int]) -> dict[str, Any]:
+def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str, Any]:
     """What `GET /v2/models/{name}` says."""
     image = {"name": INPUT, "datatype": "UINT8", "shape": [-1, *manifest.input.shape[1:]]}
     return {
         "name": manifest.name,
         "versions": [str(version) for version in versions],
-        "platform": "onnxruntime_onnx",
+        "platform": platform,
         "inputs": [image, {"name": ENCODED, "datatype": "BYTES", "shape": [-1]}],
         "outputs": [
             {"name": name, "datatype": DATATYPES[tensor.dtype], "shape": [-1, *tensor.shape[1:]]}

@@ -41,6 +41,7 @@ class Connection(Protocol):
             timeout: seconds to wait for the answer.
 
         Raises:
+            GoneError: the server does not have the version.
             UnavailableError: the server cannot be reached, refuses, or answers without these outputs.
             TimeoutError: it does not answer in time.
         """
@@ -68,6 +69,6 @@ def connect(address: str) -> Connection:
     return GrpcConnection(address)
 
 
-def refused(address: str, why: Any) -> UnavailableError:
+def refused(address: str, why: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
     """What is raised when a server cannot be reached, or does not do what it was asked."""
-    return UnavailableError(f"TF Serving at {address} does not answer as it should: {why}. Try again later.")
+    return kind(f"TF Serving at {address} does not answer as it should: {why}. Try again later.")

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from serving.errors import GoneError, UnavailableError
 from serving.manifest import INPUT, SIGNATURE
 from serving.tf_serving import messages
 from serving.tf_serving.connection import refused
@@ -74,7 +75,8 @@ class GrpcConnection:
         except grpc.aio.AioRpcError as error:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise TimeoutError from None
-            raise refused(self.address, f"{error.code().name}, {error.details()}") from None
+            kind = GoneError if error.code() == grpc.StatusCode.NOT_FOUND else UnavailableError
+            raise refused(self.address, f"{error.code().name}, {error.details()}", kind) from None
 
 
 def _specify(request: Any, model: str, version: int) -> None:

@@ -1,6 +1,7 @@
 """TF Serving over REST: pixels go over the wire as lists of numbers, which takes longer than gRPC."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ import httpx2 as httpx
 import numpy as np
 import orjson
 
+from serving.errors import GoneError, UnavailableError
 from serving.manifest import INPUT, SIGNATURE
 from serving.tf_serving.connection import refused
 
@@ -60,7 +62,8 @@ class RestConnection:
             raise refused(self.address, f"status {answer.status_code} and no JSON") from None
         if not answer.is_success:
             said = content.get("error") if isinstance(content, dict) else None
-            raise refused(self.address, said or f"status {answer.status_code}")
+            kind = GoneError if answer.status_code == HTTPStatus.NOT_FOUND else UnavailableError
+            raise refused(self.address, said or f"status {answer.status_code}", kind)
         return content
 
 

@@ -37,6 +37,7 @@ class Remote:
     sight: Sight
     connection: Connection
     settings: Settings
+    platform = "tensorflow_savedmodel"
     _images: int = 0
 
     @property

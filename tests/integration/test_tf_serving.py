@@ -108,7 +108,7 @@ def release(root, *words):
 
 def serve(root, server=None, protocol="grpc", **settings):
     address = server and server.address(protocol)
-    return TestClient(make_app(Settings(root, address, poll=0.05, **settings)), raise_server_exceptions=False)
+    return TestClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
 
 
 def until(found, seconds=60):
@@ -219,6 +219,7 @@ def test_paths_of_status_and_metadata_say_what_tf_serving_says(server):
                     assert tensor["tensor_shape"] == theirs[name][side][key]["tensor_shape"]
         path = "/v1/models/tiny/versions/2"
         assert client.get(path).json() == httpx.get(server.address("rest") + path).json()
+        assert client.get("/v2/models/tiny").json()["platform"] == "tensorflow_savedmodel"
 
 
 def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
@@ -272,6 +273,19 @@ def test_new_versions_lose_no_request(server, exported):
     same(said[3], said[5])
     same(said[2], said[4])
     assert said[2] != said[3]
+
+
+def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, protocol):
+    release(server.root, "--versions", 1)
+    until(lambda: server.states()["2"] == "END")
+    # It does not look by itself meanwhile.
+    with serve(server.root, server, protocol, poll=3600) as client:
+        assert predict(client, pictures(1)).json()["version"] == 1
+        release(server.root, "--versions", 2)
+        until(lambda: server.states()["1"] == "END")
+        answer = predict(client, pictures(1))
+        assert (answer.status_code, answer.json()["version"]) == (200, 2)
+        assert predict(client, pictures(1), "&version=1").status_code == 404
 
 
 def test_another_model_under_the_same_name_is_refused(server, exported, protocol, tmp_path):

@@ -140,7 +140,7 @@ def test_answers_behind_the_json(manifest):
 
 
 def test_metadata(manifest):
-    found = v2.metadata(manifest, [1, 3])
+    found = v2.metadata(manifest, "onnxruntime_onnx", [1, 3])
     assert (found["name"], found["versions"]) == ("tiny", ["1", "3"])
     assert found["inputs"][0] == {"name": "image", "datatype": "UINT8", "shape": [-1, 4, 3, 1]}
     assert {"name": "label", "datatype": "BYTES", "shape": [-1]} in found["outputs"]

@@ -12,6 +12,7 @@ from rich.console import Console
 from pipelines.errors import UserError
 from pipelines.many import parts, predicting
 from pipelines.many.predicting import Job, run
+from pipelines.many.rows import BATCH
 from serving import pictures
 from serving.errors import PictureError
 from serving.model import open_model
@@ -39,7 +40,6 @@ def small(monkeypatch):
     """Parts and batches of few pictures, so that thirty are many."""
     monkeypatch.setattr(predicting, "GROUP", 8)
     monkeypatch.setattr("pipelines.many.rows.BATCH", 4)
-    monkeypatch.setattr("pipelines.many.rows.CHUNK", 3)
 
 
 @pytest.fixture
@@ -258,4 +258,4 @@ def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path
     monkeypatch.setattr(predicting.inputs, "sources", lambda *_: [Endless()])
     monkeypatch.setattr("serving.pictures.decode", decode)
     assert run(job(), Console(file=said)).unreadable == 5000
-    assert most <= 16 * predicting.AHEAD * 2
+    assert most <= BATCH * predicting.AHEAD * 2

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.many.inputs import Fetched
-from pipelines.many.rows import BATCH, CHUNK, CHUNK_BYTES, Rows, Seen, batches, chunks, seeing
+from pipelines.many.rows import BATCH, BATCH_BYTES, Rows, Seen, batches, seeing
 from serving import pictures
 from serving.errors import PictureError
 from serving.model import open_model
@@ -71,24 +71,32 @@ def test_an_error_about_an_odd_name_can_be_written(opened):
     assert table(Rows(opened, 1, False), [seen])[0]["error"] == seen.error
 
 
-@given(st.lists(st.integers(0, CHUNK_BYTES // 3), max_size=50))
-@settings(deadline=None)
-def test_chunks_are_of_some_pictures_and_not_too_many_bytes(sizes):
-    zeros = bytes(CHUNK_BYTES)
-    made = list(chunks(Fetched("x", memoryview(zeros)[:size].tobytes()) for size in sizes))
-    assert [len(picture.content) for chunk in made for picture in chunk] == sizes
-    for chunk in made:
-        assert 1 <= len(chunk) <= CHUNK
-        assert sum(len(picture.content) for picture in chunk[:-1]) < CHUNK_BYTES
+def contents(sizes, folder):
+    """As many bytes each: in memory, or in a file where there is a folder."""
+    for number, size in enumerate(sizes):
+        content = bytes(size)
+        if folder:
+            (folder / str(number)).write_bytes(content)
+        yield folder / str(number) if folder else content
 
 
-@given(st.lists(st.integers(1, 3 * CHUNK), max_size=40))
-def test_batches_are_full_but_the_last(sizes):
-    given_ = [Seen(str(at), None, None) for at in range(sum(sizes))]
-    starts = np.cumsum([0, *sizes])
-    made = list(batches(given_[start : start + size] for start, size in zip(starts, sizes, strict=False)))
+@pytest.mark.parametrize("on_disk", [False, True])
+@given(sizes=st.lists(st.one_of(st.just(9), st.integers(0, BATCH_BYTES // 3)), max_size=40))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_are_of_some_pictures_and_not_too_many_bytes(tmp_path, on_disk, sizes):
+    given_ = [Fetched(str(at), content) for at, content in enumerate(contents(sizes, on_disk and tmp_path))]
+    made = list(batches(given_))
     assert [picture for batch in made for picture in batch] == given_
-    assert {len(batch) for batch in made[:-1]} <= {BATCH}
+    starts = np.cumsum([0, *map(len, made)])
+    for start, batch in zip(starts, made, strict=False):
+        taken = sizes[start : start + len(batch)]
+        assert sum(taken[:-1]) < BATCH_BYTES
+        assert batch is made[-1] or len(batch) == BATCH or sum(taken) >= BATCH_BYTES
+
+
+def test_small_pictures_and_missing_ones_fill_batches(tmp_path):
+    given_ = [Fetched("x", b"small"), Fetched("y", tmp_path / "missing"), Fetched("z", PictureError("a link"))] * BATCH
+    assert [len(batch) for batch in batches(given_)] == [BATCH] * 3
 
 
 def test_the_file_says_what_the_model_is(opened):

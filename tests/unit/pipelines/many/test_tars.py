@@ -2,6 +2,8 @@ import io
 import tarfile
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pipelines.errors import UserError
 from pipelines.many import tars
@@ -75,6 +77,26 @@ def test_long_and_odd_names(tmp_path):
         add(archive, "é.png", b"1")
         add(archive, "é.png", b"2")
     assert [one.name for one in listing(path).fetched()] == [f"{path}:\\xe9.png"] * 2
+
+
+names = st.text("ab/é", min_size=1, max_size=160).filter(lambda name: not name.endswith("/") and "//" not in name)
+
+
+@given(
+    st.lists(st.tuples(names, st.integers(0, 3000), st.integers(0, 2**34)), max_size=8),
+    st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_headers_are_read_as_tarfile_reads_them(tmp_path, members, form):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=form) as archive:
+        for number, (name, size, time) in enumerate(members):
+            member = tarfile.TarInfo(f"{name}{number}.png")
+            member.size, member.mtime = size, time
+            archive.addfile(member, io.BytesIO(bytes([number]) * size))
+    with tarfile.open(path) as archive:
+        expected = [(f"{path}:{member.name}", archive.extractfile(member).read()) for member in archive]
+    assert [(one.name, one.content) for one in listing(path).fetched()] == expected
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
