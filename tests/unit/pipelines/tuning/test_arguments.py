@@ -4,7 +4,7 @@ import pytest
 
 from pipelines import recipes
 from pipelines.arguments import parse_train
-from pipelines.config import Recipe
+from pipelines.config import Recipe, Schedule
 from pipelines.errors import UserError
 from pipelines.tuning.arguments import parse_tune
 from tests.toy_data import toy_config
@@ -94,7 +94,7 @@ def test_help_of_a_recipe_tells_its_space(capsys):
 
 
 def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
-    recipe = recipes.get("mnist_dense_10").model_copy(update={"config": toy_config(epochs=7)})
+    recipe = recipes.get("mnist_dense_10").model_copy(update={"config": toy_config(epochs=7, schedule=Schedule(kind="exponential"))})
     path = tmp_path / "best.json"
     path.write_text(recipe.model_dump_json())
     assert Recipe.model_validate_json(path.read_bytes()) == recipe
