@@ -43,7 +43,8 @@ class Member:
     told: int = field(default=0, init=False)
 
     def start(self) -> None:
-        """Starts the process; it ends when this one does."""
+        """Starts the process, or another in its place; it ends when this one does."""
+        self.forget()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.told = log.tell()
@@ -57,6 +58,11 @@ class Member:
                 start_new_session=True,
             )
         self.started = time.monotonic()
+
+    def forget(self) -> None:
+        """Lets go of a process that has ended."""
+        if self.process and self.process.stdin:
+            self.process.stdin.close()
 
     def said(self) -> str:
         """The end of what the process wrote since it was started."""
@@ -94,8 +100,7 @@ class Crew:
                 except subprocess.TimeoutExpired:
                     member.process.kill()
                     member.process.wait()
-                if member.process.stdin:
-                    member.process.stdin.close()
+                member.forget()
 
     def works(self) -> bool:
         """Whether there is still something to do; processes that died are started again.

@@ -149,7 +149,7 @@ class Enduring(keras_tuner.Oracle):
     def expire(self) -> None:
         """Takes trials from workers that were not heard of for `LEASE` seconds, and forgets idle ones."""
         with self._taking_turns():
-            for tuner_id in {*self.ongoing_trials, *self.tuner_ids}:
+            for tuner_id in dict.fromkeys([*self.ongoing_trials, *self.tuner_ids]):
                 if self.now() - self.heard.get(tuner_id, self.began) > LEASE:
                     if tuner_id in self.ongoing_trials:
                         self._lose(tuner_id)

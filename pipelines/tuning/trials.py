@@ -20,8 +20,8 @@ from pipelines.training import loop, table
 from pipelines.training.keeping import CHECKPOINT
 from pipelines.tuning.state import Objective
 
-DEAD = 1e-7
-"""Mean gate, or distance of it from 1, below which float32 carries an input on, or forgets it, to the last bit."""
+LEAST = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
+"""Slope T * (1 - T) of a gate below which its gradient is 0 in each precision, on processors that skip denormals."""
 
 
 class HopelessError(Exception):
@@ -33,10 +33,10 @@ class RoundError(Exception):
 
 
 class StopOnDeadGates(keras.callbacks.Callback):
-    """Raises `HopelessError` once all gates of all layers are shut, or all are open: they get no gradient any more.
+    """Raises `HopelessError` once the gates of all layers are so far shut or open that none gets a gradient any more.
 
     Args:
-        path: the run directory, for the gates before training.
+        path: the run directory, for its precision and the gates before training.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,9 @@ class StopOnDeadGates(keras.callbacks.Callback):
 
     def on_train_begin(self, _logs: Any = None) -> None:
         """Keras's hook."""
-        self._check(open_run(self.path).record.gates, "before training")
+        record = open_run(self.path).record
+        self.least = LEAST[record.precision.policy]
+        self._check(record.gates, "before training")
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keras's hook."""
@@ -53,9 +55,9 @@ class StopOnDeadGates(keras.callbacks.Callback):
         self._check(gates, f"after epoch {epoch + 1}")
 
     def _check(self, gates: Mapping[str, float], when: str) -> None:
-        for state, distance in (("shut", 0.0), ("open", 1.0)):
-            if gates and all(abs(value - distance) < DEAD for value in gates.values()):
-                raise HopelessError(f"dead gates: those of all {len(gates)} layers are {state} {when}")
+        if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
+            state = "shut" if min(gates.values()) < 0.5 else "open"
+            raise HopelessError(f"dead gates: those of all {len(gates)} layers are {state} {when}")
 
 
 class StopAfter(keras.callbacks.Callback):

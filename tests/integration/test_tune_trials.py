@@ -52,15 +52,20 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
             trials.train(config, tmp_path / "0", None, None, ACCURACY)
 
 
-@pytest.mark.parametrize(("bias", "state"), [(-100.0, "shut"), (100.0, "open")])
-def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, state):
-    config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias))
-    with pytest.raises(HopelessError, match=f"dead gates: those of all 1 layers are {state} before training"):
+@pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias:UserWarning")
+@pytest.mark.parametrize(
+    ("bias", "precision", "state"),
+    [(-100.0, "float32", "shut"), (100.0, "float32", "open"), (-20.0, "mixed_float16", "shut")],
+)
+def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, state):
+    model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
+    config = toy_config(model=model, precision=precision)
+    with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
         trials.train(config, tmp_path / "0", None, None, ACCURACY)
     assert rows(tmp_path / "0") == []
 
 
-@pytest.mark.parametrize("bias", [-10.0, 5.0])
+@pytest.mark.parametrize("bias", [-20.0, 5.0])
 def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias), epochs=1)
     assert math.isfinite(trials.train(config, tmp_path / "0", None, None, ACCURACY))
@@ -68,10 +73,11 @@ def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
 
 def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
     callback = trials.StopOnDeadGates(tmp_path)
-    callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3})
+    callback.least = trials.LEAST["mixed_float16"]
+    callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
+    callback.on_epoch_end(0, {"loss": 0.0})
     with pytest.raises(HopelessError, match="after epoch 2"):
         callback.on_epoch_end(1, {"gate/a": 0.0, "gate/b": 1e-9, "loss": 2.3})
-    callback.on_epoch_end(2, {"loss": 0.0})
 
 
 def test_a_plain_net_has_no_gates_to_die(tmp_path):

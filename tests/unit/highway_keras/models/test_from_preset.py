@@ -58,12 +58,12 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
         (
             "cifar10_19",
             {"depth": 30},
-            "'cifar10_19' can override input_shape, outputs, width, activation, dropout, transform_bias. Received: depth=30",
+            "can override input_shape, outputs, width, activation, dropout, transform_bias. Received: depth=30",
         ),
         (
             "factor_plain",
             {"transform_bias": -2.0},
-            "can override input_shape, outputs, width, activation, dropout, depth, match. Received: transform_bias=-2.0",
+            "override input_shape, outputs, width, activation, dropout, depth, match. Received: transform_bias=-2.0",
         ),
         ("mnist_dense_50", {"match": "width"}, "Received: match='width'"),
         ("mnist_conv_16", {"hidden": 5}, "Received: hidden=5"),

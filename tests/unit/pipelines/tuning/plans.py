@@ -27,7 +27,7 @@ def study_plan(share=1.0):
     )
 
 
-def toy_trial(number, score=None, status="completed", reason="", seconds=10.0, since=0.0, **values):
+def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0, since=0.0, **values):
     drawn = {"learning_rate": 0.1, "activation": "relu", "transform_bias": -2.0, **values}
     return Trial(
         f"{number}",

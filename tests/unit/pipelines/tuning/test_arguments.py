@@ -94,7 +94,9 @@ def test_help_of_a_recipe_tells_its_space(capsys):
 
 
 def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
-    recipe = recipes.get("mnist_dense_10").model_copy(update={"config": toy_config(epochs=7, schedule=Schedule(kind="exponential"))})
+    recipe = recipes.get("mnist_dense_10").model_copy(
+        update={"config": toy_config(epochs=7, schedule=Schedule(kind="exponential"))}
+    )
     path = tmp_path / "best.json"
     path.write_text(recipe.model_dump_json())
     assert Recipe.model_validate_json(path.read_bytes()) == recipe

@@ -19,12 +19,9 @@ def member(tmp_path, monkeypatch):
 
     def make(name, code, role="worker"):
         popen = crew.subprocess.Popen
-        count = (
-            "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text()) if p.exists() else 0"
-        )
-        program = f"{count}; p.write_text('x' * (n + 1))\n{code}"
-        file = tmp_path / f"{name}.py"
-        file.write_text(program)
+        (tmp_path / f"{name}.started").write_text("")
+        count = "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text())"
+        (tmp_path / f"{name}.py").write_text(f"{count}; p.write_text('x' * (n + 1))\n{code}")
 
         def run(words, **options):
             who = options["env"]["WHO"]

@@ -162,6 +162,7 @@ def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
     search.finish(search.ask("a"))
     search.finish(search.ask("a"), status="FAILED", reason="dead gates")
     search.ask("b")
+    monkeypatch.setattr(oracles, "write_text", write)
     assert len(versions) >= 5
     for version in versions:
         search.oracle.file.write_text(version)
@@ -253,12 +254,13 @@ def test_a_chief_that_is_killed_all_the_time_draws_the_same(tmp_path, algorithm)
 
 
 def test_bayesian_optimisation_learns_and_survives(tmp_path):
-    search = Search(tmp_path, toy_plan("bayesian", trials=20))
+    search = Search(tmp_path, toy_plan("bayesian", trials=18))
     run_to_its_end(search, restarts=True)
-    state = search.state()
-    assert len(state.trials) == 20
-    # Random search alone comes as near as this in one of three such searches.
-    assert state.ranked[0].score > 0.97
+    scores = [trial.score for trial in search.state().trials]
+    assert len(scores) == 18
+    # The first are drawn at random, until there are enough to learn from.
+    first, last = ([score for score in part if score is not None] for part in (scores[:8], scores[-6:]))
+    assert sum(last) / len(last) > sum(first) / len(first) + 0.1
 
 
 def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):

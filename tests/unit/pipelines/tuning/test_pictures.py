@@ -39,7 +39,7 @@ def test_the_hyperparameter_that_decides_is_the_most_important():
 def test_what_makes_trials_fail_is_important_too():
     state = searched(60, score=lambda values: 0.9, failed=())
     trials = [
-        toy_trial(number, None, "failed", "dead gates", **trial.values)
+        toy_trial(number, None, "failed", reason="dead gates", **trial.values)
         if trial.values["learning_rate"] > 0.1
         else toy_trial(number, 0.9 - 0.001 * number, **trial.values)
         for number, trial in enumerate(state.trials)
