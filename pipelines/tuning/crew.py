@@ -141,7 +141,7 @@ def shares(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
     Example:
         shares([0, 1, 2, 3], 2)  # [(0, 1), (2, 3)]
     """
-    if workers >= len(cores):
+    if not 0 < workers < len(cores):
         return [(cores[number % len(cores)],) for number in range(workers)]
     size = len(cores) // workers
     return [tuple(cores[number * size : (number + 1) * size]) for number in range(workers)]

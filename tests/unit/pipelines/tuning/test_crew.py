@@ -85,6 +85,7 @@ def test_cores_are_shared_without_overlap():
     assert shares([0, 1], 2) == [(0,), (1,)]
     assert shares([0, 1], 3) == [(0,), (1,), (0,)]
     assert shares([0, 1, 2], 1) == [(0, 1, 2)]
+    assert shares([0, 1, 2], 0) == []
 
 
 def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
