@@ -72,4 +72,4 @@ def choices(plan: Plan, name: str) -> list[Value]:
     """What a hyperparameter is chosen from, in order; nothing for a range."""
     if name == "net":
         return [net.name for net in plan.nets]
-    return sorted(searched(plan.space)[name]) if name in CHOICES else []  # type: ignore[type-var]
+    return sorted(searched(plan.space)[name]) if name in CHOICES else []

@@ -219,8 +219,9 @@ class Enduring(keras_tuner.Oracle):
         self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
         self.set_state(state["oracle"])
         # KerasTuner writes the end of a trial before it takes it from its worker.
-        running = {tuner_id: trial for tuner_id, trial in self.ongoing_trials.items() if trial.status == "RUNNING"}
-        self.ongoing_trials = running
+        for tuner_id, trial in [*self.ongoing_trials.items()]:
+            if trial.status != "RUNNING":
+                del self.ongoing_trials[tuner_id]
         self.tuner_ids = set(self.ongoing_trials)
 
 

@@ -196,7 +196,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
         port = str(probe.getsockname()[1])
     here = {"KERASTUNER_ORACLE_PORT": port}
     # Some of these rates are too high for any net.
-    words = f"--search.learning-rate 0.1 1e30 --model.activation relu --trials 6 --to {folder}".split()
+    words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 6 --to {folder}".split()
     given = parse_tune([str(toy / "toy.json"), *words])
     keep(given.plan, given.folder)
     task = {"folder": str(folder), "data_dir": None, "ends": time.time() + 60 * float(MINUTES)}
