@@ -21,8 +21,8 @@ from pipelines.tuning.process import AGAIN
 from pipelines.tuning.state import Objective
 from pipelines.tuning.trials import HopelessError
 
-TRIALS = 25
-"""Trials of one process. TensorFlow keeps some memory of every net that it compiled."""
+TRIALS = 16
+"""Trials of one process: TensorFlow keeps about 18 MB of every small net that it compiled, whatever is cleared."""
 
 
 class Worker(keras_tuner.Tuner):
