@@ -79,7 +79,8 @@ class Board:
         for trial in state.trials:
             if trial.over and trial.number not in self._told:
                 self._told.add(trial.number)
-                values = " ".join(f"{name}={_short(value)}" for name, value in trial.values.items())
+                drawn = self.plan.meant(trial.values)
+                values = " ".join(f"{name}={_short(value)}" for name, value in drawn.items())
                 score = trial.reason if trial.score is None else f"{state.objective.name} {trial.score:.6g}"
                 far = summary(self.plan, state, self.workers, time.time())
                 self.say(f"trial {trial.number}  {score}  {values}  {trial.seconds:.0f} s  {far}")
@@ -128,7 +129,8 @@ def picture(plan: Plan, state: State, folder: Path, workers: int, now: float) ->
     running = [trial for trial in state.trials if not trial.over]
     failed = [trial for trial in state.trials if trial.status == "failed"]
     for trial in [*running, *state.ranked[:SHOWN], *failed[-2:]]:
-        cells = [_short(trial.values.get(name, "")) for name in names]
+        drawn = plan.meant(trial.values)
+        cells = [_short(drawn.get(name, "")) for name in names]
         table.add_row(trial.number, *cells, *_progress(plan, trial, folder, now), style=_style(trial, state))
     lines = [f"{plan.algorithm} search over {plan.name}, {summary(plan, state, workers, now)}"]
     lines += [plan.label] if plan.label else []

@@ -32,6 +32,6 @@ def write(folder: Path, plan: Plan, state: State) -> None:
         api.hparams_config(list(domains.values()), [api.Metric(objective, display_name=f"best {objective}")])
     for trial in state.ranked:
         with tf.summary.create_file_writer(str(board / trial.number)).as_default():
-            values = {domains[name]: value for name, value in trial.values.items() if name in domains}
+            values = {domains[name]: value for name, value in plan.meant(trial.values).items()}
             api.hparams(values, trial_id=trial.number)
             tf.summary.scalar(objective, trial.score, step=trial.epochs or plan.config.epochs)

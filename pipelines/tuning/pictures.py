@@ -74,10 +74,13 @@ def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
     columns.append((scores - low) / (high - low or 1))
     axes = figure.subplots()
     places = np.arange(len(columns))
+    rows = np.column_stack(columns)
+    # A net without gates passes by the axis of their bias.
+    kept = [[name in plan.meant(trial.values) for name in names] + [True] for trial in trials]
     # By rank: a few diverged trials would take the whole scale of colours.
     ranks = np.linspace(0, 1, len(trials))
     lines = LineCollection(
-        [np.column_stack([places, row]) for row in np.column_stack(columns)],
+        [np.column_stack([places, row])[meant] for row, meant in zip(rows, kept, strict=True)],
         colors=mpl.colormaps["viridis"](ranks),
         linewidths=np.where(np.arange(len(trials)) >= len(trials) - 3, 2.2, 0.9),
         alpha=0.8,

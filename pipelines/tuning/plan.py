@@ -29,7 +29,7 @@ from pipelines.config import Config, Count, Frozen, ModelConfig, Space
 from pipelines.errors import UserError
 from pipelines.files import write_text
 from pipelines.recipes.provenance import flat
-from pipelines.tuning.space import Value, changed
+from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -98,6 +98,11 @@ class Plan(Frozen):
         """The net of a trial, short of what was drawn."""
         models = {net.name: net.model for net in self.nets}
         return models[self.net(values)] if models else self.config.model
+
+    def meant(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Of the values that were drawn for a trial those that mean something to its net, which may have no gates."""
+        has_gates = gated(self.model(values))
+        return {name: value for name, value in values.items() if has_gates or name != "transform_bias"}
 
     def configured(self, values: Mapping[str, Value]) -> Config:
         """The configuration of a trial.

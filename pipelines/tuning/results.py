@@ -11,7 +11,7 @@ from pipelines.errors import UserError
 from pipelines.files import write_text
 from pipelines.recipes.provenance import flat
 from pipelines.tuning.plan import Plan
-from pipelines.tuning.space import gated, searched
+from pipelines.tuning.space import searched
 from pipelines.tuning.state import State, Trial
 
 COLUMNS = ("trial", "status", "score", "seconds", "epochs", "continues", "reason")
@@ -101,7 +101,7 @@ def recipe(plan: Plan, state: State, trial: Trial) -> Recipe:
     extreme = "highest" if state.objective.direction == "max" else "lowest"
     found = f"{state.objective.name} {trial.score:.6g}, the {extreme}"
     label = f" ({plan.label})" if plan.label else ""
-    drawn = " ".join(f"{key}={value}" for key, value in trial.values.items())
+    drawn = " ".join(f"{key}={value}" for key, value in plan.meant(trial.values).items())
     return Recipe(
         config=config,
         source=f"trial {trial.number} of the {plan.algorithm} search over {plan.name}{label}: {drawn}",
@@ -113,9 +113,7 @@ def recipe(plan: Plan, state: State, trial: Trial) -> Recipe:
 
 
 def _cell(plan: Plan, trial: Trial, name: str) -> str:
-    if name == "transform_bias" and not gated(plan.model(trial.values)):
-        return ""
-    value = trial.values.get(name, "")
+    value = plan.meant(trial.values).get(name, "")
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -143,7 +141,7 @@ def told(plan: Plan, state: State, files: Mapping[str, Path]) -> list[str]:
     best = winners(plan, state)
     lines = [plan.label] if plan.label else []
     for net, trial in best.items():
-        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in trial.values if _cell(plan, trial, name))
+        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in plan.meant(trial.values))
         lines.append(f"{net}: best {state.objective.name} {trial.score:.6g}, trial {trial.number}: {values}")
     first = next(iter(files.values()))
     lines.append(f"trials {first.parent / 'trials.csv'}, figures {first.parent / 'figures'}")
