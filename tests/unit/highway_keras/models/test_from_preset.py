@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -82,11 +83,11 @@ def test_what_a_preset_does_not_take_is_an_error(name, wrong, message):
     [("mnist_conv_16", [0.3] * 4), ("mnist_conv_16_plain", [0.3] * 4), ("mnist_dense_10", [0.3]), ("factor", [0.3])],
 )
 def test_dropout_takes_the_place_of_the_presets(name, rates):
-    model = highway_keras.from_preset(name, dropout=0.3)
+    model = from_preset(name, dropout=0.3)
     assert [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)] == rates
-    assert model.count_params() == highway_keras.from_preset(name).count_params()
+    assert model.count_params() == from_preset(name).count_params()
 
 
 def test_no_dropout_is_none():
-    layers = highway_keras.from_preset("mnist_conv_16", dropout=0.0).layers
+    layers = from_preset("mnist_conv_16", dropout=0.0).layers
     assert not [layer for layer in layers if isinstance(layer, keras.layers.Dropout)]
