@@ -3,6 +3,7 @@
 import csv
 import time
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -122,10 +123,14 @@ def time_left(plan: Plan, state: State, workers: int, now: float) -> float | Non
 
 def picture(plan: Plan, state: State, folder: Path, workers: int, now: float) -> Group:
     """The table of a search: trials that run, then those that are done, the best first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     names = [*(["net"] if plan.nets else []), *searched(plan.space)]
     for head in ("trial", *names, "epoch", state.objective.name, "time"):
-        table.add_column(head.replace("_", " "), justify="left" if head in ("trial", "net", "activation") else "right")
+        side: Literal["left", "right"] = "left" if head in ("trial", "net", "activation") else "right"
+        words = head.split("_")
+        # On a narrow terminal names of choices are cut off before numbers are.
+        least = None if head in ("net", "activation") else max(map(len, words))
+        table.add_column("\n".join(words), justify=side, no_wrap=True, min_width=least)
     running = [trial for trial in state.trials if not trial.over]
     failed = [trial for trial in state.trials if trial.status == "failed"]
     for trial in [*running, *state.ranked[:SHOWN], *failed[-2:]]:

@@ -42,18 +42,8 @@ def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
     console.print(picture(toy_plan(trials=8), STATE, tmp_path, 1, 105.0))
     lines = console.file.getvalue().splitlines()
     assert lines[0].startswith("random search over toy, 2 of 8 trials, 1 failed")
-    assert lines[1].split() == [
-        "trial",
-        "learning",
-        "rate",
-        "activation",
-        "transform",
-        "bias",
-        "epoch",
-        "val",
-        "accuracy",
-        "time",
-    ]
-    assert lines[2].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
-    assert lines[3].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
-    assert lines[4].split() == ["1", "0.1", "relu", "-2", "dead", "gates", "0:20"]
+    assert lines[1].split() == ["learning", "transform", "val"]
+    assert " ".join(lines[2].split()) == "trial rate activation bias epoch accuracy time"
+    assert lines[3].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
+    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
+    assert lines[5].split() == ["1", "0.1", "relu", "-2", "dead", "gates", "0:20"]
