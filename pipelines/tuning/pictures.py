@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pipelines.figures import BLUE, GREY, saved
 from pipelines.training import table
@@ -154,6 +155,7 @@ def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -
     for axes, what in ((left, "best trial of each net"), (right, f"mean of its {BEST} best, or of as many as it has")):
         axes.set_yscale("log")
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         axes.set_title(what)
     left.set_ylabel("training loss")
     right.legend(fontsize=8, ncols=2)

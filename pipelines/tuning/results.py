@@ -141,7 +141,7 @@ def told(plan: Plan, state: State, files: Mapping[str, Path]) -> list[str]:
     best = winners(plan, state)
     lines = [plan.label] if plan.label else []
     for net, trial in best.items():
-        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in plan.meant(trial.values))
+        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in plan.meant(trial.values) if name != "net")
         lines.append(f"{net}: best {state.objective.name} {trial.score:.6g}, trial {trial.number}: {values}")
     first = next(iter(files.values()))
     lines.append(f"trials {first.parent / 'trials.csv'}, figures {first.parent / 'figures'}")
