@@ -22,9 +22,9 @@ from pipelines.tuning.state import read
 # Trials of the same work: of what is searched only numbers change, and hardly.
 SEARCH = ("mnist_dense_10", "--data", "mnist_5k", "--search.momentum", "--search.decay", "--search.activation")
 EQUAL = ("--search.transform-bias", "-2.1", "-1.9", "--search.learning-rate", "0.05", "0.06")
-EPOCHS, QUICK_EPOCHS = 60, 2
-PER_WORKER, QUICK_PER_WORKER = 6, 2
-ROUNDS, QUICK_ROUNDS = 3, 1
+EPOCHS, QUICK_EPOCHS = 100, 2
+PER_WORKER, QUICK_PER_WORKER = 8, 2
+ROUNDS, QUICK_ROUNDS = 2, 1
 MANY, QUICK_MANY = 200, 6
 # About the seconds of a start, of a trial's compilation and of an epoch.
 START, COMPILED, EPOCH = 10.0, 4.0, 0.15

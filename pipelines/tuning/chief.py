@@ -16,6 +16,8 @@ from pipelines.tuning.worker import Worker
 
 LOOK = 0.2
 """Seconds between two looks at who is still there."""
+ASLEEP = 10.0
+"""Seconds between two looks after which the chief itself was stopped, or the machine slept."""
 
 
 def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) -> None:
@@ -43,11 +45,14 @@ def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) ->
 
     # KerasTuner's server knows of no deadline, and ends only when it has said so to every worker.
     Thread(target=serve, name="server", daemon=True).start()
-    since = None
+    since, looked = None, time.time()
     while True:
         time.sleep(LOOK)
         if oracle.broken or failures:
             raise oracle.broken or failures[0]
+        if time.time() - looked > ASLEEP:
+            oracle.awake()
+        looked = time.time()
         oracle.expire()
         if ends and time.time() > ends and not oracle.closed:
             oracle.close()

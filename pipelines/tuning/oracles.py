@@ -119,6 +119,7 @@ class Enduring(keras_tuner.Oracle):
             if trial_id in self.waiting and worker not in self.ongoing_trials:
                 # It was only slow.
                 self.waiting.remove(trial_id)
+                self.clock[trial_id].lost -= 1
                 self._given(trial_id, worker)
             return trial
 
@@ -154,6 +155,12 @@ class Enduring(keras_tuner.Oracle):
                     if tuner_id in self.ongoing_trials:
                         self._lose(tuner_id)
                     self.tuner_ids.discard(tuner_id)
+
+    def awake(self) -> None:
+        """Begins all leases anew, after this process itself was stopped for a while and could hear nobody."""
+        with self._taking_turns():
+            self.began = self.now()
+            self.heard = {}
 
     def close(self) -> None:
         """From now on tells every worker to stop; what was begun can be taken up by another chief."""

@@ -99,6 +99,7 @@ def test_a_slow_worker_has_its_trial_back_unless_another_took_it(search):
     search.oracle.expire()
     assert search.oracle.get_trial(trial.trial_id).status == "RUNNING"
     assert search.oracle.ongoing_trials["a"].trial_id == trial.trial_id
+    assert search.oracle.clock[trial.trial_id].lost == 0
     search.time.now += LEASE + 1
     search.oracle.expire()
     assert search.ask("b").trial_id == trial.trial_id
@@ -108,6 +109,17 @@ def test_a_slow_worker_has_its_trial_back_unless_another_took_it(search):
     search.finish(trial, 0.1)
     assert search.state().trials[0].score == 0.8
     assert search.ask("b").trial_id != trial.trial_id
+
+
+def test_a_chief_that_slept_blames_nobody(search):
+    trial = search.ask("a")
+    search.time.now += 10 * LEASE
+    search.oracle.awake()
+    search.oracle.expire()
+    assert search.state().trials[0].status == "running"
+    search.time.now += LEASE + 1
+    search.oracle.expire()
+    assert search.ask("b").trial_id == trial.trial_id
 
 
 def test_a_trial_that_kills_its_workers_is_given_up(search):
