@@ -13,6 +13,7 @@ from pipelines.errors import UserError, unknown
 
 VERBS = {
     "train": ("pipelines.train", "train the net of a recipe, or go on with a run that was stopped"),
+    "tune": ("pipelines.tune", "search the hyperparameters of a recipe, with any number of workers"),
     "evaluate": ("pipelines.evaluate", "measure a run on the test images"),
     "export": ("pipelines.export", "write a version of a model: SavedModel, ONNX, labels, manifest"),
     "release": ("pipelines.release", "say which versions of a model are served, label them, configure TF Serving"),
@@ -76,7 +77,7 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         _give_up_output()
         return 1
     except Exception as error:
-        if not _disk_is_full(error):
+        if not disk_is_full(error):
             raise
         _give_up_output()
         return _fail(
@@ -126,7 +127,8 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _disk_is_full(error: BaseException) -> bool:
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error, or what led to it, says that there is no space left."""
     # Frameworks hide the error number: h5py and TensorFlow pass on only the text, in errors of their own.
     return any(
         (isinstance(link, OSError) and link.errno in FULL) or os.strerror(errno.ENOSPC) in str(link)

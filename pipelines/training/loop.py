@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -30,7 +31,13 @@ GATE_EXAMPLES = 256
 GATE_CURVES = 100
 
 
-def start(config: Config, path: Path, data_dir: Path | None, console: Console) -> Run:
+def start(
+    config: Config,
+    path: Path,
+    data_dir: Path | None,
+    console: Console,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> Run:
     """Trains a new run to its end.
 
     Nothing is written before data, net and optimiser have been made: a mistake in the configuration leaves no folder.
@@ -40,6 +47,7 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console) -
         path: the run directory to make.
         data_dir: where prepared data lies; None for the default of TFDS.
         console: for progress.
+        callbacks: called after those of every run; an error of theirs ends the training where it is.
 
     Returns:
         The finished run.
@@ -89,17 +97,21 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console) -
             data_dir=data_dir,
             progress=Progress(),
             console=console,
+            callbacks=callbacks,
         )
     return run
 
 
-def resume(path: Path, data_dir: Path | None, console: Console) -> Run:
+def resume(
+    path: Path, data_dir: Path | None, console: Console, callbacks: Sequence[keras.callbacks.Callback] = ()
+) -> Run:
     """Goes on with a run that was stopped, from the end of its last epoch, to its end.
 
     Args:
         path: the run directory.
         data_dir: where prepared data lies; None for the default of TFDS.
         console: for progress.
+        callbacks: called after those of every run; an error of theirs ends the training where it is.
 
     Returns:
         The finished run.
@@ -141,6 +153,7 @@ def resume(path: Path, data_dir: Path | None, console: Console) -> Run:
             data_dir=data_dir,
             progress=progress,
             console=console,
+            callbacks=callbacks,
         )
     return run
 
@@ -192,6 +205,7 @@ def _train(
     data_dir: Path | None,
     progress: Progress,
     console: Console,
+    callbacks: Sequence[keras.callbacks.Callback],
 ) -> None:
     config, data = run.config, run.record.data
     classes, steps_per_epoch = len(data.labels), run.record.steps_per_epoch
@@ -206,12 +220,13 @@ def _train(
     # A callback sees what those before it have put into the logs; KeepEpoch sees the gates in any case.
     gates_and_board = [gates, board] if len(run.record.gates) <= GATE_CURVES else [board, gates]
     bar = ProgressBar(console, config.epochs, steps_per_epoch, config.batch_size, progress.epoch)
-    callbacks = [
+    hooks = [
         *([ValidateAveraged()] if config.optimizer.ema is not None else []),
         StopOnNaN(steps_per_epoch),
         *gates_and_board,
         KeepEpoch(run, net, progress),
         bar,
+        *callbacks,
     ]
     training = batches.training(
         examples,
@@ -235,7 +250,7 @@ def _train(
                     initial_epoch=progress.epoch,
                     epochs=config.epochs,
                     steps_per_epoch=steps_per_epoch,
-                    callbacks=callbacks,
+                    callbacks=hooks,
                     shuffle=False,
                     verbose=0,
                 )

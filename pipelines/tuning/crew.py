@@ -1,0 +1,147 @@
+"""The crew of a search on this machine: its processes are started, and started again when they die."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.errors import UserError
+from pipelines.tuning.process import AGAIN, Task
+
+QUICK = 60.0
+"""Seconds: a process that dies sooner after its start may never have worked."""
+DEATHS = 5
+"""Quick deaths in a row after which a process is not started again."""
+GRACE = 5.0
+"""Seconds between asking a process to end and killing it."""
+TAIL = 1000
+"""Characters of a log that an error quotes."""
+
+
+@dataclass
+class Member:
+    """A process of a search.
+
+    Args:
+        name: its id in KerasTuner.
+        task: what it does.
+        environment: where the chief is, and who this is.
+        log: where its output goes.
+    """
+
+    name: str
+    task: Task
+    environment: Mapping[str, str]
+    log: Path
+    process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    started: float = field(default=0.0, init=False)
+    deaths: int = field(default=0, init=False)
+    told: int = field(default=0, init=False)
+
+    def start(self) -> None:
+        """Starts the process, or another in its place; it ends when this one does."""
+        self.forget()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.told = log.tell()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.tuning.process", self.task.model_dump_json()],
+                env={**os.environ, **self.environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is for the process that the user started.
+                start_new_session=True,
+            )
+        self.started = time.monotonic()
+
+    def forget(self) -> None:
+        """Lets go of a process that has ended."""
+        if self.process and self.process.stdin:
+            self.process.stdin.close()
+
+    def said(self) -> str:
+        """The end of what the process wrote since it was started."""
+        with self.log.open("rb") as log:
+            log.seek(self.told)
+            return log.read().decode(errors="replace").strip()[-TAIL:]
+
+
+class Crew:
+    """All processes of a search that this machine runs.
+
+    Args:
+        members: in the order they are started; a chief first.
+        say: what tells the user of a process that died.
+    """
+
+    def __init__(self, members: Sequence[Member], say: Callable[[str], None]) -> None:
+        self.members = members
+        self.say = say
+
+    def __enter__(self) -> "Crew":
+        for member in self.members:
+            member.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            if member.process and member.process.poll() is None:
+                member.process.terminate()
+        until = time.monotonic() + GRACE
+        for member in self.members:
+            if member.process:
+                try:
+                    member.process.wait(max(0.0, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    member.process.kill()
+                    member.process.wait()
+                member.forget()
+
+    def works(self) -> bool:
+        """Whether there is still something to do; processes that died are started again.
+
+        Raises:
+            UserError: a process told of a user's mistake, or dies again and again.
+        """
+        for member in self.members:
+            status = member.process.poll() if member.process else 0
+            if status is None or status == 0:
+                continue
+            if status == 2:
+                said = member.said()
+                raise UserError(said.rpartition(": error: ")[2] or said)
+            if status != AGAIN:
+                self._died(member, status)
+            member.start()
+        running = [member for member in self.members if member.process and member.process.poll() is None]
+        # Without its chief a worker has nothing to wait for.
+        chief_left = self.members[0].task.role == "chief" and self.members[0] not in running
+        return bool(running) and not chief_left
+
+    def _died(self, member: Member, status: int) -> None:
+        quick = time.monotonic() - member.started < QUICK
+        member.deaths = member.deaths + 1 if quick else 1
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        if member.deaths == DEATHS:
+            raise UserError(
+                f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "
+                f"{member.log}:\n{member.said() or '(it said nothing)'}"
+            )
+        self.say(f"{member.name} died ({how}) and is started again; its output is in {member.log}")
+
+
+def shares(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    """The cores of each worker: equal parts, or one each in turn where workers outnumber cores.
+
+    Example:
+        shares([0, 1, 2, 3], 2)  # [(0, 1), (2, 3)]
+    """
+    if not 0 < workers < len(cores):
+        return [(cores[number % len(cores)],) for number in range(workers)]
+    size = len(cores) // workers
+    return [tuple(cores[number * size : (number + 1) * size]) for number in range(workers)]

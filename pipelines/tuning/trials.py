@@ -1,0 +1,157 @@
+"""One trial: a run directory trained to its end, or for Hyperband to the end of its round."""
+
+import io
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import keras
+from rich.console import Console
+
+from pipelines.config import Config
+from pipelines.data import sources
+from pipelines.errors import UserError
+from pipelines.run import FILES, Run, locked, open_run
+from pipelines.training import loop, table
+from pipelines.training.keeping import CHECKPOINT
+from pipelines.tuning.state import Objective
+
+LEAST = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
+"""Slope T * (1 - T) of a gate below which its gradient is 0 in each precision, on processors that skip denormals."""
+
+
+class HopelessError(Exception):
+    """A trial need not go on."""
+
+
+class RoundError(Exception):
+    """A trial has reached the end of its round."""
+
+
+class StopOnDeadGates(keras.callbacks.Callback):
+    """Raises `HopelessError` once the gates of all layers are so far shut or open that none gets a gradient any more.
+
+    Args:
+        path: the run directory, for its precision and the gates before training.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Keras's hook."""
+        record = open_run(self.path).record
+        self.least = LEAST[record.precision.policy]
+        self._check(record.gates, "before training")
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        gates = {name: float(value) for name, value in (logs or {}).items() if name.startswith("gate/")}
+        self._check(gates, f"after epoch {epoch + 1}")
+
+    def _check(self, gates: Mapping[str, float], when: str) -> None:
+        if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
+            state = "shut" if min(gates.values()) < 0.5 else "open"
+            raise HopelessError(f"dead gates: those of all {len(gates)} layers are {state} {when}")
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Raises `RoundError` after an epoch that is not the last.
+
+    Args:
+        epochs: of the round.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__()
+        self.epochs = epochs
+
+    def on_epoch_end(self, epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        if epoch + 1 >= self.epochs:
+            raise RoundError
+
+
+def objective(config: Config, data_dir: Path | None) -> Objective:
+    """What a search over a configuration makes as good as possible: validation accuracy, of a regression the loss.
+
+    Raises:
+        UserError: the data cannot be had, or there is nothing to validate on.
+    """
+    info = sources.describe(config.data, data_dir, config.validation)
+    if not info.counts["validation"]:
+        raise UserError(
+            f"{info.name} has no validation examples, and a search never looks at the test split. Hold some of the "
+            f"{info.counts['train']:,} training examples out: --validation {max(1, info.counts['train'] // 12)}."
+        )
+    return Objective("val_accuracy", "max") if info.labels else Objective("val_loss", "min")
+
+
+def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None, wanted: Objective) -> float:
+    """Trains a trial, or goes on with it, and gives its score.
+
+    A trial whose worker died goes on from its checkpoint, one that a round of Hyperband paused does too.
+
+    Args:
+        config: of the trial.
+        path: its run directory.
+        data_dir: where prepared data lies; None for the default of TFDS.
+        epochs: after which to pause; None for the end.
+        wanted: the objective.
+
+    Returns:
+        The objective of the best epoch.
+
+    Raises:
+        HopelessError: the gates are dead, or the loss is not finite.
+        UserError: the configuration cannot be trained.
+    """
+    pausing = epochs is not None and epochs < config.epochs
+    callbacks = [StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
+    quiet = Console(file=io.StringIO())
+    try:
+        if not path.exists():
+            loop.start(config, path, data_dir, quiet, callbacks)
+        elif (run := _free(path)).record.state == "running" and not (epochs and _done(run) >= epochs):
+            loop.resume(path, data_dir, quiet, callbacks)
+    except RoundError:
+        pass
+    except UserError:
+        if path.exists() and open_run(path).record.state == "diverged":
+            raise HopelessError("the loss is not finite any more") from None
+        raise
+    if open_run(path).record.state == "diverged":
+        raise HopelessError("the loss is not finite any more")
+    scores = [row[wanted.name] for row in table.read(path / "metrics.csv")]
+    finite = [score for score in scores[:epochs] if math.isfinite(score)]
+    if not finite:
+        raise HopelessError(f"{wanted.name} is not finite in any epoch")
+    return min(finite, key=wanted.key)
+
+
+def shed(path: Path) -> None:
+    """Removes the weights of a trial: what is kept of it are its settings and its curves."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree((path / CHECKPOINT).parent)
+    for name in FILES.values():
+        (path / name).unlink(missing_ok=True)
+
+
+def _free(path: Path) -> Run:
+    """Waits until no other worker trains in a run directory: one that was taken for lost may only have been slow."""
+    while True:
+        run = open_run(path)
+        try:
+            with locked(run):
+                return open_run(path)
+        except UserError:
+            time.sleep(1)
+
+
+def _done(run: Run) -> int:
+    return run.record.step // run.record.steps_per_epoch

@@ -1,0 +1,135 @@
+"""Trials in this process, on toy data."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pipelines import run as runs
+from pipelines.config import ModelConfig, Optimizer
+from pipelines.errors import UserError
+from pipelines.training import checkpoint, table
+from pipelines.tuning import trials
+from pipelines.tuning.state import Objective
+from pipelines.tuning.trials import HopelessError
+from tests.toy_data import ToyData, toy_config
+
+ACCURACY = Objective("val_accuracy", "max")
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    return ToyData().install(monkeypatch)
+
+
+def rows(path):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
+
+
+def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(tmp_path, toy):
+    score = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, ACCURACY)
+    assert score == max(row["val_accuracy"] for row in rows(tmp_path / "0"))
+    loss = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, Objective("val_loss", "min"))
+    assert loss == min(row["val_loss"] for row in rows(tmp_path / "0"))
+    assert "test" not in toy.asked
+
+
+def test_a_search_needs_something_to_validate_on(monkeypatch):
+    assert trials.objective(toy_config(), None) == ACCURACY
+    ToyData(validation=False).install(monkeypatch)
+    with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
+        trials.objective(toy_config(), None)
+
+
+def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
+    config = toy_config(
+        optimizer=Optimizer(learning_rate=1e30),
+        model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu"),
+        epochs=3,
+    )
+    for _ in range(2):  # The second worker finds it as the first left it.
+        with pytest.raises(HopelessError, match="the loss is not finite"):
+            trials.train(config, tmp_path / "0", None, None, ACCURACY)
+
+
+@pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias:UserWarning")
+@pytest.mark.parametrize(
+    ("bias", "precision", "state"),
+    [(-100.0, "float32", "shut"), (100.0, "float32", "open"), (-20.0, "mixed_float16", "shut")],
+)
+def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, state):
+    model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
+    config = toy_config(model=model, precision=precision)
+    with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
+        trials.train(config, tmp_path / "0", None, None, ACCURACY)
+    assert rows(tmp_path / "0") == []
+
+
+@pytest.mark.parametrize("bias", [-20.0, 5.0])
+def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias), epochs=1)
+    assert math.isfinite(trials.train(config, tmp_path / "0", None, None, ACCURACY))
+
+
+def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
+    callback = trials.StopOnDeadGates(tmp_path)
+    callback.least = trials.LEAST["mixed_float16"]
+    callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
+    callback.on_epoch_end(0, {"loss": 0.0})
+    with pytest.raises(HopelessError, match="after epoch 2"):
+        callback.on_epoch_end(1, {"gate/a": 0.0, "gate/b": 1e-9, "loss": 2.3})
+
+
+def test_a_plain_net_has_no_gates_to_die(tmp_path):
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4, width=12), epochs=1)
+    assert 0 <= trials.train(config, tmp_path / "0", None, None, ACCURACY) <= 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"batch_size": 201}, {"model": ModelConfig(preset="mnist_dense_50", activation="rely")}]
+)
+def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, changes):
+    with pytest.raises(UserError):
+        trials.train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path):
+    config = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
+    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+    for epochs in (1, 3, 3, 4):
+        score = trials.train(config, tmp_path / "rounds", None, epochs, ACCURACY)
+        assert len(rows(tmp_path / "rounds")) == epochs
+        assert score == max(row["val_accuracy"] for row in rows(tmp_path / "whole")[:epochs])
+    assert rows(tmp_path / "rounds") == rows(tmp_path / "whole")
+    nets = [runs.load_model(runs.open_run(tmp_path / name)).get_weights() for name in ("rounds", "whole")]
+    for one, other in zip(*nets, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_trial_goes_on_where_its_worker_died(tmp_path, monkeypatch):
+    config = toy_config(epochs=3)
+    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+    save = checkpoint.save
+
+    def killed(*arguments):
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trials.train(config, tmp_path / "killed", None, None, ACCURACY)
+    assert len(rows(tmp_path / "killed")) == 1
+    trials.train(config, tmp_path / "killed", None, None, ACCURACY)
+    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+
+
+def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path):
+    trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY)
+    trials.shed(tmp_path / "0")
+    trials.shed(tmp_path / "0")
+    left = {path.name for path in (tmp_path / "0").iterdir()}
+    assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
+    # Another worker that is given it finds it done.
+    assert 0 <= trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY) <= 1
