@@ -23,7 +23,7 @@ from tyro.constructors import (
 )
 
 from pipelines import recipes
-from pipelines.config import Config, Frozen
+from pipelines.config import Config, Count, Frozen
 from pipelines.errors import UserError, nearest
 from pipelines.readable import explain, is_group, options, placeholder, several
 
@@ -31,8 +31,8 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 TRAIN = "highway train"
 _RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
-_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR]
-       highway train --resume RUN [--data-dir DIR]
+_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
+       highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
 
 Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
   highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
@@ -41,6 +41,7 @@ Trains the net of a recipe and keeps all of the run in a folder; any field of th
   highway recipes               the recipes and where they come from
   --run DIR                     folder of the new run (default: runs/RECIPE)
   --resume RUN                  go on with a run that was stopped
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
 recipes:
@@ -60,6 +61,8 @@ class TrainArguments:
     """The run directory to go on with."""
     data_dir: Path | None
     """Where prepared data lies; None for the default of TFDS."""
+    interval: int | Literal["auto"] = "auto"
+    """Steps between two checkpoints."""
 
 
 class _NewRun(Config):
@@ -69,6 +72,8 @@ class _NewRun(Config):
     """Folder of the new run; none is runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 class _ResumedRun(Frozen):
@@ -78,6 +83,8 @@ class _ResumedRun(Frozen):
     """Folder of the run."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str) -> Arguments:
@@ -110,7 +117,7 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
-    """Reads `RECIPE [--any.field VALUE ...] [--run DIR] [--data-dir DIR]`, or `--resume RUN [--data-dir DIR]`.
+    """Reads `RECIPE [--any.field VALUE ...]` or `--resume RUN`, and where and how often to write.
 
     A schedule of another kind than the recipe's starts without its boundaries, which only a step schedule has.
 
@@ -132,7 +139,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
-        return TrainArguments(None, None, resumed.resume, resumed.data_dir)
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -149,7 +156,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         schedule["boundaries"] = ()
     chosen = _checked(_NewRun, {"recipe": recipe.name, **values})
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir)
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
 
 
 def _read(
