@@ -1,5 +1,6 @@
-"""`fit` from where a run stands to its end, with all that is kept on the way."""
+"""From where a run stands to its end, with all that is kept on the way."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -11,12 +12,14 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.run import Run
+from pipelines.errors import UserError
+from pipelines.files import replacing
+from pipelines.run import FILES, Run
 from pipelines.training import table
-from pipelines.training.checkpoint import State
+from pipelines.training.checkpoint import PREVIOUS, State
 from pipelines.training.curves import Curves
 from pipelines.training.intervals import Interval, Saves
-from pipelines.training.keeping import Count, Keep, StopOnNaN, ValidateAveraged
+from pipelines.training.keeping import CHECKPOINTS, Count, DivergedError, Keep, StopOnNaN, ValidateAveraged, record
 from pipelines.training.progress import ProgressBar
 from pipelines.training.stopping import on_signals
 
@@ -24,23 +27,13 @@ from pipelines.training.stopping import on_signals
 GATE_EXAMPLES = 256
 
 
-def fit(
-    run: Run,
-    net: keras.Model,
-    model: keras.Model,
-    *,
-    fitted: Fitted,
-    examples: Examples | Stream,
-    data_dir: Path | None,
-    state: State,
-    interval: Interval,
-    console: Console,
-) -> None:
-    """Trains a model to the last step of its run.
+@dataclass(frozen=True)
+class Training:
+    """All that a run needs to be trained to its end.
 
     Args:
         run: the run directory.
-        net: the net alone, without loss and optimiser.
+        net: the net alone, without loss and optimiser, so that it can be saved.
         model: the same weights, compiled.
         fitted: the preprocessing.
         examples: for training.
@@ -48,16 +41,52 @@ def fit(
         state: where the run stands; its progress is changed in place.
         interval: steps between two checkpoints.
         console: for progress.
+    """
+
+    run: Run
+    net: keras.Model
+    model: keras.Model
+    fitted: Fitted
+    examples: Examples | Stream
+    data_dir: Path | None
+    state: State
+    interval: Interval
+    console: Console
+
+
+def finish(training: Training) -> None:
+    """Trains a run to its last step, and keeps the net.
+
+    Args:
+        training: the run and all that it needs.
 
     Raises:
-        DivergedError: the loss is no longer finite.
+        UserError: training diverged.
         StoppedError: a signal asked for the end; the state of the last step is saved.
     """
-    config, progress = run.config, state.progress
+    run, model = training.run, training.model
+    try:
+        _fit(training)
+    except DivergedError as error:
+        run.update(state="diverged")
+        raise UserError(_diverged(run, error.step)) from error
+    # Puts the running mean of the weights in their place, where there is one; `fit` has done so unless it had no epoch.
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    with replacing(run.path / FILES["final"]) as aside:
+        training.net.save(aside)
+    (run.path / CHECKPOINTS / PREVIOUS).unlink(missing_ok=True)
+    # Once more: a run that was killed between its last checkpoint and this line comes here without an epoch.
+    record(run, training.state.progress)
+    run.update(state="finished")
+
+
+def _fit(training: Training) -> None:
+    run, model, examples, fitted = training.run, training.model, training.examples, training.fitted
+    config, progress, console = run.config, training.state.progress, training.console
     classes, steps_per_epoch = len(run.record.data.labels), run.record.steps_per_epoch
     held_out = None
     if run.record.data.counts["validation"]:
-        held_out = sources.load(config.data, "validation", data_dir, config.validation)
+        held_out = sources.load(config.data, "validation", training.data_dir, config.validation)
     shown = batches.evaluation(held_out or examples, fitted, batch_size=GATE_EXAMPLES, classes=classes)
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.step:
@@ -73,16 +102,23 @@ def fit(
         # A callback sees what those before it have counted, and put into the logs.
         callbacks = [
             *([ValidateAveraged()] if config.optimizer.ema is not None else []),
-            Count(progress, state.metrics),
+            Count(progress, training.state.metrics),
             StopOnNaN(progress),
             gates,
-            Keep(run, net, progress, Saves(interval, progress.step), stop, curves),
             bar,
+            Keep(
+                run,
+                training.net,
+                progress,
+                saves=Saves(training.interval, progress.step),
+                stop=stop,
+                curves=curves,
+            ),
         ]
 
         def train(epochs: int, *more: keras.callbacks.Callback) -> None:
             epoch, done = divmod(progress.step, steps_per_epoch)
-            training = batches.training(
+            rest = batches.training(
                 examples,
                 fitted,
                 augment=config.augment,
@@ -93,7 +129,7 @@ def fit(
                 classes=classes,
             )
             model.fit(
-                training,
+                rest,
                 validation_data=validation,
                 initial_epoch=epoch,
                 epochs=epochs,
@@ -124,3 +160,13 @@ def _initial_gates(gates: MeanGates, model: keras.Model) -> dict[str, float]:
     gates.on_train_begin()
     gates.on_epoch_end(-1, logs)
     return {name.removeprefix("gate/"): value for name, value in logs.items()}
+
+
+def _diverged(run: Run, step: int) -> str:
+    settings = run.config.optimizer
+    clip = "" if settings.clip_norm else ", clip the gradient with --optimizer.clip-norm 1"
+    exact = "" if run.record.precision.policy == "float32" else ", train in --precision float32"
+    return (
+        f"training diverged: the loss was not finite at step {step:,}. Start a new run with a lower "
+        f"--optimizer.learning-rate (it was {settings.learning_rate:g}){clip}{exact}. {run.path} is kept as it is."
+    )

@@ -123,7 +123,7 @@ class Keep(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, run: Run, net: keras.Model, progress: Progress, saves: Saves, stop: Stop, curves: Curves
+        self, run: Run, net: keras.Model, progress: Progress, *, saves: Saves, stop: Stop, curves: Curves
     ) -> None:
         super().__init__()
         self.run = run

@@ -15,13 +15,13 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.errors import UserError
-from pipelines.files import remove_leftovers, replacing
-from pipelines.run import FILES, DataRecord, Record, Run, create, locked, open_run, refuse_existing
+from pipelines.files import remove_leftovers
+from pipelines.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
 from pipelines.training import checkpoint, table
 from pipelines.training.checkpoint import State
-from pipelines.training.fitting import fit
+from pipelines.training.fitting import Training, finish
 from pipelines.training.intervals import Interval
-from pipelines.training.keeping import CHECKPOINTS, DivergedError, record
+from pipelines.training.keeping import CHECKPOINTS, record
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy, resolve
 
@@ -81,7 +81,7 @@ def start(config: Config, path: Path, data_dir: Path | None, console: Console, i
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         _announce(run, console)
-        _train(run, net, model, fitted, examples, data_dir, State(), interval, console)
+        finish(Training(run, net, model, fitted, examples, data_dir, State(), interval, console))
     return run
 
 
@@ -133,7 +133,7 @@ def resume(path: Path, data_dir: Path | None, console: Console, interval: Interv
             console.print(f"{damage}; the one before it is whole", highlight=False, soft_wrap=True)
         if progress.step:
             console.print(f"goes on after step {progress.step:,}", highlight=False)
-        _train(run, net, model, fitted, examples, data_dir, state, interval, console)
+        finish(Training(run, net, model, fitted, examples, data_dir, state, interval, console))
     return run
 
 
@@ -178,50 +178,4 @@ def _announce(run: Run, console: Console) -> None:
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
         highlight=False,
         soft_wrap=True,
-    )
-
-
-def _train(
-    run: Run,
-    net: keras.Model,
-    model: keras.Model,
-    fitted: Fitted,
-    examples: Examples | Stream,
-    data_dir: Path | None,
-    state: State,
-    interval: Interval,
-    console: Console,
-) -> None:
-    try:
-        fit(
-            run,
-            net,
-            model,
-            fitted=fitted,
-            examples=examples,
-            data_dir=data_dir,
-            state=state,
-            interval=interval,
-            console=console,
-        )
-    except DivergedError as error:
-        run.update(state="diverged")
-        raise UserError(_diverged(run, error.step)) from error
-    # Puts the running mean of the weights in their place, where there is one.
-    model.optimizer.finalize_variable_values(model.trainable_variables)
-    with replacing(run.path / FILES["final"]) as aside:
-        net.save(aside)
-    (run.path / CHECKPOINTS / checkpoint.PREVIOUS).unlink(missing_ok=True)
-    # Once more: a run that was killed between its last checkpoint and this line comes here without an epoch.
-    record(run, state.progress)
-    run.update(state="finished")
-
-
-def _diverged(run: Run, step: int) -> str:
-    settings = run.config.optimizer
-    clip = "" if settings.clip_norm else ", clip the gradient with --optimizer.clip-norm 1"
-    exact = "" if run.record.precision.policy == "float32" else ", train in --precision float32"
-    return (
-        f"training diverged: the loss was not finite at step {step:,}. Start a new run with a lower "
-        f"--optimizer.learning-rate (it was {settings.learning_rate:g}){clip}{exact}. {run.path} is kept as it is."
     )
