@@ -83,6 +83,8 @@ def _measured(session: Session, net: Net) -> list[Row]:
         for answer in given:
             more = answer.more
             session.say(f"{where}: {name}: {more['saves']:.0f} took {more['saving'] / more['whole']:.2%} of the time")
-    template = Row("checkpoints", f"seconds of {epochs - 1} epochs of {net.recipe}, {net.backend}", "s", data="mnist_5k")
+    template = Row(
+        "checkpoints", f"seconds of {epochs - 1} epochs of {net.recipe}, {net.backend}", "s", data="mnist_5k"
+    )
     seconds = {name: [answer.more["training"] for answer in given] for name, given in answers.items()}
     return session.rows(template, seconds, {one.name: one for one in (with_them, without)})

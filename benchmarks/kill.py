@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ SEED = 8
 BACKENDS = ("tensorflow", "jax")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 # Dropout, augmentation, momentum, the mean of the weights and a schedule: all that has a state.
-WORDS = """demo --epochs 4 --model.width 4 --optimizer.ema 0.99 --schedule.warmup-steps 5""".split()
+WORDS = ("demo", "--epochs", "4", "--model.width", "4", "--optimizer.ema", "0.99", "--schedule.warmup-steps", "5")
 PROGRAM = (sys.executable, "-m", "pipelines", "train")
 # Of the kills: at any moment from the start of the process. The others come after it has saved for the first time.
 FROM_THE_START = 0.25
@@ -100,7 +101,7 @@ def train(command: Command) -> Times:
     started = time.monotonic()
     before = _stamp(command)
     process = command.start()
-    _wait(process, lambda: _stamp(command) != before)
+    _wait_for_save(process, command, before)
     saved = time.monotonic()
     _expect_success(process, command)
     return Times(time.monotonic() - started, time.monotonic() - saved)
@@ -128,10 +129,10 @@ def train_and_kill(command: Command, times: Times, most: int, chance: random.Ran
         if chance.random() < FROM_THE_START:
             seconds = chance.uniform(0, times.whole)
         else:
-            _wait(process, lambda before=before: _stamp(command) != before)
+            _wait_for_save(process, command, before)
             seconds = chance.uniform(0, times.saving)
-        until = time.monotonic() + seconds
-        _wait(process, lambda until=until: time.monotonic() > until)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
         process.kill()
         if process.wait() == -signal.SIGKILL:
             kills += 1
@@ -199,7 +200,9 @@ def _measured(session: Session, backend: str, chance: random.Random) -> Row:
         found = differences(expected, command.run)
         different += bool(found)
         session.disagreements += [f"kill, {backend}, {precision}: {one} is another" for one in found]
-        session.spent(cost(session) / 2 * made / wanted, f"{backend}, {precision}: killed {made} times, {len(found)} differences")
+        session.spent(
+            cost(session) / 2 * made / wanted, f"{backend}, {precision}: killed {made} times, {len(found)} differences"
+        )
     return Row(
         section="kill",
         measure=f"runs that end with other bits, of {runs} killed {kills} times",
@@ -224,8 +227,8 @@ def _stamp(command: Command) -> int:
         return 0
 
 
-def _wait(process: "subprocess.Popen[bytes]", over: Callable[[], bool]) -> None:
-    while process.poll() is None and not over():
+def _wait_for_save(process: "subprocess.Popen[bytes]", command: Command, before: int) -> None:
+    while process.poll() is None and _stamp(command) == before:
         time.sleep(LOOK)
 
 

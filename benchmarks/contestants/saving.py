@@ -32,7 +32,7 @@ def start(task: str) -> Train:
         save(*arguments)
         spent.append(time.perf_counter() - started)
 
-    checkpoint.save = timed
+    checkpoint.save = timed  # type: ignore[assignment]
 
     def train(epochs: int) -> dict[str, Any]:
         given = parse_train([*settings["words"], "--epochs", str(epochs)])

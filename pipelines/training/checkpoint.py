@@ -22,7 +22,7 @@ from pipelines.errors import UserError
 from pipelines.files import replacing
 from pipelines.run import Run
 
-# 1 had no head, and was of the ends of epochs only.
+# 1 had "progress" in place of a head, and was of the ends of epochs only.
 FORMAT = 2
 NEWEST, PREVIOUS = "state.npz", "previous.npz"
 
@@ -84,9 +84,16 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
         progress: where the run stands.
         belongs_to: from `origin`.
     """
-    head = {"format": FORMAT, "belongs_to": belongs_to, "progress": asdict(progress)}
-    arrays = dict(_named("variable", [variable.numpy() for variable in _variables(model)]))
-    arrays |= _named("metric", [variable.numpy() for variable in model.metrics_variables])
+    variables, metrics = _variables(model), model.metrics_variables
+    head = {
+        "format": FORMAT,
+        "belongs_to": belongs_to,
+        "progress": asdict(progress),
+        "variables": len(variables),
+        "metrics": len(metrics),
+    }
+    names = [*_names("variable", len(variables)), *_names("metric", len(metrics))]
+    arrays = {name: variable.numpy() for name, variable in zip(names, [*variables, *metrics], strict=True)}
     with replacing(folder / NEWEST, before=folder / PREVIOUS) as aside:
         np.savez(aside, allow_pickle=False, head=np.array(json.dumps(head)), **arrays)
 
@@ -129,19 +136,19 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Sta
     return None
 
 
-def _named(kind: str, values: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    return ((f"{kind}-{index:05d}", value) for index, value in enumerate(values))
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{index:05d}" for index in range(count)]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     # numpy, given a path, leaves a file that it cannot read open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        head = json.loads(str(arrays["head"])) if "head" in arrays.files else {"format": 1}
-        names = sorted(arrays.files)
-        values, metrics = (
-            tuple(arrays[name] for name in names if name.startswith(kind)) for kind in ("variable-", "metric-")
-        )
-        return head, values, metrics
+        if "progress" in arrays.files:
+            return {"format": 1}, (), ()
+        head = json.loads(str(arrays["head"]))
+        # By name: the list of contents, at the end of such a file, has no checksum.
+        values = tuple(arrays[name] for name in _names("variable", head["variables"]))
+        return head, values, tuple(arrays[name] for name in _names("metric", head["metrics"]))
 
 
 def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str, Any]) -> None:

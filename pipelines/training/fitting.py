@@ -102,7 +102,8 @@ def _fit(training: Training) -> None:
         # A callback sees what those before it have counted, and put into the logs.
         callbacks = [
             *([ValidateAveraged()] if config.optimizer.ema is not None else []),
-            Count(progress, training.state.metrics),
+            # Those of an epoch that is over have been of its validation since.
+            Count(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
             gates,
             bar,

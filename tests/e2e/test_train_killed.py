@@ -14,16 +14,16 @@ from benchmarks.kill import NEWEST, Command, differences, train, train_and_kill
 PROGRAM = (sys.executable, "-m", "tests.toy_train")
 KILLS = 3
 # Every step is followed by a save, so that many a kill comes in the middle of one.
-CONVOLUTIONS = """mnist_conv_16 --model.width 4 --epochs 12 --batch-size 20 --augment.pad 2 --optimizer.ema 0.9
-    --schedule.kind cosine --schedule.warmup-steps 5 --precision mixed_float16 --checkpoint-steps 1""".split()
+CONVOLUTIONS = """mnist_conv_16 --model.width 4 --epochs 6 --batch-size 20 --augment.pad 2 --optimizer.ema 0.9
+    --schedule.kind cosine --schedule.warmup-steps 5 --precision mixed_float16 --checkpoint-steps 1"""
 # On JAX many steps of a stack are one program, and a program of convolutions takes long to compile.
-STACK = """mnist_dense_50 --model.depth 4 --model.width 12 --epochs 30 --batch-size 20 --optimizer.ema 0.9
-    --steps-per-execution 2 --precision mixed_float16 --checkpoint-steps 1""".split()
+STACK = """mnist_dense_50 --model.depth 4 --model.width 12 --epochs 12 --batch-size 20 --optimizer.ema 0.9
+    --steps-per-execution 2 --precision mixed_float16 --checkpoint-steps 1"""
 WORDS = {"tensorflow": CONVOLUTIONS, "jax": STACK}
 
 
 def command(run):
-    return Command(run, WORDS[os.environ["KERAS_BACKEND"]], PROGRAM)
+    return Command(run, WORDS[os.environ["KERAS_BACKEND"]].split(), PROGRAM)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +36,10 @@ def whole(tmp_path_factory):
 def test_killed_at_random_moments(whole, tmp_path):
     expected, times = whole
     seed = random.SystemRandom().randrange(10**6)
-    print(f"moments of seed {seed}")
+    sys.stdout.write(f"moments of seed {seed}\n")
     killed = command(tmp_path / "run")
     kills = train_and_kill(killed, times, KILLS, random.Random(seed))
-    print(killed.log.read_text())
+    sys.stdout.write(killed.log.read_text())
     assert kills
     assert differences(expected, killed.run) == []
     assert not list(killed.run.rglob(".*"))

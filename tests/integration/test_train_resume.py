@@ -29,7 +29,7 @@ ALL = toy_config(
     epochs=3,
 )
 # Epochs of ten steps, as those of `ALL`.
-DENSE = toy_config(epochs=3, optimizer=Optimizer(learning_rate=0.1, ema=0.9))
+DENSE = toy_config(epochs=3, steps_per_execution=1, optimizer=Optimizer(learning_rate=0.1, ema=0.9))
 
 
 class Killed(BaseException):
@@ -119,9 +119,7 @@ def test_wherever_it_was_killed(whole, tmp_path, monkeypatch, step, before):
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_many_steps_an_execution_in_mixed_precision(whole, tmp_path, monkeypatch, precision):
     # Batches that are large enough to be divided among devices, where there are several; one epoch is five steps.
-    config = toy_config(
-        epochs=4, batch_size=40, steps_per_execution=5, precision=precision, optimizer=DENSE.optimizer
-    )
+    config = toy_config(epochs=4, batch_size=40, steps_per_execution=5, precision=precision, optimizer=DENSE.optimizer)
     path = tmp_path / "killed"
     kill(monkeypatch, 10, begin, path, config)
     go_on(path)
@@ -217,7 +215,7 @@ def test_two_damaged_checkpoints_are_named_and_nothing_changed(killed):
 
 def test_the_checkpoint_of_another_recipe_is_refused_by_name(killed, tmp_path, monkeypatch):
     other = tmp_path / "other"
-    kill(monkeypatch, 4, begin, other, toy_config(recipe="other"))
+    kill(monkeypatch, 10, begin, other, toy_config(recipe="other"))
     shutil.copy(other / "checkpoint" / "state.npz", killed / "checkpoint" / "state.npz")
     refused(killed, r"is of recipe other, and this run of toy")
 

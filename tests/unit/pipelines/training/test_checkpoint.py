@@ -93,7 +93,7 @@ def test_no_changed_byte_goes_unseen(tmp_path):
     content = path.read_bytes()
     expected = [variable.numpy() for variable in [*made.variables, *made.optimizer.variables]]
     seen = 0
-    for where in np.random.default_rng(0).integers(0, len(content), 60):
+    for where in np.random.default_rng(0).integers(0, len(content), 100):
         path.write_bytes(content[:where] + bytes([content[where] ^ 0x10]) + content[where + 1 :])
         (tmp_path / "previous.npz").write_bytes(content)
         after = model()

@@ -1,5 +1,6 @@
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from pipelines.training.curves import GATES, Curves
 
@@ -12,7 +13,7 @@ ROWS = [
 def read(folder):
     events = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
     return {
-        name: [(event.step, float(event.tensor_proto.float_val[0])) for event in events.Tensors(name)]
+        name: [(event.step, make_ndarray(event.tensor_proto).item()) for event in events.Tensors(name)]
         for name in events.Tags()["tensors"]
     }
 
