@@ -151,7 +151,7 @@ def test_the_final_net_holds_the_mean_of_the_weights(toy, tmp_path):
         np.load(plain.path / "checkpoint" / "state.npz") as one,
         np.load(mean.path / "checkpoint" / "state.npz") as two,
     ):
-        np.testing.assert_array_equal(one["00000"], two["00000"])
+        np.testing.assert_array_equal(one["variable-00000"], two["variable-00000"])
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
