@@ -44,6 +44,8 @@ Trains the net of a recipe and keeps all of the run in a folder; any field of th
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
+Ctrl-C and SIGTERM let the step end and save, with status 130 and 143; a second one ends at once.
+
 recipes:
   {recipes}
 """

@@ -154,8 +154,9 @@ def _refuse_resuming(run: Run) -> None:
             f"Set KERAS_BACKEND={run.record.backend}."
         )
     now = environment.versions()
+    indifferent = INDIFFERENT if run.record.backend == "jax" else {*INDIFFERENT, "jax"}
     for name, before in run.record.versions.items():
-        if name not in INDIFFERENT and now.get(name) != before:
+        if name not in indifferent and now.get(name) != before:
             raise UserError(
                 f"{run.path} was started with {name} {before}, and this is {now.get(name, 'without it')}: it would not "
                 f"end as it would have. Install {name}=={before}, or start a new run."
