@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 
+import keras
 import numpy as np
 import pytest
 from rich.console import Console
@@ -85,16 +86,17 @@ def whole(tmp_path_factory):
 
 
 def test_two_runs_are_the_same_bit_for_bit(whole, tmp_path):
-    begin(tmp_path / "again", ALL, interval="auto")
-    assert differences(whole(ALL), tmp_path / "again") == []
+    # JAX takes long to compile convolutions.
+    config = DENSE if keras.backend.backend() == "jax" else ALL
+    begin(tmp_path / "again", config, interval="auto")
+    assert differences(whole(config), tmp_path / "again") == []
 
 
 def test_a_run_goes_on_from_the_middle_of_an_epoch(whole, tmp_path, monkeypatch):
     path = tmp_path / "killed"
-    kill(monkeypatch, 6, begin, path, ALL)
+    kill(monkeypatch, 13, begin, path, ALL)
     assert runs.open_run(path).record.state == "running"
     assert not (path / "model.keras").exists()
-    kill(monkeypatch, 13, go_on, path)
     go_on(path)
     assert differences(whole(ALL), path) == []
 
