@@ -11,6 +11,8 @@ from benchmarks.table import Row
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 NEVER = 10**9
+# A warm-up that short runs have steps for.
+WORDS = ("--data", "mnist_5k", "--schedule.warmup-steps", "10")
 # About the seconds of a start and of a turn.
 START_COST, TURN_COST = 15.0, 30.0
 
@@ -69,7 +71,7 @@ def _measured(session: Session, net: Net) -> list[Row]:
     with ExitStack() as running:
         workers: list[Worker] = []
         for contestant, interval in ((with_them, "auto"), (without, NEVER)):
-            task = {"words": [net.recipe, "--data", "mnist_5k"], "interval": interval, "folder": str(session.folder)}
+            task = {"words": [net.recipe, *WORDS], "interval": interval, "folder": str(session.folder)}
             if worker := session.start(contestant, json.dumps(task), where):
                 workers.append(running.enter_context(worker))
                 session.ask(worker, 2, where)
