@@ -23,7 +23,7 @@ from tyro.constructors import (
 )
 
 from pipelines import recipes
-from pipelines.config import Config, Frozen, Recipe
+from pipelines.config import Config, Count, Frozen, Recipe
 from pipelines.errors import UserError, nearest
 from pipelines.readable import explain, is_group, options, placeholder, several
 
@@ -32,8 +32,8 @@ Settings = TypeVar("Settings", bound=Config)
 
 TRAIN = "highway train"
 _RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
-_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR]
-       highway train --resume RUN [--data-dir DIR]
+_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
+       highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
 
 Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
   highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
@@ -43,7 +43,10 @@ Trains the net of a recipe and keeps all of the run in a folder; any field of th
   highway recipes               the recipes and where they come from
   --run DIR                     folder of the new run (default: runs/RECIPE)
   --resume RUN                  go on with a run that was stopped
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
+
+Ctrl-C and SIGTERM let the step end and save, with status 130 and 143; a second one ends at once.
 
 recipes:
   {recipes}
@@ -62,6 +65,8 @@ class TrainArguments:
     """The run directory to go on with."""
     data_dir: Path | None
     """Where prepared data lies; None for the default of TFDS."""
+    interval: int | Literal["auto"] = "auto"
+    """Steps between two checkpoints."""
 
 
 class _NewRun(Config):
@@ -71,6 +76,8 @@ class _NewRun(Config):
     """Folder of the new run; none is runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 class _ResumedRun(Frozen):
@@ -80,6 +87,8 @@ class _ResumedRun(Frozen):
     """Folder of the run."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str) -> Arguments:
@@ -112,7 +121,7 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
-    """Reads `RECIPE [--any.field VALUE ...] [--run DIR] [--data-dir DIR]`, or `--resume RUN [--data-dir DIR]`.
+    """Reads `RECIPE [--any.field VALUE ...]` or `--resume RUN`, and where and how often to write.
 
     Args:
         arguments: the words after `highway train`.
@@ -132,7 +141,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
-        return TrainArguments(None, None, resumed.resume, resumed.data_dir)
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -144,7 +153,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     default = _NewRun(**dict(recipe.config))
     chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", recipe.source)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir)
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
 
 
 def named_recipe(word: str) -> Recipe:

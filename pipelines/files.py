@@ -8,13 +8,15 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends without an error.
 
     The temporary file keeps the suffix of `path`, because Keras and matplotlib choose the format by it.
 
     Args:
         path: the file to write or replace.
+        before: in the same folder, where the file that is replaced goes; None does not keep it. A process that is
+            killed between the two renames leaves it there, and nothing at `path`.
 
     Yields:
         The path to write to. If the block raises, it is removed and `path` stays as it was.
@@ -31,6 +33,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield aside
         flush(aside)
         aside.chmod(0o666 & ~_umask())
+        if before and path.exists():
+            path.replace(before)
         aside.replace(path)
         flush(path.parent)
     finally:
@@ -41,6 +45,16 @@ def write_text(path: Path, text: str) -> None:
     """Writes `text` to `path`, complete or not at all."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes the temporary files that `replacing` could not, because its process was killed.
+
+    Args:
+        folder: that nobody is writing to.
+    """
+    for path in folder.glob(".*-????????.*"):
+        path.unlink()
 
 
 def flush(path: Path) -> None:

@@ -5,7 +5,7 @@
     preprocess.npz   the fitted preprocessing
     metrics.csv      one row an epoch
     tensorboard/     the same for TensorBoard
-    checkpoint/      the state to resume from, one file
+    checkpoint/      the state to resume from, one file, and until the end the one before it
     best.keras       the net of the epoch with the highest validation accuracy (of a regression: the lowest loss on
                      validation), where there is validation
     model.keras      the net after the last step
@@ -107,7 +107,7 @@ class Record(Frozen):
     steps_per_epoch: int
     """Training examples over batch size, rounded down."""
     step: int = 0
-    """Steps that the checkpoint holds; all of them once finished."""
+    """Steps done at the end of the last epoch, or when the run was stopped; all of them once finished."""
     seconds: float = 0.0
     """Wall time spent in training so far, validation and checkpoints included."""
     gates: dict[str, float] = Field(default_factory=dict)

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from pipelines import frameworks
 from pipelines.arguments import TrainArguments, parse_train
+from pipelines.errors import UserError, disk_is_full
 from pipelines.run import Run, open_run, refuse_existing
 
 
@@ -36,7 +37,8 @@ def train(given: TrainArguments, console: Console) -> Run:
 
     Raises:
         UserError: if the folder of a new run exists, there is nothing to resume, data or net cannot be made,
-            a file is damaged, or training diverges.
+            a file is damaged, the disk is full, or training diverges.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
         train(parse_train(["demo", "--epochs", "5"]), Console())
@@ -53,13 +55,21 @@ def train(given: TrainArguments, console: Console) -> Run:
 
     try:
         if given.config is None:
-            run = loop.resume(path, given.data_dir, console)
+            run = loop.resume(path, given.data_dir, console, interval=given.interval)
         else:
-            run = loop.start(given.config, path, given.data_dir, console)
+            run = loop.start(given.config, path, given.data_dir, console, interval=given.interval)
     except KeyboardInterrupt:
         if path.is_dir():
             console.print(f"stopped; go on with: highway train --resume {path}", highlight=False, soft_wrap=True)
         raise
+    except Exception as error:
+        full = disk_is_full(error)
+        if not (full and path.is_dir()):
+            raise
+        raise UserError(
+            f"the disk is full ({full}). What was saved before is whole: "
+            f"free some space, and go on with: highway train --resume {path}"
+        ) from error
     figures.draw_training(run)
     report.write(run)
     return run

@@ -17,7 +17,8 @@ from pipelines.data import sources
 from pipelines.errors import UserError
 from pipelines.run import FILES, Run, locked, open_run
 from pipelines.training import loop, table
-from pipelines.training.keeping import CHECKPOINT
+from pipelines.training.intervals import Interval
+from pipelines.training.keeping import CHECKPOINTS
 from pipelines.tuning.state import Objective
 
 LEAST = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
@@ -113,12 +114,14 @@ def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None,
     """
     pausing = epochs is not None and epochs < config.epochs
     callbacks = [StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
+    # The state at the end of the round is what the next one goes on from.
+    interval: Interval = _steps_per_epoch(config, data_dir) if pausing else "auto"
     quiet = Console(file=io.StringIO())
     try:
         if not path.exists():
-            loop.start(config, path, data_dir, quiet, callbacks)
+            loop.start(config, path, data_dir, quiet, interval=interval, callbacks=callbacks)
         elif (run := _free(path)).record.state == "running" and not (epochs and _done(run) >= epochs):
-            loop.resume(path, data_dir, quiet, callbacks)
+            loop.resume(path, data_dir, quiet, interval=interval, callbacks=callbacks)
     except RoundError:
         pass
     except UserError:
@@ -137,7 +140,7 @@ def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None,
 def shed(path: Path) -> None:
     """Removes the weights of a trial: what is kept of it are its settings and its curves."""
     with suppress(FileNotFoundError):
-        shutil.rmtree((path / CHECKPOINT).parent)
+        shutil.rmtree(path / CHECKPOINTS)
     for name in FILES.values():
         (path / name).unlink(missing_ok=True)
 
@@ -151,6 +154,10 @@ def _free(path: Path) -> Run:
                 return open_run(path)
         except UserError:
             time.sleep(1)
+
+
+def _steps_per_epoch(config: Config, data_dir: Path | None) -> int:
+    return max(1, sources.describe(config.data, data_dir, config.validation).counts["train"] // config.batch_size)
 
 
 def _done(run: Run) -> int:

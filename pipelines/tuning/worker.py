@@ -12,8 +12,7 @@ import keras_tuner
 from keras_tuner.engine.trial import Trial
 from keras_tuner.errors import FailedTrialError, FatalError
 
-from pipelines.cli import disk_is_full
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError, disk_is_full
 from pipelines.tuning import oracles, trials
 from pipelines.tuning.link import Link
 from pipelines.tuning.plan import Plan
@@ -87,6 +86,9 @@ class Worker(keras_tuner.Tuner):
             score = trials.train(config, path, self.data_dir, epochs, self._objective)
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
+        except StoppedError as stopped:
+            # Asked to end, with the state saved: the trial goes on elsewhere, and has not failed.
+            sys.exit(128 + stopped.number)
         except Exception as error:
             if disk_is_full(error):
                 raise FatalError(str(error)) from error
