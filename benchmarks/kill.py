@@ -57,9 +57,8 @@ class Command:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to go on with."""
-        record = self.run / "run.json"
-        return record.exists() and json.loads(record.read_bytes())["state"] == "finished"
+        """Whether there is nothing left to go on with: the report is written last."""
+        return (self.run / "report.md").exists()
 
     @property
     def log(self) -> Path:

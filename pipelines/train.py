@@ -7,7 +7,8 @@ from rich.console import Console
 from pipelines import frameworks
 from pipelines.arguments import TrainArguments, parse_train
 from pipelines.errors import UserError, disk_is_full
-from pipelines.run import Run, open_run, refuse_existing
+from pipelines.files import remove_leftovers
+from pipelines.run import Run, locked, open_run, refuse_existing
 
 
 def main(arguments: list[str]) -> None:
@@ -50,14 +51,16 @@ def train(given: TrainArguments, console: Console) -> Run:
         # Here as well, as the frameworks take seconds to import.
         refuse_existing(path)
     frameworks.load()
-    from pipelines import figures, report
     from pipelines.training import loop
 
     try:
-        if given.config is None:
-            run = loop.resume(path, given.data_dir, console, interval=given.interval)
-        else:
+        if given.config is not None:
             run = loop.start(given.config, path, given.data_dir, console, interval=given.interval)
+        elif _only_undrawn(path):
+            run = open_run(path)
+        else:
+            run = loop.resume(path, given.data_dir, console, interval=given.interval)
+        _draw(run)
     except KeyboardInterrupt:
         if path.is_dir():
             console.print(f"stopped; go on with: highway train --resume {path}", highlight=False, soft_wrap=True)
@@ -70,9 +73,22 @@ def train(given: TrainArguments, console: Console) -> Run:
             f"the disk is full ({full}). What was saved before is whole: "
             f"free some space, and go on with: highway train --resume {path}"
         ) from error
-    figures.draw_training(run)
-    report.write(run)
     return run
+
+
+def _only_undrawn(path: Path) -> bool:
+    """Whether a run was killed after its last step: the report is the last that is written."""
+    return open_run(path).record.state == "finished" and not (path / "report.md").exists()
+
+
+def _draw(run: Run) -> None:
+    from pipelines import figures, report
+
+    with locked(run):
+        for folder in (run.path, run.path / "figures"):
+            remove_leftovers(folder)
+        figures.draw_training(run)
+        report.write(run)
 
 
 def folder(given: TrainArguments) -> Path:

@@ -184,6 +184,20 @@ def test_what_a_kill_left_is_removed(tmp_path, monkeypatch):
     assert [file.name for file in (path / "checkpoint").iterdir()] == ["state.npz"]
 
 
+def test_a_kill_while_figures_are_drawn(whole, tmp_path):
+    path = tmp_path / "killed"
+    shutil.copytree(whole(DENSE), path)
+    drawn = [path / "figures" / "gates.png", path / "report.md"]
+    left = path / "figures" / ".gates-a1b2c3_d.png"
+    left.touch()
+    for file in drawn:
+        file.unlink()
+    go_on(path)
+    assert all(file.exists() for file in drawn)
+    assert not left.exists()
+    refused(path, "is finished: all 3 epochs are done")
+
+
 @pytest.fixture
 def killed(tmp_path, monkeypatch):
     path = tmp_path / "toy"
