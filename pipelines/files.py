@@ -1,10 +1,13 @@
-"""Files that are complete or absent: written aside, flushed to disk, then renamed."""
+"""Files that are complete or absent: written aside, flushed to disk, then renamed; and held by one process alone."""
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from pipelines.errors import UserError
 
 
 @contextmanager
@@ -45,6 +48,32 @@ def write_text(path: Path, text: str) -> None:
     """Writes `text` to `path`, complete or not at all."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def held(path: Path, refusal: str) -> Iterator[None]:
+    """Holds a file for this process, until the block ends or the process dies.
+
+    Args:
+        path: a file that is written once and never replaced; it can stand for the folder that it lies in.
+        refusal: what is said where another process holds it.
+
+    Raises:
+        UserError: another process holds it.
+
+    Example:
+        with held(folder / "config.json", f"another process writes to {folder}. Wait for it."):
+            ...
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(refusal) from error
+        yield
+    finally:
+        os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:

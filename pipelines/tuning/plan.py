@@ -14,12 +14,10 @@ The folder of a search:
     kerastuner/      KerasTuner's own notes; nothing is read from them
 """
 
-import fcntl
 import hashlib
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,7 +25,7 @@ from pydantic import Field, ValidationError
 
 from pipelines.config import Config, Count, Frozen, ModelConfig, Space
 from pipelines.errors import UserError
-from pipelines.files import write_text
+from pipelines.files import held, write_text
 from pipelines.recipes.provenance import flat
 from pipelines.tuning.space import Value, changed, gated
 
@@ -193,24 +191,16 @@ def keep(plan: Plan, folder: Path) -> None:
     write_text(path, plan.model_dump_json(indent=2) + "\n")
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> AbstractContextManager[None]:
     """Holds the search for this process, until the block ends or the process dies.
 
     Raises:
         UserError: another process holds it.
     """
-    handle = os.open(folder / FILE, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"another process searches in {folder}. Wait for it, or search in another folder with --to DIR."
-            ) from error
-        yield
-    finally:
-        os.close(handle)
+    return held(
+        folder / FILE,
+        f"another process searches in {folder}. Wait for it, or search in another folder with --to DIR.",
+    )
 
 
 def _same(kept: Plan, asked: Plan, folder: Path) -> None:
