@@ -2,7 +2,9 @@
 
 import csv
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import linear_regression
 from typing import Literal
 
 from rich.console import Console, Group
@@ -91,7 +93,7 @@ def summary(plan: Plan, state: State, workers: int, now: float) -> str:
     """How far a search is, in a line."""
     over = [trial for trial in state.trials if trial.over]
     failed = sum(trial.status == "failed" for trial in over)
-    parts = [f"{len(over)} of {plan.trials} trials" if plan.trials else f"{len(over)} trials"]
+    parts = [f"{len(over)} of {len(plan.work)} trials"]
     parts += [f"{failed} failed"] if failed else []
     waiting = sum(trial.status == "waiting" for trial in state.trials)
     parts += [f"{waiting} waiting for a worker"] if waiting else []
@@ -104,21 +106,44 @@ def summary(plan: Plan, state: State, workers: int, now: float) -> str:
 
 
 def time_left(plan: Plan, state: State, workers: int, now: float) -> float | None:
-    """About how many seconds a search will take from now on; None while nothing is known, or by Hyperband's leave.
+    """About how many seconds a search will take from now on; None while nothing is known.
 
     Args:
-        plan: how many trials there are.
+        plan: how many trials there are, and their epochs.
         state: what those that are done took.
         workers: at least so many run at the same time.
         now: seconds since 1970.
     """
     over = [trial for trial in state.trials if trial.over]
-    if not plan.trials or not over:
+    if not over:
         return None
-    each = sum(trial.seconds for trial in over) / len(over)
+    start, epoch = pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])
     running = [trial for trial in state.trials if trial.status == "running"]
-    done = sum(min(each, trial.seconds + now - trial.since) for trial in running)
-    return max(0.0, (plan.trials - len(over)) * each - done) / max(1, workers, len(running))
+    done = sum(start + epoch * _work(plan, trial) for trial in over)
+    done += sum(min(start + epoch * _work(plan, trial), trial.seconds + now - trial.since) for trial in running)
+    whole = sum(start + epoch * epochs for epochs in plan.work)
+    return max(0.0, whole - done) / max(1, workers, len(running))
+
+
+def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """What trials take: the seconds to start one, and those of an epoch.
+
+    Args:
+        epochs: of each trial.
+        seconds: that it took.
+
+    Example:
+        pace([1, 1, 3], [6.0, 6.0, 8.0])  # (5.0, 1.0)
+    """
+    if len(set(epochs)) > 1:
+        epoch, start = linear_regression(epochs, seconds)
+        if epoch >= 0 and start >= 0:
+            return start, epoch
+    return 0.0, linear_regression([*epochs, 0], [*seconds, 0], proportional=True).slope
+
+
+def _work(plan: Plan, trial: Trial) -> int:
+    return (trial.epochs or plan.config.epochs) - trial.before
 
 
 def picture(plan: Plan, state: State, folder: Path, workers: int, now: float) -> Group:
@@ -136,13 +161,13 @@ def picture(plan: Plan, state: State, folder: Path, workers: int, now: float) ->
     for trial in [*running, *state.ranked[:SHOWN], *failed[-2:]]:
         drawn = plan.meant(trial.values)
         cells = [_short(drawn.get(name, "")) for name in names]
-        table.add_row(trial.number, *cells, *_progress(plan, trial, folder, now), style=_style(trial, state))
+        table.add_row(trial.number, *cells, *_progress(plan, trial, state.root(trial), folder, now), style=_style(trial, state))
     lines = [f"{plan.algorithm} search over {plan.name}, {summary(plan, state, workers, now)}"]
     lines += [plan.label] if plan.label else []
     return Group(*(Text(line) for line in lines), table)
 
 
-def _progress(plan: Plan, trial: Trial, folder: Path, now: float) -> tuple[str, str, str]:
+def _progress(plan: Plan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
     whole = trial.epochs or plan.config.epochs
     if trial.score is not None:
         return str(whole), f"{trial.score:.4f}", _time(trial.seconds)
@@ -150,7 +175,7 @@ def _progress(plan: Plan, trial: Trial, folder: Path, now: float) -> tuple[str, 
         return "", trial.reason.partition(":")[0][:24], _time(trial.seconds)
     if trial.status == "waiting":
         return "", "waiting", _time(trial.seconds)
-    done = _epochs(folder / "trials" / trial.number / "metrics.csv")
+    done = _epochs(folder / "trials" / root.number / "metrics.csv")
     return f"{done}/{whole}", "running", _time(trial.seconds + now - trial.since)
 
 

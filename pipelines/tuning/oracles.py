@@ -18,6 +18,7 @@ import keras_tuner
 from keras_tuner.engine.trial import Trial
 
 from pipelines.files import write_text
+from pipelines.tuning.brackets import FACTOR
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.space import CHOICES, LOGARITHMIC, searched
 from pipelines.tuning.state import FILE, Objective
@@ -280,7 +281,7 @@ def make(plan: Plan, objective: Objective) -> Enduring:
         "max_consecutive_failed_trials": None,
     }
     if plan.algorithm == "hyperband":
-        return Hyperband(max_epochs=plan.config.epochs, **shared)
+        return Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
     kind = Bayesian if plan.algorithm == "bayesian" else Random
     return kind(max_trials=plan.trials, **shared)
 

@@ -288,6 +288,19 @@ def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):
     assert sum(trial.epochs == 1 for trial in trials.values()) == 9
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 3, 9, 10, 27])
+def test_what_hyperband_will_train_is_known_beforehand(tmp_path, monkeypatch, epochs):
+    monkeypatch.setattr(oracles, "write_text", lambda path, text: None)
+    plan = toy_plan("hyperband", trials=None, epochs=epochs)
+    search = Search(tmp_path, plan)
+    trained = []
+    while (trial := search.ask("a")).status == "RUNNING":
+        values = trial.hyperparameters.values
+        trained.append(values["tuner/epochs"] - values["tuner/initial_epoch"])
+        search.finish(trial, score_of(trial))
+    assert trained == plan.work
+
+
 def test_a_regression_is_ranked_by_its_loss(tmp_path):
     search = Search(tmp_path, toy_plan(trials=2), Objective("val_loss", "min"))
     search.finish(search.ask("a"), 2.0)
