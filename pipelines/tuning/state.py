@@ -4,6 +4,7 @@ No framework needed.
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +84,12 @@ class State:
         """The completed trials, the best first; the earlier of equals."""
         scored = [(trial.score, trial) for trial in self.trials if trial.score is not None]
         return [trial for score, trial in sorted(scored, key=lambda pair: self.objective.key(pair[0]))]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why trials failed: the three commonest reasons, with their number."""
+        counted = Counter(trial.reason for trial in self.trials if trial.reason)
+        return [f"{number} x {reason}" for reason, number in counted.most_common(3)]
 
     def root(self, trial: Trial) -> Trial:
         """The first of the trials that Hyperband made of each other: they share its run directory."""

@@ -1,10 +1,9 @@
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
-from pipelines.tuning.board import pace, picture, summary, time_left
+from pipelines.tuning.remaining import pace, time_left
+from pipelines.tuning.table import summary
 
 from .plans import toy_plan, toy_state, toy_trial
 
@@ -44,25 +43,3 @@ def test_what_cannot_be_told_apart_is_the_epochs():
     assert pace([2, 2], [10.0, 14.0]) == (0.0, 6.0)
     # A longer trial that took less time is chance.
     assert pace([1, 3], [9.0, 7.0]) == (0.0, 3.0)
-
-
-def test_a_search_in_a_line():
-    waiting = replace(RUNNING, number="3", status="waiting")
-    state = replace(STATE, trials=(*STATE.trials, waiting))
-    said = summary(toy_plan(trials=8), state, 1, 105.0)
-    assert said == "2 of 8 trials, 1 failed, 1 waiting for a worker, best 0.5 (trial 0), about 1:25 left"
-
-
-def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
-    run = tmp_path / "trials" / "2"
-    run.mkdir(parents=True)
-    (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n")
-    console = Console(file=io.StringIO(), width=120)
-    console.print(picture(toy_plan(trials=8), STATE, tmp_path, 1, 105.0))
-    lines = console.file.getvalue().splitlines()
-    assert lines[0].startswith("random search over toy, 2 of 8 trials, 1 failed")
-    assert lines[1].split() == ["learning", "transform", "val"]
-    assert " ".join(lines[2].split()) == "trial rate activation bias epoch accuracy time"
-    assert lines[3].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
-    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
-    assert lines[5].split() == ["1", "0.1", "relu", "-2", "dead", "gates", "0:20"]
