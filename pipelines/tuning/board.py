@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.state import FILE, State, read
@@ -41,6 +42,7 @@ class Board:
             self._told = {trial.number for trial in before.trials if trial.over}
         if self._live:
             self._live.start()
+            self._live.update(Text("chief and workers start"), refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError
 from pipelines.tuning.process import AGAIN, Task
+from pipelines.tuning.watchdog import LIMIT
 
 QUICK = 60.0
 """Seconds: a process that dies sooner after its start may never have worked."""
 DEATHS = 5
 """Quick deaths in a row after which a process is not started again."""
-GRACE = 5.0
+GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 TAIL = 1000
 """Characters of a log that an error quotes."""
@@ -88,12 +89,19 @@ class Crew:
             member.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for member in self.members:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        if isinstance(error, StoppedError):
+            self.say(f"{error.number.name}: every process saves and ends; once more ends at once")
+        # Workers have something to tell the chief before they end.
+        for role in ("worker", "retrain", "chief"):
+            self._end([member for member in self.members if member.task.role == role])
+
+    def _end(self, members: list[Member]) -> None:
+        for member in members:
             if member.process and member.process.poll() is None:
                 member.process.terminate()
         until = time.monotonic() + GRACE
-        for member in self.members:
+        for member in members:
             if member.process:
                 try:
                     member.process.wait(max(0.0, until - time.monotonic()))
@@ -127,6 +135,8 @@ class Crew:
         quick = time.monotonic() - member.started < QUICK
         member.deaths = member.deaths + 1 if quick else 1
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        if status == -signal.SIGALRM:
+            how = f"hung: no step ended for {LIMIT / 60:.0f} minutes"
         if member.deaths == DEATHS:
             raise UserError(
                 f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "

@@ -201,7 +201,7 @@ class Enduring(keras_tuner.Oracle):
         else:
             trial.status, trial.message = "RUNNING", None
             ended = Trial(trial.hyperparameters, trial.trial_id, "FAILED")
-            ended.message = f"each of {ATTEMPTS} workers that ran it died"
+            ended.message = f"each of {ATTEMPTS} workers that ran it died or hung"
             self.end_trial(ended)
 
     def save(self) -> None:

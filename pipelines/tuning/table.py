@@ -16,7 +16,7 @@ from pipelines.tuning.state import State, Trial
 
 SHOWN = 12
 """Finished trials in the table: the best."""
-AROUND = 10
+AROUND = 8
 """Lines of a terminal that are not for trials: what is said above the table, its head, and what is said below."""
 LEAST = 4
 """Trials in the table of a terminal that is lower."""
@@ -84,13 +84,11 @@ def picture(plan: Plan, state: State, folder: Path, workers: int, *, now: float,
         table.add_column(HEADS.get(name, name), justify=side, vertical="bottom", no_wrap=True)
     for trial, *cells in zip(trials, *columns.values(), strict=True):
         table.add_row(*cells, style=_style(trial, state))
-    lines = [f"{plan.algorithm} search over {plan.name}{f', {plan.label}' if plan.label else ''}"]
-    lines.append(summary(plan, state, workers, now))
     notes = [f"in all trials: {', '.join(f'{name} {value}' for name, value in same.items())}"] if same else []
     notes += [f"no room for {', '.join(hidden)}: see trials.csv at the end"] if hidden else []
     notes += [f"failed: {'; '.join(state.reasons)}"] if failed else []
     below = (Text(note, style="dim", no_wrap=True, overflow="ellipsis") for note in notes)
-    return Group(*map(Text, lines), table, *below)
+    return Group(Text(summary(plan, state, workers, now)), table, *below)
 
 
 def _width(name: str, cells: Iterable[str]) -> int:

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pipelines.tuning.plan import Plan
 from pipelines.tuning.process import AGAIN
 from pipelines.tuning.state import Objective
 from pipelines.tuning.trials import HopelessError
+from pipelines.tuning.watchdog import watched
 
 TRIALS = 16
 """Trials of one process: TensorFlow keeps about 18 MB of every small net that it compiled, whatever is cleared."""
@@ -68,8 +70,8 @@ class Worker(keras_tuner.Tuner):
                 "the chief at this address searches something else. Start chief and workers with the same command."
             )
         try:
-            with self.oracle.alive(trial.trial_id, _leave):
-                return self._trained(trial)
+            with self.oracle.alive(trial.trial_id, _leave), watched() as alive:
+                return self._trained(trial, alive)
         except FailedTrialError as error:
             trial.hyperparameters.values[oracles.REASON] = str(error)
             raise
@@ -77,13 +79,13 @@ class Worker(keras_tuner.Tuner):
             keras.utils.clear_session()
             gc.collect()
 
-    def _trained(self, drawn: Trial) -> dict[str, float]:
+    def _trained(self, drawn: Trial, alive: Callable[[], None]) -> dict[str, float]:
         values = drawn.hyperparameters.values
         path = self.folder / "trials" / self._root(drawn)
         epochs = values.get("tuner/epochs")
         try:
             config = self.plan.configured(values)
-            score = trials.train(config, path, self.data_dir, epochs, self._objective)
+            score = trials.train(config, path, self.data_dir, epochs, self._objective, alive=alive)
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:

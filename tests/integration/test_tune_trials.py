@@ -17,6 +17,10 @@ from tests.toy_data import ToyData, toy_config
 ACCURACY = Objective("val_accuracy", "max")
 
 
+def train(*arguments, alive=lambda: None):
+    return trials.train(*arguments, alive=alive)
+
+
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     return ToyData().install(monkeypatch)
@@ -27,11 +31,18 @@ def rows(path):
 
 
 def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(tmp_path, toy):
-    score = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, ACCURACY)
+    score = train(toy_config(epochs=4), tmp_path / "0", None, None, ACCURACY)
     assert score == max(row["val_accuracy"] for row in rows(tmp_path / "0"))
-    loss = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, Objective("val_loss", "min"))
+    loss = train(toy_config(epochs=4), tmp_path / "0", None, None, Objective("val_loss", "min"))
     assert loss == min(row["val_loss"] for row in rows(tmp_path / "0"))
     assert "test" not in toy.asked
+
+
+def test_a_trial_tells_of_every_execution_of_training_and_validation(tmp_path):
+    signs = []
+    train(toy_config(epochs=2), tmp_path / "0", None, None, ACCURACY, alive=lambda: signs.append(1))
+    # At least one of training, one of validation and the end, in each epoch.
+    assert len(signs) >= 6
 
 
 def test_a_search_needs_something_to_validate_on(monkeypatch):
@@ -49,7 +60,7 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
     )
     for _ in range(2):  # The second worker finds it as the first left it.
         with pytest.raises(HopelessError, match="the loss is not finite"):
-            trials.train(config, tmp_path / "0", None, None, ACCURACY)
+            train(config, tmp_path / "0", None, None, ACCURACY)
 
 
 @pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias:UserWarning")
@@ -61,14 +72,14 @@ def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, stat
     model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
     config = toy_config(model=model, precision=precision)
     with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
-        trials.train(config, tmp_path / "0", None, None, ACCURACY)
+        train(config, tmp_path / "0", None, None, ACCURACY)
     assert rows(tmp_path / "0") == []
 
 
 @pytest.mark.parametrize("bias", [-20.0, 5.0])
 def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias), epochs=1)
-    assert math.isfinite(trials.train(config, tmp_path / "0", None, None, ACCURACY))
+    assert math.isfinite(train(config, tmp_path / "0", None, None, ACCURACY))
 
 
 def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
@@ -82,7 +93,7 @@ def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
 
 def test_a_plain_net_has_no_gates_to_die(tmp_path):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4, width=12), epochs=1)
-    assert 0 <= trials.train(config, tmp_path / "0", None, None, ACCURACY) <= 1
+    assert 0 <= train(config, tmp_path / "0", None, None, ACCURACY) <= 1
 
 
 @pytest.mark.parametrize(
@@ -90,15 +101,15 @@ def test_a_plain_net_has_no_gates_to_die(tmp_path):
 )
 def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, changes):
     with pytest.raises(UserError):
-        trials.train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
+        train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path):
     config = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
-    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+    train(config, tmp_path / "whole", None, None, ACCURACY)
     for epochs in (1, 3, 3, 4):
-        score = trials.train(config, tmp_path / "rounds", None, epochs, ACCURACY)
+        score = train(config, tmp_path / "rounds", None, epochs, ACCURACY)
         assert len(rows(tmp_path / "rounds")) == epochs
         assert score == max(row["val_accuracy"] for row in rows(tmp_path / "whole")[:epochs])
     assert rows(tmp_path / "rounds") == rows(tmp_path / "whole")
@@ -109,7 +120,7 @@ def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path):
 
 def test_a_trial_goes_on_where_its_worker_died(tmp_path, monkeypatch):
     config = toy_config(epochs=3)
-    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+    train(config, tmp_path / "whole", None, None, ACCURACY)
     save = checkpoint.save
 
     def killed(*arguments):
@@ -119,17 +130,17 @@ def test_a_trial_goes_on_where_its_worker_died(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", killed)
         with pytest.raises(KeyboardInterrupt):
-            trials.train(config, tmp_path / "killed", None, None, ACCURACY)
+            train(config, tmp_path / "killed", None, None, ACCURACY)
     assert len(rows(tmp_path / "killed")) == 1
-    trials.train(config, tmp_path / "killed", None, None, ACCURACY)
+    train(config, tmp_path / "killed", None, None, ACCURACY)
     assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
 
 
 def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path):
-    trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY)
+    train(toy_config(), tmp_path / "0", None, None, ACCURACY)
     trials.shed(tmp_path / "0")
     trials.shed(tmp_path / "0")
     left = {path.name for path in (tmp_path / "0").iterdir()}
     assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
     # Another worker that is given it finds it done.
-    assert 0 <= trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY) <= 1
+    assert 0 <= train(toy_config(), tmp_path / "0", None, None, ACCURACY) <= 1

@@ -129,7 +129,7 @@ def test_a_trial_that_kills_its_workers_is_given_up(search):
     assert another.trial_id != trial.trial_id
     state = search.state()
     assert state.trials[0].status == "failed"
-    assert state.trials[0].reason == f"each of {ATTEMPTS} workers that ran it died"
+    assert state.trials[0].reason == f"each of {ATTEMPTS} workers that ran it died or hung"
 
 
 def test_nobody_is_sent_home_while_a_trial_runs(search):

@@ -35,14 +35,13 @@ def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
     run.mkdir(parents=True)
     (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n")
     lines = lines_of(toy_plan(trials=8), STATE, tmp_path, 80)
-    assert lines[0] == "random search over toy"
-    assert lines[1] == "2 of 8 trials, 1 failed, best 0.5 (trial 0), about 1:25 left"
-    assert lines[2].split() == ["learning", "activ-", "gate", "validation"]
-    assert lines[3].split() == ["trial", "rate", "ation", "bias", "epoch", "accuracy", "time"]
-    assert lines[4].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
-    assert lines[5].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
-    assert lines[6].split() == ["1", "0.1", "relu", "-2", "failed", "0:20"]
-    assert lines[7] == "failed: 1 x dead gates: all"
+    assert lines[0] == "2 of 8 trials, 1 failed, best 0.5 (trial 0), about 1:25 left"
+    assert lines[1].split() == ["learning", "activ-", "gate", "validation"]
+    assert lines[2].split() == ["trial", "rate", "ation", "bias", "epoch", "accuracy", "time"]
+    assert lines[3].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
+    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
+    assert lines[5].split() == ["1", "0.1", "relu", "-2", "failed", "0:20"]
+    assert lines[6] == "failed: 1 x dead gates: all"
 
 
 def test_a_trial_that_goes_on_is_seen_in_the_run_that_it_goes_on_with(tmp_path):
@@ -51,7 +50,7 @@ def test_a_trial_that_goes_on_is_seen_in_the_run_that_it_goes_on_with(tmp_path):
     (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,1.0\n")
     goes_on = replace(RUNNING, epochs=3, before=1, earlier="0")
     state = toy_state(replace(toy_trial(0, 0.5), epochs=1), goes_on, over=False)
-    assert "2/3" in lines_of(toy_plan("hyperband", trials=None, epochs=3), state, tmp_path, 80)[4].split()
+    assert "2/3" in lines_of(toy_plan("hyperband", trials=None, epochs=3), state, tmp_path, 80)[3].split()
 
 
 def test_the_papers_search_fits_on_80_columns(tmp_path):
@@ -68,8 +67,8 @@ def test_what_does_not_fit_is_named_and_what_never_differs_takes_no_column(tmp_p
     state = toy_state(toy_trial(0, 0.5, depth=4, precision="float32"))
     plan = toy_plan(space=space)
     wide = lines_of(plan, state, tmp_path, 80)
-    assert wide[4].split() == ["0", "0.1", "-2", "4", "float32", "2", "0.5000", "0:10"]
-    assert wide[5:] == ["in all trials: activation relu"]
+    assert wide[3].split() == ["0", "0.1", "-2", "4", "float32", "2", "0.5000", "0:10"]
+    assert wide[4:] == ["in all trials: activation relu"]
     narrow = lines_of(plan, state, tmp_path, 45)
     assert any(line.split() == ["0", "0.1", "-2", "2", "0.5000", "0:10"] for line in narrow)
     assert narrow[-1].startswith("no room for depth, precision")
