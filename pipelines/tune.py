@@ -127,7 +127,7 @@ def _sum_up(given: TuneArguments, console: Console) -> None:
             workers=given.workers,
             data_dir=given.data_dir,
             objective=state.objective,
-            say=lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False),
+            console=console,
         )
 
 

@@ -60,6 +60,11 @@ class Member:
             )
         self.started = time.monotonic()
 
+    @property
+    def done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self.process is not None and self.process.poll() == 0
+
     def forget(self) -> None:
         """Lets go of a process that has ended."""
         if self.process and self.process.stdin:
@@ -78,11 +83,13 @@ class Crew:
     Args:
         members: in the order they are started; a chief first.
         say: what tells the user of a process that died.
+        then: each takes the place, and the cores, of the next member that is done.
     """
 
-    def __init__(self, members: Sequence[Member], say: Callable[[str], None]) -> None:
-        self.members = members
+    def __init__(self, members: Sequence[Member], say: Callable[[str], None], then: Sequence[Member] = ()) -> None:
+        self.members = list(members)
         self.say = say
+        self.then = list(then)
 
     def __enter__(self) -> "Crew":
         for member in self.members:
@@ -116,7 +123,10 @@ class Crew:
         Raises:
             UserError: a process told of a user's mistake, or dies again and again.
         """
-        for member in self.members:
+        for place, member in enumerate(self.members):
+            if member.done and self.then:
+                self.members[place] = self._follow(member)
+                continue
             status = member.process.poll() if member.process else 0
             if status is None or status == 0:
                 continue
@@ -130,6 +140,13 @@ class Crew:
         # Without its chief a worker has nothing to wait for.
         chief_left = self.members[0].task.role == "chief" and self.members[0] not in running
         return bool(running) and not chief_left
+
+    def _follow(self, member: Member) -> Member:
+        member.forget()
+        follower = self.then.pop(0)
+        follower.task = follower.task.model_copy(update={"cores": member.task.cores})
+        follower.start()
+        return follower
 
     def _died(self, member: Member, status: int) -> None:
         quick = time.monotonic() - member.started < QUICK

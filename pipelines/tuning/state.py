@@ -89,7 +89,7 @@ class State:
     def reasons(self) -> list[str]:
         """Why trials failed: the three commonest reasons, with their number."""
         counted = Counter(trial.reason for trial in self.trials if trial.reason)
-        return [f"{number} x {reason}" for reason, number in counted.most_common(3)]
+        return [f"{number} x {reason.rstrip('.')}" for reason, number in counted.most_common(3)]
 
     def root(self, trial: Trial) -> Trial:
         """The first of the trials that Hyperband made of each other: they share its run directory."""

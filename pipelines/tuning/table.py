@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.tuning.plan import Plan
-from pipelines.tuning.remaining import time_left
+from pipelines.tuning.remaining import clock, time_left
 from pipelines.tuning.space import Value, searched
 from pipelines.tuning.state import State, Trial
 
@@ -46,7 +46,7 @@ def summary(plan: Plan, state: State, workers: int, now: float) -> str:
         best = state.ranked[0]
         parts.append(f"best {best.score:.4g} (trial {best.number})")
     left = time_left(plan, state, workers, now)
-    parts += [f"about {_time(left)} left"] if left else []
+    parts += [f"about {clock(left)} left"] if left else []
     return ", ".join(parts)
 
 
@@ -98,13 +98,13 @@ def _width(name: str, cells: Iterable[str]) -> int:
 def _progress(plan: Plan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
     whole = trial.epochs or plan.config.epochs
     if trial.score is not None:
-        return str(whole), f"{trial.score:.4f}", _time(trial.seconds)
+        return str(whole), f"{trial.score:.4f}", clock(trial.seconds)
     if trial.status == "failed":
-        return "", "failed", _time(trial.seconds)
+        return "", "failed", clock(trial.seconds)
     if trial.status == "waiting":
-        return "", "waiting", _time(trial.seconds)
+        return "", "waiting", clock(trial.seconds)
     done = _epochs(folder / "trials" / root.number / "metrics.csv")
-    return f"{done}/{whole}", "running", _time(trial.seconds + now - trial.since)
+    return f"{done}/{whole}", "running", clock(trial.seconds + now - trial.since)
 
 
 def _epochs(path: Path) -> int:
@@ -125,9 +125,3 @@ def _style(trial: Trial, state: State) -> str:
 def short(value: Value) -> str:
     """A hyperparameter in a few characters."""
     return f"{value:.3g}" if isinstance(value, float) else str(value).removeprefix("mixed_")
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

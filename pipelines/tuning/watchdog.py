@@ -2,7 +2,6 @@
 
 import faulthandler
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,7 +31,7 @@ def watched(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
     def alive() -> None:
         signal.setitimer(signal.ITIMER_REAL, limit)
 
-    faulthandler.register(signal.SIGALRM, file=sys.__stderr__, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
     alive()
     try:
         yield alive

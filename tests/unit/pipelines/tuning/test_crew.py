@@ -105,6 +105,19 @@ def test_without_the_chief_nobody_waits(member):
     assert worker.process.poll() is not None
 
 
+def test_who_is_done_makes_place_for_the_next(member, tmp_path):
+    first = (
+        "until = time.monotonic() + 20\nwhile time.monotonic() < until and not p.with_name('c.started').read_text(): "
+    )
+    slow, quick, last = member("a", first + "time.sleep(0.01)"), member("b", ""), member("c", "")
+    quick.task = quick.task.model_copy(update={"cores": (1,)})
+    with Crew([slow, quick], print, then=[last]) as crew:
+        while crew.works():
+            time.sleep(0.01)
+    assert [one.done for one in (slow, quick, last)] == [True] * 3
+    assert last.task.cores == (1,)
+
+
 def test_cores_are_shared_without_overlap():
     assert shares([0, 1, 2, 3], 2) == [(0, 1), (2, 3)]
     assert shares([4, 6, 7], 2) == [(4,), (6,)]
