@@ -133,17 +133,48 @@ def table(folder):
         return list(csv.DictReader(file))
 
 
-def test_a_killed_worker_and_a_killed_chief_cost_no_trial(start, tmp_path):
+def ended(folder):
+    """Whether all processes of a search have ended by themselves, as they do without the one that started them."""
+    until = time.monotonic() + 60
+    while tasks(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+    return tasks(folder) == {}
+
+
+def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     folder = tmp_path / "search"
-    search = start("--trials", "6", "--workers", "2", "--to", str(folder), "--deadline", MINUTES)
+    words = ("--trials", "6", "--workers", "2", "--to", str(folder), "--deadline")
+    search = start(*words, MINUTES)
     first = until(lambda: trials(folder, "running"), search)[0]
     worker = until(lambda: tasks(folder).get("worker"), search)[int(first.worker[-1])]
     os.kill(worker, signal.SIGKILL)
     until(lambda: trials(folder, "completed"), search)
     os.kill(tasks(folder)["chief"][0], signal.SIGKILL)
-    said = finished(search)
-    assert "died (killed by SIGKILL) and is started again" in said
+    done = until(lambda: trials(folder, "completed")[1:], search)
+    search.kill()
+    assert "died (killed by SIGKILL) and is started again" in search.communicate()[0]
+    assert ended(folder)
+
+    said = finished(start(*words, "0.01"))
+    assert "goes on with the search" in said
+    assert "stopped at the deadline" in said
+    assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
+
+    search = start(*words, MINUTES)
+    until(lambda: tasks(folder), search)
+    second = start(*words, MINUTES)
+    assert "another process searches in" in second.communicate()[0]
+    assert second.returncode == 2
+    search.terminate()
+    assert "stopped; repeat the command to go on" in search.communicate()[0]
+    assert search.returncode == 128 + signal.SIGTERM
+    assert tasks(folder) == {}
+
+    said = finished(start(*words, MINUTES, "--retrain", "2"))
     assert [row["status"] for row in table(folder)] == ["completed"] * 6
+    after = {trial.number: trial for trial in read(folder).trials}
+    assert all(after[trial.number] == trial for trial in done)
+    # Whoever was killed together with its chief is blamed for nothing.
     assert sum(one["lost"] for one in clock(folder).values()) <= 1
     config = parse_train([str(folder / "best.json")]).config
     best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
@@ -151,39 +182,12 @@ def test_a_killed_worker_and_a_killed_chief_cost_no_trial(start, tmp_path):
     assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
     assert len(list((folder / "tensorboard").glob("*/events*"))) == 6
     assert not list(folder.glob("trials/*/*.keras"))
-    assert tasks(folder) == {}
-
-
-def test_everything_killed_and_repeated_goes_on(start, tmp_path):
-    folder = tmp_path / "search"
-    words = ("--trials", "5", "--workers", "2", "--to", str(folder), "--deadline")
-    search = start(*words, MINUTES)
-    done = until(lambda: trials(folder, "completed"), search)
-    search.kill()
-    search.communicate()
-    # Without the process that started them they end by themselves.
-    waited = time.monotonic() + 60
-    while tasks(folder) and time.monotonic() < waited:
-        time.sleep(0.1)
-    assert tasks(folder) == {}
-
-    said = finished(start(*words, "0.01"))
-    assert "goes on with the search" in said
-    assert "stopped at the deadline" in said
-    assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
-
-    search = start(*words, MINUTES, "--retrain", "2")
-    until(lambda: tasks(folder), search)
-    second = start(*words, MINUTES)
-    assert "another process searches in" in second.communicate()[0]
-    assert second.returncode == 2
-    said = finished(search)
-    assert [row["status"] for row in table(folder)] == ["completed"] * 5
-    after = {trial.number: trial for trial in read(folder).trials}
-    assert all(after[trial.number] == trial for trial in done)
+    assert "1 of 2 runs, about" in said
+    assert "2 of 2 runs" in said
     assert "toy retrained: best val_accuracy" in said
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
+    assert tasks(folder) == {}
 
     # A search that is over is summed up again, without any process.
     assert "best val_accuracy" in finished(start(*words, MINUTES))
