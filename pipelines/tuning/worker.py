@@ -15,6 +15,7 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.errors import StoppedError, UserError, disk_is_full
 from pipelines.tuning import oracles, trials
+from pipelines.tuning.endurance import REASON, Enduring
 from pipelines.tuning.link import Link
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.process import AGAIN
@@ -36,7 +37,7 @@ class Worker(keras_tuner.Tuner):
         data_dir: where prepared data lies; None for the default of TFDS.
     """
 
-    def __init__(self, plan: Plan, folder: Path, oracle: oracles.Enduring, data_dir: Path | None) -> None:
+    def __init__(self, plan: Plan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
         super().__init__(oracle, directory=str(folder), project_name="kerastuner")
         self.plan = plan
         self.folder = folder
@@ -73,7 +74,7 @@ class Worker(keras_tuner.Tuner):
             with self.oracle.alive(trial.trial_id, _leave), watched() as alive:
                 return self._trained(trial, alive)
         except FailedTrialError as error:
-            trial.hyperparameters.values[oracles.REASON] = str(error)
+            trial.hyperparameters.values[REASON] = str(error)
             raise
         finally:
             keras.utils.clear_session()
