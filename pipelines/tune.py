@@ -2,14 +2,19 @@
 
 import os
 import re
+import signal
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from pipelines import environment
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError
+from pipelines.training.stopping import SIGNALS
 from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
 from pipelines.tuning.arguments import TuneArguments, parse_tune
@@ -34,8 +39,10 @@ def main(arguments: list[str]) -> None:
 
     Raises:
         UserError: see `tune`.
+        StoppedError: after SIGTERM or Ctrl-C, once all processes have ended.
     """
-    tune(parse_tune(arguments), Console())
+    with _stopping():
+        tune(parse_tune(arguments), Console())
 
 
 def tune(given: TuneArguments, console: Console) -> None:
@@ -78,14 +85,10 @@ def _lead(given: TuneArguments, console: Console, members: list[Member]) -> None
     if len(members) == 1:
         environment = members[0].environment
         board.say(f"the chief listens at {environment[ADDRESS]}:{environment[PORT]}; trials wait for workers")
-    try:
-        with board, Crew(members, board.say) as crew:
-            while crew.works():
-                board.update()
-                time.sleep(LOOK)
-    except KeyboardInterrupt:
-        board.say("stopped; repeat the command to go on with the search")
-        raise
+    with board, Crew(members, board.say) as crew:
+        while crew.works():
+            board.update()
+            time.sleep(LOOK)
 
 
 def _work(given: TuneArguments, console: Console, identity: str, where: tuple[str, str]) -> None:
@@ -124,8 +127,27 @@ def _sum_up(given: TuneArguments, console: Console) -> None:
             workers=given.workers,
             data_dir=given.data_dir,
             objective=state.objective,
-            say=lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False),
+            console=console,
         )
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """In the block a signal to end is raised, so that whoever started processes ends them first."""
+
+    def stop(number: int, _: Any) -> None:
+        raise StoppedError("stopped; repeat the command to go on", signal.Signals(number))
+
+    # What is ignored, as Ctrl-C in the background, stays ignored.
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    taken = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+    try:
+        for number in taken:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def _chief(given: TuneArguments, identity: str, where: tuple[str, str]) -> Member:

@@ -10,7 +10,7 @@ from threading import Thread
 
 from pipelines.errors import UserError
 from pipelines.tuning import hparams, oracles, state, trials
-from pipelines.tuning.oracles import LEASE
+from pipelines.tuning.endurance import LEASE
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.worker import Worker
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError
 from pipelines.tuning.process import AGAIN, Task
+from pipelines.tuning.watchdog import LIMIT
 
 QUICK = 60.0
 """Seconds: a process that dies sooner after its start may never have worked."""
 DEATHS = 5
 """Quick deaths in a row after which a process is not started again."""
-GRACE = 5.0
+GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 TAIL = 1000
 """Characters of a log that an error quotes."""
@@ -59,6 +60,11 @@ class Member:
             )
         self.started = time.monotonic()
 
+    @property
+    def done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self.process is not None and self.process.poll() == 0
+
     def forget(self) -> None:
         """Lets go of a process that has ended."""
         if self.process and self.process.stdin:
@@ -77,23 +83,32 @@ class Crew:
     Args:
         members: in the order they are started; a chief first.
         say: what tells the user of a process that died.
+        then: each takes the place, and the cores, of the next member that is done.
     """
 
-    def __init__(self, members: Sequence[Member], say: Callable[[str], None]) -> None:
-        self.members = members
+    def __init__(self, members: Sequence[Member], say: Callable[[str], None], then: Sequence[Member] = ()) -> None:
+        self.members = list(members)
         self.say = say
+        self.then = list(then)
 
     def __enter__(self) -> "Crew":
         for member in self.members:
             member.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for member in self.members:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        if isinstance(error, StoppedError):
+            self.say(f"{error.number.name}: every process saves and ends; once more ends at once")
+        # Workers have something to tell the chief before they end.
+        for role in ("worker", "retrain", "chief"):
+            self._end([member for member in self.members if member.task.role == role])
+
+    def _end(self, members: list[Member]) -> None:
+        for member in members:
             if member.process and member.process.poll() is None:
                 member.process.terminate()
         until = time.monotonic() + GRACE
-        for member in self.members:
+        for member in members:
             if member.process:
                 try:
                     member.process.wait(max(0.0, until - time.monotonic()))
@@ -108,7 +123,10 @@ class Crew:
         Raises:
             UserError: a process told of a user's mistake, or dies again and again.
         """
-        for member in self.members:
+        for place, member in enumerate(self.members):
+            if member.done and self.then:
+                self.members[place] = self._follow(member)
+                continue
             status = member.process.poll() if member.process else 0
             if status is None or status == 0:
                 continue
@@ -123,10 +141,19 @@ class Crew:
         chief_left = self.members[0].task.role == "chief" and self.members[0] not in running
         return bool(running) and not chief_left
 
+    def _follow(self, member: Member) -> Member:
+        member.forget()
+        follower = self.then.pop(0)
+        follower.task = follower.task.model_copy(update={"cores": member.task.cores})
+        follower.start()
+        return follower
+
     def _died(self, member: Member, status: int) -> None:
         quick = time.monotonic() - member.started < QUICK
         member.deaths = member.deaths + 1 if quick else 1
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        if status == -signal.SIGALRM:
+            how = f"hung: no step ended for {LIMIT / 60:.0f} minutes"
         if member.deaths == DEATHS:
             raise UserError(
                 f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "

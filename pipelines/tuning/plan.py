@@ -27,6 +27,7 @@ from pipelines.config import Config, Count, Frozen, ModelConfig, Space
 from pipelines.errors import UserError
 from pipelines.files import held, write_text
 from pipelines.recipes.provenance import flat
+from pipelines.tuning import brackets
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
@@ -87,6 +88,11 @@ class Plan(Frozen):
         if self.trials and budget.trials:
             parts.insert(0, f"{self.trials // nets} of {budget.trials} trials{' a net' if self.nets else ''}")
         return f"budget {budget.share:g}: {', '.join(parts)}"
+
+    @property
+    def work(self) -> list[int]:
+        """The epochs of every trial; with Hyperband those that it adds to the trial it goes on with."""
+        return [self.config.epochs] * self.trials if self.trials else brackets.epochs(self.config.epochs)
 
     def net(self, values: Mapping[str, Value]) -> str:
         """Name of the net of a trial."""

@@ -12,6 +12,8 @@ from pipelines import frameworks
 from pipelines.arguments import TrainArguments, named_recipe
 from pipelines.cli import guarded
 from pipelines.config import Frozen
+from pipelines.errors import UserError
+from pipelines.run import open_run
 from pipelines.train import train
 from pipelines.tuning.plan import open_plan
 
@@ -60,7 +62,12 @@ def main(words: list[str]) -> int:
 
 def _act(task: Task) -> None:
     if task.role == "retrain":
-        train(_training(task), Console())
+        try:
+            train(_training(task), Console())
+        except UserError:
+            # With another seed a winner may diverge; that is a result.
+            if not task.folder.exists() or open_run(task.folder).record.state != "diverged":
+                raise
         return
     frameworks.load()
     plan = open_plan(task.folder)

@@ -50,7 +50,7 @@ def write(folder: Path, plan: Plan, state: State) -> dict[str, Path]:
     write_text(folder / "trials.csv", table(plan, state))
     best = winners(plan, state)
     if not best:
-        said = f"none of {len(state.trials)} trials has a result.{_reasons(state)}"
+        said = f"none of {len(state.trials)} trials has a result.{''.join(f' {reason}.' for reason in state.reasons)}"
         raise UserError(f"{said} All are in {folder / 'trials.csv'}. Search in other bounds, in another folder.")
     files = {}
     for net, trial in best.items():
@@ -119,12 +119,6 @@ def _cell(plan: Plan, trial: Trial, name: str) -> str:
 
 def _nets(plan: Plan) -> list[str]:
     return [net.name for net in plan.nets] or [plan.name]
-
-
-def _reasons(state: State) -> str:
-    reasons = [trial.reason for trial in state.trials if trial.reason]
-    common = sorted(set(reasons), key=reasons.count, reverse=True)[:3]
-    return "".join(f" {reasons.count(reason)} x {reason}." for reason in common)
 
 
 def told(plan: Plan, state: State, files: Mapping[str, Path]) -> list[str]:

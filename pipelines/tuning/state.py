@@ -4,6 +4,7 @@ No framework needed.
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,8 @@ class Trial:
     """After which it stops, where Hyperband says so."""
     earlier: str | None
     """The trial that it goes on with, in Hyperband."""
+    before: int
+    """The epochs that this one had been trained."""
 
     @property
     def over(self) -> bool:
@@ -81,6 +84,19 @@ class State:
         """The completed trials, the best first; the earlier of equals."""
         scored = [(trial.score, trial) for trial in self.trials if trial.score is not None]
         return [trial for score, trial in sorted(scored, key=lambda pair: self.objective.key(pair[0]))]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why trials failed: the three commonest reasons, with their number."""
+        counted = Counter(trial.reason for trial in self.trials if trial.reason)
+        return [f"{number} x {reason.rstrip('.')}" for reason, number in counted.most_common(3)]
+
+    def root(self, trial: Trial) -> Trial:
+        """The first of the trials that Hyperband made of each other: they share its run directory."""
+        numbered = {other.number: other for other in self.trials}
+        while trial.earlier:
+            trial = numbered[trial.earlier]
+        return trial
 
 
 def read(folder: Path) -> State | None:
@@ -115,4 +131,5 @@ def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:
         seconds=clock["seconds"],
         epochs=values.get("tuner/epochs"),
         earlier=values.get("tuner/trial_id"),
+        before=values.get("tuner/initial_epoch", 0),
     )

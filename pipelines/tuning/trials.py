@@ -4,7 +4,7 @@ import io
 import math
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,32 @@ class StopOnDeadGates(keras.callbacks.Callback):
             raise HopelessError(f"dead gates: those of all {len(gates)} layers are {state} {when}")
 
 
+class Alive(keras.callbacks.Callback):
+    """Says so whenever something has ended.
+
+    Args:
+        alive: what to call.
+    """
+
+    def __init__(self, alive: Callable[[], None]) -> None:
+        super().__init__()
+        self.alive = alive
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras's hook."""
+        del batch, logs
+        self.alive()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras's hook."""
+        del batch, logs
+        self.alive()
+
+    def on_epoch_end(self, _epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.alive()
+
+
 class StopAfter(keras.callbacks.Callback):
     """Raises `RoundError` after an epoch that is not the last.
 
@@ -93,7 +119,15 @@ def objective(config: Config, data_dir: Path | None) -> Objective:
     return Objective("val_accuracy", "max") if info.labels else Objective("val_loss", "min")
 
 
-def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None, wanted: Objective) -> float:
+def train(
+    config: Config,
+    path: Path,
+    data_dir: Path | None,
+    epochs: int | None,
+    wanted: Objective,
+    *,
+    alive: Callable[[], None],
+) -> float:
     """Trains a trial, or goes on with it, and gives its score.
 
     A trial whose worker died goes on from its checkpoint, one that a round of Hyperband paused does too.
@@ -104,6 +138,7 @@ def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None,
         data_dir: where prepared data lies; None for the default of TFDS.
         epochs: after which to pause; None for the end.
         wanted: the objective.
+        alive: called after every execution of training and validation.
 
     Returns:
         The objective of the best epoch.
@@ -113,7 +148,7 @@ def train(config: Config, path: Path, data_dir: Path | None, epochs: int | None,
         UserError: the configuration cannot be trained.
     """
     pausing = epochs is not None and epochs < config.epochs
-    callbacks = [StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
+    callbacks = [Alive(alive), StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
     # The state at the end of the round is what the next one goes on from.
     interval: Interval = _steps_per_epoch(config, data_dir) if pausing else "auto"
     quiet = Console(file=io.StringIO())

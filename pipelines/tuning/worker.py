@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.errors import StoppedError, UserError, disk_is_full
 from pipelines.tuning import oracles, trials
+from pipelines.tuning.endurance import REASON, Enduring
 from pipelines.tuning.link import Link
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.process import AGAIN
 from pipelines.tuning.state import Objective
 from pipelines.tuning.trials import HopelessError
+from pipelines.tuning.watchdog import watched
 
 TRIALS = 16
 """Trials of one process: TensorFlow keeps about 18 MB of every small net that it compiled, whatever is cleared."""
@@ -34,7 +37,7 @@ class Worker(keras_tuner.Tuner):
         data_dir: where prepared data lies; None for the default of TFDS.
     """
 
-    def __init__(self, plan: Plan, folder: Path, oracle: oracles.Enduring, data_dir: Path | None) -> None:
+    def __init__(self, plan: Plan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
         super().__init__(oracle, directory=str(folder), project_name="kerastuner")
         self.plan = plan
         self.folder = folder
@@ -68,22 +71,22 @@ class Worker(keras_tuner.Tuner):
                 "the chief at this address searches something else. Start chief and workers with the same command."
             )
         try:
-            with self.oracle.alive(trial.trial_id, _leave):
-                return self._trained(trial)
+            with self.oracle.alive(trial.trial_id, _leave), watched() as alive:
+                return self._trained(trial, alive)
         except FailedTrialError as error:
-            trial.hyperparameters.values[oracles.REASON] = str(error)
+            trial.hyperparameters.values[REASON] = str(error)
             raise
         finally:
             keras.utils.clear_session()
             gc.collect()
 
-    def _trained(self, drawn: Trial) -> dict[str, float]:
+    def _trained(self, drawn: Trial, alive: Callable[[], None]) -> dict[str, float]:
         values = drawn.hyperparameters.values
         path = self.folder / "trials" / self._root(drawn)
         epochs = values.get("tuner/epochs")
         try:
             config = self.plan.configured(values)
-            score = trials.train(config, path, self.data_dir, epochs, self._objective)
+            score = trials.train(config, path, self.data_dir, epochs, self._objective, alive=alive)
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:

@@ -27,8 +27,8 @@ MINUTES = "6"
 # A chief and workers whose processes nobody starts again, as on machines that lose their power.
 LONELY = """
 import os, sys
-from pipelines.tuning import oracles, process
-oracles.LEASE = 4.0
+from pipelines.tuning import endurance, process
+endurance.LEASE = 4.0
 status = process.main(sys.argv[1:])
 sys.stdout.flush()
 os._exit(status)
@@ -133,57 +133,61 @@ def table(folder):
         return list(csv.DictReader(file))
 
 
-def test_a_killed_worker_and_a_killed_chief_cost_no_trial(start, tmp_path):
+def ended(folder):
+    """Whether all processes of a search have ended by themselves, as they do without the one that started them."""
+    until = time.monotonic() + 60
+    while tasks(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+    return tasks(folder) == {}
+
+
+def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     folder = tmp_path / "search"
-    search = start("--trials", "6", "--workers", "2", "--to", str(folder), "--deadline", MINUTES)
+    words = ("--trials", "5", "--workers", "2", "--to", str(folder), "--deadline")
+    search = start(*words, MINUTES)
     first = until(lambda: trials(folder, "running"), search)[0]
     worker = until(lambda: tasks(folder).get("worker"), search)[int(first.worker[-1])]
     os.kill(worker, signal.SIGKILL)
     until(lambda: trials(folder, "completed"), search)
     os.kill(tasks(folder)["chief"][0], signal.SIGKILL)
-    said = finished(search)
-    assert "died (killed by SIGKILL) and is started again" in said
-    assert [row["status"] for row in table(folder)] == ["completed"] * 6
-    assert sum(one["lost"] for one in clock(folder).values()) <= 1
-    config = parse_train([str(folder / "best.json")]).config
-    best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
-    assert config.optimizer.learning_rate == pytest.approx(float(best["learning_rate"]), rel=1e-5)
-    assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
-    assert len(list((folder / "tensorboard").glob("*/events*"))) == 6
-    assert not list(folder.glob("trials/*/*.keras"))
-    assert tasks(folder) == {}
-
-
-def test_everything_killed_and_repeated_goes_on(start, tmp_path):
-    folder = tmp_path / "search"
-    words = ("--trials", "5", "--workers", "2", "--to", str(folder), "--deadline")
-    search = start(*words, MINUTES)
-    done = until(lambda: trials(folder, "completed"), search)
+    done = until(lambda: trials(folder, "completed")[1:], search)
     search.kill()
-    search.communicate()
-    # Without the process that started them they end by themselves.
-    waited = time.monotonic() + 60
-    while tasks(folder) and time.monotonic() < waited:
-        time.sleep(0.1)
-    assert tasks(folder) == {}
+    assert "died (killed by SIGKILL) and is started again" in search.communicate()[0]
+    assert ended(folder)
 
     said = finished(start(*words, "0.01"))
     assert "goes on with the search" in said
     assert "stopped at the deadline" in said
     assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
 
-    search = start(*words, MINUTES, "--retrain", "2")
+    search = start(*words, MINUTES)
     until(lambda: tasks(folder), search)
     second = start(*words, MINUTES)
     assert "another process searches in" in second.communicate()[0]
     assert second.returncode == 2
-    said = finished(search)
+    search.terminate()
+    assert "stopped; repeat the command to go on" in search.communicate()[0]
+    assert search.returncode == 128 + signal.SIGTERM
+    assert tasks(folder) == {}
+
+    said = finished(start(*words, MINUTES, "--retrain", "2"))
     assert [row["status"] for row in table(folder)] == ["completed"] * 5
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
+    # Whoever was killed together with its chief is blamed for nothing.
+    assert sum(one["lost"] for one in clock(folder).values()) <= 1
+    config = parse_train([str(folder / "best.json")]).config
+    best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
+    assert config.optimizer.learning_rate == pytest.approx(float(best["learning_rate"]), rel=1e-5)
+    assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
+    assert len(list((folder / "tensorboard").glob("*/events*"))) == 5
+    assert not list(folder.glob("trials/*/*.keras"))
+    assert "1 of 2 runs, about" in said
+    assert "2 of 2 runs" in said
     assert "toy retrained: best val_accuracy" in said
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
+    assert tasks(folder) == {}
 
     # A search that is over is summed up again, without any process.
     assert "best val_accuracy" in finished(start(*words, MINUTES))
@@ -196,7 +200,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
         port = str(probe.getsockname()[1])
     here = {"KERASTUNER_ORACLE_PORT": port}
     # Some of these rates are too high for any net.
-    words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 6 --to {folder}".split()
+    words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 4 --to {folder}".split()
     given = parse_tune([str(toy / "toy.json"), *words])
     keep(given.plan, given.folder)
     task = {"folder": str(folder), "data_dir": None, "ends": time.time() + 60 * float(MINUTES)}
@@ -211,7 +215,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
     state = read(folder)
     assert state.over
     assert {trial.status for trial in state.trials} == {"completed", "failed"}
-    assert len(state.trials) == 6
+    assert len(state.trials) == 4
     assert {trial.reason for trial in state.trials} == {"", "the loss is not finite any more"}
     assert [one["lost"] for one in clock(folder).values() if one["lost"]] == [1]
 

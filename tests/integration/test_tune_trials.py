@@ -1,6 +1,7 @@
 """Trials in this process, on toy data."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -17,21 +18,43 @@ from tests.toy_data import ToyData, toy_config
 ACCURACY = Objective("val_accuracy", "max")
 
 
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    return ToyData().install(monkeypatch)
+CONFIG = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
+
+
+def train(*arguments, alive=lambda: None):
+    return trials.train(*arguments, alive=alive)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy():
+    with pytest.MonkeyPatch.context() as patch:
+        yield ToyData().install(patch)
+
+
+@pytest.fixture(scope="module")
+def whole(toy, tmp_path_factory):
+    """The run directory of a trial without a pause, its score, and how often it said that it was alive."""
+    path, signs = tmp_path_factory.mktemp("trial") / "whole", []
+    score = train(CONFIG, path, None, None, ACCURACY, alive=lambda: signs.append(1))
+    return path, score, len(signs)
 
 
 def rows(path):
     return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
 
 
-def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(tmp_path, toy):
-    score = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, ACCURACY)
-    assert score == max(row["val_accuracy"] for row in rows(tmp_path / "0"))
-    loss = trials.train(toy_config(epochs=4), tmp_path / "0", None, None, Objective("val_loss", "min"))
-    assert loss == min(row["val_loss"] for row in rows(tmp_path / "0"))
+def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(whole, toy):
+    path, score, _ = whole
+    assert score == max(row["val_accuracy"] for row in rows(path))
+    # Another worker that is given a trial finds it done.
+    loss = train(CONFIG, path, None, None, Objective("val_loss", "min"))
+    assert loss == min(row["val_loss"] for row in rows(path))
     assert "test" not in toy.asked
+
+
+def test_a_trial_tells_of_every_execution_of_training_and_validation(whole):
+    # At least one of training, one of validation and the end, in each of four epochs.
+    assert whole[2] >= 4 * 3
 
 
 def test_a_search_needs_something_to_validate_on(monkeypatch):
@@ -49,7 +72,7 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
     )
     for _ in range(2):  # The second worker finds it as the first left it.
         with pytest.raises(HopelessError, match="the loss is not finite"):
-            trials.train(config, tmp_path / "0", None, None, ACCURACY)
+            train(config, tmp_path / "0", None, None, ACCURACY)
 
 
 @pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias:UserWarning")
@@ -61,14 +84,14 @@ def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, stat
     model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
     config = toy_config(model=model, precision=precision)
     with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
-        trials.train(config, tmp_path / "0", None, None, ACCURACY)
+        train(config, tmp_path / "0", None, None, ACCURACY)
     assert rows(tmp_path / "0") == []
 
 
 @pytest.mark.parametrize("bias", [-20.0, 5.0])
 def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias), epochs=1)
-    assert math.isfinite(trials.train(config, tmp_path / "0", None, None, ACCURACY))
+    assert math.isfinite(train(config, tmp_path / "0", None, None, ACCURACY))
 
 
 def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
@@ -82,7 +105,7 @@ def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
 
 def test_a_plain_net_has_no_gates_to_die(tmp_path):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4, width=12), epochs=1)
-    assert 0 <= trials.train(config, tmp_path / "0", None, None, ACCURACY) <= 1
+    assert 0 <= train(config, tmp_path / "0", None, None, ACCURACY) <= 1
 
 
 @pytest.mark.parametrize(
@@ -90,26 +113,22 @@ def test_a_plain_net_has_no_gates_to_die(tmp_path):
 )
 def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, changes):
     with pytest.raises(UserError):
-        trials.train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
+        train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path):
-    config = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
-    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path, whole):
     for epochs in (1, 3, 3, 4):
-        score = trials.train(config, tmp_path / "rounds", None, epochs, ACCURACY)
+        score = train(CONFIG, tmp_path / "rounds", None, epochs, ACCURACY)
         assert len(rows(tmp_path / "rounds")) == epochs
-        assert score == max(row["val_accuracy"] for row in rows(tmp_path / "whole")[:epochs])
-    assert rows(tmp_path / "rounds") == rows(tmp_path / "whole")
-    nets = [runs.load_model(runs.open_run(tmp_path / name)).get_weights() for name in ("rounds", "whole")]
+        assert score == max(row["val_accuracy"] for row in rows(whole[0])[:epochs])
+    assert rows(tmp_path / "rounds") == rows(whole[0])
+    nets = [runs.load_model(runs.open_run(path)).get_weights() for path in (tmp_path / "rounds", whole[0])]
     for one, other in zip(*nets, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_trial_goes_on_where_its_worker_died(tmp_path, monkeypatch):
-    config = toy_config(epochs=3)
-    trials.train(config, tmp_path / "whole", None, None, ACCURACY)
+def test_a_trial_goes_on_where_its_worker_died(tmp_path, whole, monkeypatch):
     save = checkpoint.save
 
     def killed(*arguments):
@@ -119,17 +138,16 @@ def test_a_trial_goes_on_where_its_worker_died(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", killed)
         with pytest.raises(KeyboardInterrupt):
-            trials.train(config, tmp_path / "killed", None, None, ACCURACY)
+            train(CONFIG, tmp_path / "killed", None, None, ACCURACY)
     assert len(rows(tmp_path / "killed")) == 1
-    trials.train(config, tmp_path / "killed", None, None, ACCURACY)
-    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+    train(CONFIG, tmp_path / "killed", None, None, ACCURACY)
+    assert rows(tmp_path / "killed") == rows(whole[0])
 
 
-def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path):
-    trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY)
-    trials.shed(tmp_path / "0")
-    trials.shed(tmp_path / "0")
-    left = {path.name for path in (tmp_path / "0").iterdir()}
+def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path, whole):
+    path = shutil.copytree(whole[0], tmp_path / "0")
+    trials.shed(path)
+    trials.shed(path)
+    left = {file.name for file in path.iterdir()}
     assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
-    # Another worker that is given it finds it done.
-    assert 0 <= trials.train(toy_config(), tmp_path / "0", None, None, ACCURACY) <= 1
+    assert train(CONFIG, path, None, None, ACCURACY) == whole[1]

@@ -40,6 +40,7 @@ def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0
         seconds=seconds,
         epochs=None,
         earlier=None,
+        before=0,
     )
 
 

@@ -1,13 +1,14 @@
 """Processes that are no frameworks: what they do is a line of Python."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError
 from pipelines.tuning import crew
 from pipelines.tuning.crew import DEATHS, Crew, Member, shares
 from pipelines.tuning.process import Task
@@ -53,6 +54,31 @@ def test_who_dies_is_started_again(member, tmp_path):
     assert said == [f"a died (killed by SIGKILL) and is started again; its output is in {tmp_path}/logs/a.log"]
 
 
+def test_who_hung_is_told_from_who_died(member, tmp_path):
+    (said,) = run(member("a", "if n == 0: os.kill(os.getpid(), 14)"))
+    assert said.startswith("a died (hung: no step ended for 30 minutes) and is started again")
+
+
+def test_workers_save_before_the_chief_ends(member, tmp_path):
+    ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
+    saves = "(time.sleep(0.3), p.with_name('saved').touch(), os._exit(143))"
+    sees = "(p.with_name('seen').write_text(str(p.with_name('saved').exists())), os._exit(143))"
+    chief = member("chief", f"import signal; signal.signal(15, lambda *_: {sees}); {ready}", role="chief")
+    worker = member("a", f"import signal; signal.signal(15, lambda *_: {saves}); {ready}")
+    said = []
+
+    def stopped():
+        with Crew([chief, worker], said.append):
+            while len(list(tmp_path.glob("*.ready"))) < 2:
+                time.sleep(0.01)
+            raise StoppedError("", signal.SIGTERM)
+
+    with pytest.raises(StoppedError):
+        stopped()
+    assert (tmp_path / "seen").read_text() == "True"
+    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+
+
 def test_who_asks_for_it_is_started_again_without_a_word(member, tmp_path):
     assert run(member("a", "sys.exit(75 if n < 9 else 0)")) == []
     assert starts(tmp_path, "a") == 10
@@ -77,6 +103,19 @@ def test_without_the_chief_nobody_waits(member):
     worker = member("a", "time.sleep(600)")
     run(chief, worker)
     assert worker.process.poll() is not None
+
+
+def test_who_is_done_makes_place_for_the_next(member, tmp_path):
+    first = (
+        "until = time.monotonic() + 20\nwhile time.monotonic() < until and not p.with_name('c.started').read_text(): "
+    )
+    slow, quick, last = member("a", first + "time.sleep(0.01)"), member("b", ""), member("c", "")
+    quick.task = quick.task.model_copy(update={"cores": (1,)})
+    with Crew([slow, quick], print, then=[last]) as crew:
+        while crew.works():
+            time.sleep(0.01)
+    assert [one.done for one in (slow, quick, last)] == [True] * 3
+    assert last.task.cores == (1,)
 
 
 def test_cores_are_shared_without_overlap():

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from pipelines.tuning import oracles
-from pipelines.tuning.oracles import ATTEMPTS, LEASE, REASON, make
+from pipelines.tuning import endurance
+from pipelines.tuning.endurance import ATTEMPTS, LEASE, REASON
+from pipelines.tuning.oracles import make
 from pipelines.tuning.state import Objective, read
 
 from .plans import ACCURACY, study_plan, toy_plan
@@ -129,7 +130,7 @@ def test_a_trial_that_kills_its_workers_is_given_up(search):
     assert another.trial_id != trial.trial_id
     state = search.state()
     assert state.trials[0].status == "failed"
-    assert state.trials[0].reason == f"each of {ATTEMPTS} workers that ran it died"
+    assert state.trials[0].reason == f"each of {ATTEMPTS} workers that ran it died or hung"
 
 
 def test_nobody_is_sent_home_while_a_trial_runs(search):
@@ -169,12 +170,12 @@ def test_when_everything_was_killed_it_is_no_trials_fault(search):
 def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
     # KerasTuner saves before it takes an ended trial from its worker: whatever was saved must be a good start.
     versions = []
-    write = oracles.write_text
-    monkeypatch.setattr(oracles, "write_text", lambda path, text: (versions.append(text), write(path, text)))
+    write = endurance.write_text
+    monkeypatch.setattr(endurance, "write_text", lambda path, text: (versions.append(text), write(path, text)))
     search.finish(search.ask("a"))
     search.finish(search.ask("a"), status="FAILED", reason="dead gates")
     search.ask("b")
-    monkeypatch.setattr(oracles, "write_text", write)
+    monkeypatch.setattr(endurance, "write_text", write)
     assert len(versions) >= 5
     for version in versions:
         search.oracle.file.write_text(version)
@@ -218,7 +219,7 @@ def test_an_error_is_seen_and_blocks_nobody(search, monkeypatch):
     def full(path, text):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(oracles, "write_text", full)
+    monkeypatch.setattr(endurance, "write_text", full)
     with pytest.raises(OSError, match="No space left"):
         search.ask("a")
     assert isinstance(search.oracle.broken, OSError)
@@ -286,6 +287,19 @@ def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):
             assert trials[trial.earlier].values == trial.values
     # The first bracket draws nine trials of one epoch, whatever becomes of them.
     assert sum(trial.epochs == 1 for trial in trials.values()) == 9
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 9, 10, 27])
+def test_what_hyperband_will_train_is_known_beforehand(tmp_path, monkeypatch, epochs):
+    monkeypatch.setattr(endurance, "write_text", lambda path, text: None)
+    plan = toy_plan("hyperband", trials=None, epochs=epochs)
+    search = Search(tmp_path, plan)
+    trained = []
+    while (trial := search.ask("a")).status == "RUNNING":
+        values = trial.hyperparameters.values
+        trained.append(values["tuner/epochs"] - values["tuner/initial_epoch"])
+        search.finish(trial, score_of(trial))
+    assert trained == plan.work
 
 
 def test_a_regression_is_ranked_by_its_loss(tmp_path):
