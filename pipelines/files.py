@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, disk_is_full
 
 
 @contextmanager
@@ -24,12 +24,16 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
     Yields:
         The path to write to. If the block raises, it is removed and `path` stays as it was.
 
+    Raises:
+        UserError: nothing can be written there, and not because the disk is full.
+
     Example:
         with replacing(run / "model.keras") as aside:
             model.save(aside)
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     aside = Path(name)
     try:
@@ -42,6 +46,23 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
         flush(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns the errors of a block that begins to write at `path` into a user's, short of a full disk.
+
+    Raises:
+        UserError: the folder cannot be made, or nothing may be written there.
+    """
+    try:
+        yield
+    except OSError as error:
+        if disk_is_full(error):
+            raise
+        raise UserError(
+            f"{path} cannot be written: {error.strerror}. Name another folder, or change its permissions."
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:

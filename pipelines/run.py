@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from pipelines.config import Config, Frozen
 from pipelines.errors import UserError
-from pipelines.files import flush, held, write_text
+from pipelines.files import flush, held, write_text, writing
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
@@ -156,10 +156,10 @@ def create(path: Path, config: Config, record: Record) -> Run:
         run = create(Path("runs/mnist_conv_32"), config, record)
     """
     refuse_existing(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.parent / f".{path.name}-{os.getpid()}"
     try:
-        aside.mkdir()
+        with writing(path):
+            aside.mkdir(parents=True)
         write_text(aside / "config.json", config.model_dump_json(indent=2) + "\n")
         Run(aside, config, record).update()
         try:

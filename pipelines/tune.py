@@ -19,7 +19,7 @@ from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
 from pipelines.tuning.arguments import TuneArguments, parse_tune
 from pipelines.tuning.board import Board
-from pipelines.tuning.crew import Crew, Member, shares
+from pipelines.tuning.crew import Crew, DiedError, Member, shares
 from pipelines.tuning.process import Task
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +69,13 @@ def tune(given: TuneArguments, console: Console) -> None:
         state = states.read(given.folder)
         if state is None or not state.over:
             names = [] if identity else [f"worker-{number}" for number in range(given.workers)]
-            _lead(given, console, [_chief(given, identity or "chief", where), *_workers(given, names, where)])
+            try:
+                _lead(given, console, [_chief(given, identity or "chief", where), *_workers(given, names, where)])
+            except UserError as error:
+                if states.read(given.folder) is None and not isinstance(error, DiedError):
+                    # Nothing was searched: the command is mended and repeated, which would be another search.
+                    plans.forget(given.folder)
+                raise
         _sum_up(given, console)
 
 
@@ -117,7 +123,9 @@ def _sum_up(given: TuneArguments, console: Console) -> None:
     pictures.draw(folder, plan, state)
     for line in results.told(plan, state, recipes):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    if given.retrain and state.over:
+    if given.retrain and not state.over:
+        console.print("the winner is retrained once all trials are done", highlight=False)
+    elif given.retrain:
         from pipelines.tuning.retrain import retrain
 
         retrain(
@@ -187,7 +195,10 @@ def _where() -> tuple[str, str]:
                 f"a search over several machines needs {ID} (chief, or a name of each worker), {PORT}, and {ADDRESS}, "
                 f"the chief's address (none is {LOOPBACK}). Set them, or none of them to search on this machine alone."
             )
-        return os.environ.get(ADDRESS) or LOOPBACK, os.environ[PORT]
+        port = os.environ[PORT]
+        if not (port.isdecimal() and 0 < int(port) < 2**16):
+            raise UserError(f"{PORT} is a port, 1 to {2**16 - 1}. Received: {port}.")
+        return os.environ.get(ADDRESS) or LOOPBACK, port
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return LOOPBACK, str(probe.getsockname()[1])

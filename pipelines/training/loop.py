@@ -24,7 +24,8 @@ from pipelines.training.fitting import Training, finish
 from pipelines.training.intervals import Interval
 from pipelines.training.keeping import CHECKPOINTS, record
 from pipelines.training.net import build, compiled
-from pipelines.training.precision import Policy, resolve
+from pipelines.training.precision import Policy
+from pipelines.training.prepare import prepare
 
 # Packages whose versions do not change the numbers that come next: what they decided is kept in the run.
 INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
@@ -59,20 +60,7 @@ def start(
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
     refuse_existing(path)
-    info = sources.describe(config.data, data_dir, config.validation)
-    steps_per_epoch = info.counts["train"] // config.batch_size
-    if not steps_per_epoch:
-        raise UserError(
-            f"a batch of {config.batch_size} is larger than the {info.counts['train']} training examples of "
-            f"{info.name}. Lower --batch-size."
-        )
-    machine = environment.machine()
-    net = build(config, info, "float32")
-    precision = resolve(config.precision, net, machine)
-    if precision.policy != "float32":
-        net = build(config, info, precision.policy)
-    accelerated = bool(machine.accelerators)
-    model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not info.labels)
+    ready = prepare(config, data_dir)
     examples = sources.load(config.data, "train", data_dir, config.validation)
     fitted = preprocess.fit(config.preprocess, examples.images)
     created = Record(
@@ -81,17 +69,17 @@ def start(
         versions=environment.versions(),
         backend=keras.backend.backend(),
         code=environment.code(),
-        machine=machine,
-        precision=precision,
-        data=DataRecord(**dataclasses.asdict(info)),
-        parameters=net.count_params(),
-        steps_per_epoch=steps_per_epoch,
+        machine=ready.machine,
+        precision=ready.precision,
+        data=DataRecord(**dataclasses.asdict(ready.data)),
+        parameters=ready.net.count_params(),
+        steps_per_epoch=ready.steps_per_epoch,
     )
     run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         _announce(run, console)
-        finish(Training(run, net, model, fitted, examples, data_dir, State(), interval, console, callbacks))
+        finish(Training(run, ready.net, ready.model, fitted, examples, data_dir, State(), interval, console, callbacks))
     return run
 
 

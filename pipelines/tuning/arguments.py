@@ -7,7 +7,7 @@ from pathlib import Path
 from pipelines import recipes
 from pipelines.arguments import named_recipe, parse_over
 from pipelines.config import Config, Count, NonNegative, Positive, Recipe, Space
-from pipelines.errors import UserError
+from pipelines.errors import UserError, unknown
 from pipelines.tuning import space
 from pipelines.tuning.plan import Algorithm, Plan, Share, planned
 from pipelines.tuning.studies import STUDIES, Study
@@ -90,6 +90,8 @@ def parse_tune(words: list[str]) -> TuneArguments:
             raise SystemExit(0)
         raise UserError(f"which recipe? It comes first: {TUNE} RECIPE [--search.PARAMETER ...] [--option VALUE ...].")
     study = STUDIES.get(words[0])
+    if not study and not words[0].endswith(".json") and words[0] not in recipes.names():
+        raise unknown("recipe or study", words[0], [*recipes.names(), *STUDIES])
     base = study or named_recipe(words[0])
     config, bounds, source = _start(base)
     default = _Search(**dict(config), search=bounds)
@@ -110,6 +112,8 @@ def _arguments(asked: _Search, name: str, study: Study | None) -> TuneArguments:
         raise UserError("Hyperband decides by --epochs how many trials there are. Leave --trials out.")
     if study and asked.algorithm != "random":
         raise UserError(f"a study draws as many trials of each net at random. Received: --algorithm {asked.algorithm}.")
+    if study and (asked.model != study.config.model or asked.search.depth):
+        raise UserError("the nets of a study are its own. Leave out --model and --search.depth.")
     trials = None if asked.algorithm == "hyperband" else asked.trials or (study.trials if study else TRIALS)
     plan = planned(
         name,

@@ -8,10 +8,14 @@ import time
 from pathlib import Path
 from threading import Thread
 
+import keras
+
 from pipelines.errors import UserError
+from pipelines.training.prepare import prepare
 from pipelines.tuning import hparams, oracles, state, trials
 from pipelines.tuning.endurance import LEASE
 from pipelines.tuning.plan import Plan
+from pipelines.tuning.space import Value, searched
 from pipelines.tuning.worker import Worker
 
 LOOK = 0.2
@@ -30,10 +34,12 @@ def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) ->
         ends: the deadline, in seconds since 1970; None for none.
 
     Raises:
-        UserError: the address cannot be had, or the data.
+        UserError: the address cannot be had, or the data, or no trial could be trained.
     """
     _try_address()
     oracle = oracles.make(plan, trials.objective(plan.config, data_dir))
+    if state.read(folder) is None:
+        _try_a_trial(plan, data_dir)
     oracle.endure(plan, folder)
     failures: list[BaseException] = []
 
@@ -60,10 +66,33 @@ def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) ->
             since = since or time.monotonic()
             # Workers hear of it at their next sign of life.
             if not oracle.tuner_ids or time.monotonic() - since > LEASE:
+                # The last answer may still be on its way.
+                time.sleep(LOOK)
                 break
     kept = state.read(folder)
     if kept:
         hparams.write(folder, plan, kept)
+
+
+def _try_a_trial(plan: Plan, data_dir: Path | None) -> None:
+    """Refuses a search whose trials cannot be trained, whatever is drawn."""
+    space: dict[str, tuple[Value, ...]] = searched(plan.space)
+    refusals: list[UserError] = []
+    # Every choice and both ends of every range are tried until one setting can be trained, which is nearly always the
+    # first.
+    for turn in range(max(map(len, space.values()))):
+        values = {name: bounds[turn % len(bounds)] for name, bounds in space.items()}
+        if plan.nets:
+            values["net"] = plan.nets[0].name
+        try:
+            prepare(plan.configured(values), data_dir)
+        except UserError as error:
+            refusals.append(error)
+        else:
+            return
+        finally:
+            keras.utils.clear_session()
+    raise refusals[0]
 
 
 def _try_address() -> None:

@@ -77,6 +77,10 @@ class Member:
             return log.read().decode(errors="replace").strip()[-TAIL:]
 
 
+class DiedError(UserError):
+    """A process dies again and again; what it said is in its log."""
+
+
 class Crew:
     """All processes of a search that this machine runs.
 
@@ -155,7 +159,7 @@ class Crew:
         if status == -signal.SIGALRM:
             how = f"hung: no step ended for {LIMIT / 60:.0f} minutes"
         if member.deaths == DEATHS:
-            raise UserError(
+            raise DiedError(
                 f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "
                 f"{member.log}:\n{member.said() or '(it said nothing)'}"
             )

@@ -109,9 +109,11 @@ class Enduring(keras_tuner.Oracle):
             if trial_id not in self.trials:
                 return self._foreign(trial_id)
             trial = self.trials[trial_id]
-            if self.closed:
-                return Trial(trial.hyperparameters, trial_id, "STOPPED")
             worker = self.clock[trial_id].worker
+            if self.closed:
+                # The worker leaves its trial as soon as it hears of this.
+                self.tuner_ids.discard(worker)
+                return Trial(trial.hyperparameters, trial_id, "STOPPED")
             self.heard[worker] = self.now()
             if trial_id in self.waiting and worker not in self.ongoing_trials:
                 # It was only slow.
@@ -149,7 +151,8 @@ class Enduring(keras_tuner.Oracle):
         with self._taking_turns():
             for tuner_id in dict.fromkeys([*self.ongoing_trials, *self.tuner_ids]):
                 if self.now() - self.heard.get(tuner_id, self.began) > LEASE:
-                    if tuner_id in self.ongoing_trials:
+                    # Once closed, no trial is taken from anybody: its worker was asked to leave it.
+                    if tuner_id in self.ongoing_trials and not self.closed:
                         self._lose(tuner_id)
                     self.tuner_ids.discard(tuner_id)
 
@@ -163,6 +166,10 @@ class Enduring(keras_tuner.Oracle):
         """From now on tells every worker to stop; what was begun can be taken up by another chief."""
         with self._taking_turns():
             self.closed = True
+            for trial in self.ongoing_trials.values():
+                clock = self.clock[trial.trial_id]
+                clock.seconds += self.now() - clock.since
+                clock.since = self.now()
             self.save()
 
     def _foreign(self, trial_id: str) -> Trial:

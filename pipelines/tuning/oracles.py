@@ -63,8 +63,11 @@ def make(plan: Plan, objective: Objective) -> Enduring:
     }
     if plan.algorithm == "hyperband":
         return Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
-    kind = Bayesian if plan.algorithm == "bayesian" else Random
-    return kind(max_trials=plan.trials, **shared)
+    if plan.algorithm == "bayesian":
+        # Drawn at random: three for each dimension, as KerasTuner has it, and in a short search half of all.
+        first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
+        return Bayesian(max_trials=plan.trials, num_initial_points=first, **shared)
+    return Random(max_trials=plan.trials, **shared)
 
 
 def _parameters(plan: Plan) -> keras_tuner.HyperParameters:

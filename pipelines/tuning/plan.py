@@ -16,8 +16,9 @@ The folder of a search:
 
 import hashlib
 import math
+import shutil
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -195,6 +196,15 @@ def keep(plan: Plan, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} exists and is no search. Take another folder with --to DIR.")
     write_text(path, plan.model_dump_json(indent=2) + "\n")
+
+
+def forget(folder: Path) -> None:
+    """Removes what is in the folder of a search that never began, and the folder if nothing else is there."""
+    (folder / FILE).unlink(missing_ok=True)
+    for name in ("kerastuner", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:

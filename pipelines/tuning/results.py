@@ -50,7 +50,8 @@ def write(folder: Path, plan: Plan, state: State) -> dict[str, Path]:
     write_text(folder / "trials.csv", table(plan, state))
     best = winners(plan, state)
     if not best:
-        said = f"none of {len(state.trials)} trials has a result.{''.join(f' {reason}.' for reason in state.reasons)}"
+        reasons = "".join(f" {reason.rstrip('.')}." for reason in state.reasons)
+        said = f"none of {len(state.trials)} trials has a result.{reasons}"
         raise UserError(f"{said} All are in {folder / 'trials.csv'}. Search in other bounds, in another folder.")
     files = {}
     for net, trial in best.items():
@@ -96,15 +97,17 @@ def recipe(plan: Plan, state: State, trial: Trial) -> Recipe:
     """
     config = plan.configured(trial.values)
     name = f"{plan.net(trial.values)}_tuned"
-    config = config.model_copy(update={"recipe": name, "epochs": trial.epochs or config.epochs})
+    config = config.model_copy(update={"recipe": name})
     completed = sum(other.score is not None for other in state.trials)
     extreme = "highest" if state.objective.direction == "max" else "lowest"
     found = f"{state.objective.name} {trial.score:.6g}, the {extreme}"
     label = f" ({plan.label})" if plan.label else ""
+    # Of a trial that was stopped early too the recipe is that of the whole schedule, which begins in the same way.
+    rounds = f" after {trial.epochs} epochs" if trial.epochs and trial.epochs < config.epochs else ""
     drawn = " ".join(f"{key}={value}" for key, value in plan.meant(trial.values).items())
     return Recipe(
         config=config,
-        source=f"trial {trial.number} of the {plan.algorithm} search over {plan.name}{label}: {drawn}",
+        source=f"trial {trial.number}{rounds} of the {plan.algorithm} search over {plan.name}{label}: {drawn}",
         published="none",
         provenance=Provenance(assumed=tuple(key for key in flat(config) if key not in ("recipe", "seed"))),
         search=plan.space,
@@ -134,6 +137,8 @@ def told(plan: Plan, state: State, files: Mapping[str, Path]) -> list[str]:
     """
     best = winners(plan, state)
     lines = [plan.label] if plan.label else []
+    if state.over and plan.trials and len(state.trials) < plan.trials:
+        lines.append(f"no more than these {len(state.trials)} settings were found in the space")
     for net, trial in best.items():
         values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in plan.meant(trial.values) if name != "net")
         lines.append(f"{net}: best {state.objective.name} {trial.score:.6g}, trial {trial.number}: {values}")

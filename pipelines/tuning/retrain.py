@@ -65,7 +65,8 @@ def retrain(
     rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([("net", "seed", f"best_{objective.name}", "best_epoch", "run"), *rows])
+    writer.writerow(("net", "seed", f"best_{objective.name}", "best_epoch", "run"))
+    writer.writerows((net, seed, "" if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
     write_text(folder / "retrained.csv", text.getvalue())
     for net in recipes:
         scores = [row[2] for row in rows if row[0] == net and row[2] is not None]

@@ -48,7 +48,11 @@ class Worker(keras_tuner.Tuner):
         """KerasTuner's method; there is nothing that only a worker knows."""
 
     def pre_create_trial(self) -> None:
-        """KerasTuner's hook: a process that has done its share makes place for a fresh one."""
+        """KerasTuner's hook: looks whose chief it is, and after its share makes place for a fresh process."""
+        if self.oracle.get_space().values.get(oracles.FINGERPRINT) != self.plan.fingerprint:
+            raise FatalError(
+                "the chief at this address searches something else. Start chief and workers with the same command."
+            )
         if self.done == TRIALS:
             sys.exit(AGAIN)
         self.done += 1
@@ -66,10 +70,6 @@ class Worker(keras_tuner.Tuner):
             FailedTrialError: the trial has no result, and no other worker would get one.
             FatalError: the disk is full.
         """
-        if trial.hyperparameters.values.get(oracles.FINGERPRINT) != self.plan.fingerprint:
-            raise FatalError(
-                "the chief at this address searches something else. Start chief and workers with the same command."
-            )
         try:
             with self.oracle.alive(trial.trial_id, _leave), watched() as alive:
                 return self._trained(trial, alive)

@@ -221,14 +221,28 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
 
 
 def test_mistakes_end_the_search_with_one_message(start, tmp_path):
-    search = start("--trials", "2", "--to", str(tmp_path / "search"), "--data", "no_such_data")
-    said = search.communicate()[0]
-    assert search.returncode == 2
-    assert "there is no data set 'no_such_data'" in said
-    assert "Traceback" not in said
+    for words, message in (
+        ("--data no_such_data", "there is no data set 'no_such_data'"),
+        ("--model.preset no_such_net", "There is no such preset"),
+        # Not a failure of each of its trials: none could be trained, whatever is drawn.
+        ("--schedule.kind cosine --schedule.warmup-steps 1000", "a warm-up of 1000 steps leaves nothing"),
+    ):
+        search = start("--trials", "2", "--to", str(tmp_path / "search"), *words.split())
+        said = search.communicate()[0]
+        assert search.returncode == 2
+        assert message in said
+        assert "Traceback" not in said
+        # The mended command is another search, and has to find the folder free.
+        assert not (tmp_path / "search").exists()
     search = start("--to", str(tmp_path / "b"), KERASTUNER_TUNER_ID="chief")
     assert "KERASTUNER_ORACLE_PORT" in search.communicate()[0]
     assert search.returncode == 2
+    for folder, port in ((tmp_path / "b", "99999"), (Path("/proc/search"), "8400")):
+        search = start("--to", str(folder), KERASTUNER_TUNER_ID="chief", KERASTUNER_ORACLE_PORT=port)
+        said = search.communicate()[0]
+        assert "is a port, 1 to 65535. Received: 99999" in said or "cannot be written" in said
+        assert "Traceback" not in said
+        assert search.returncode == 2
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -67,6 +67,9 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --budget 2", "--budget must be"),
         ("demo --deadline 0", "--deadline must be a number greater than 0"),
         ("depth_study --algorithm bayesian", "a study draws as many trials of each net at random"),
+        ("depth_study --model.width 10", "the nets of a study are its own"),
+        ("depth_study --search.depth 3 4", "the nets of a study are its own"),
+        ("depth_stud", "Did you mean 'depth_study'?"),
         ("missing.json", "the recipe file missing.json cannot be read"),
     ],
 )

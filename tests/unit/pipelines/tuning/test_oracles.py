@@ -206,6 +206,22 @@ def test_a_closed_search_sends_everybody_home_and_can_be_taken_up(search):
     assert search.ask("a").trial_id == trial.trial_id
 
 
+def test_a_deadline_blames_no_worker(search):
+    trial = search.ask("a")
+    for closing in (1, 2, 3, 4):
+        search.time.now += 10
+        search.oracle.close()
+        # Its worker hears of it at its next sign of life, and leaves.
+        assert search.oracle.get_trial(trial.trial_id).status == "STOPPED"
+        assert search.oracle.tuner_ids == set()
+        search.time.now += LEASE + 1
+        search.oracle.expire()
+        clock = search.oracle.clock[trial.trial_id]
+        assert (clock.lost, clock.seconds) == (0, 10.0 * closing)
+        search.restart()
+        assert search.ask("a").trial_id == trial.trial_id
+
+
 def test_a_worker_of_another_search_changes_nothing(search):
     trial = search.ask("a")
     foreign = type(trial)(trial.hyperparameters.copy(), "0077", "COMPLETED")

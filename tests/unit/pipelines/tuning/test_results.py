@@ -1,6 +1,7 @@
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -90,7 +91,17 @@ def test_the_lowest_loss_wins(tmp_path):
     assert "the lowest" in results.recipe(toy_plan(), state, state.trials[1]).measured
 
 
-def test_a_round_of_hyperband_is_trained_for_as_long_as_it_was():
+def test_the_recipe_of_a_round_of_hyperband_has_the_schedule_that_it_was_the_beginning_of():
     plan = toy_plan("hyperband", trials=None, epochs=9)
     trial = replace(toy_trial(0, 0.5), epochs=3)
-    assert results.recipe(plan, toy_state(trial), trial).config.epochs == 3
+    recipe = results.recipe(plan, toy_state(trial), trial)
+    assert recipe.config.epochs == 9
+    assert recipe.source.startswith("trial 0 after 3 epochs of the hyperband search")
+
+
+def test_a_space_with_fewer_settings_than_trials_is_told():
+    trials = [toy_trial(number, 0.5) for number in range(2)]
+    told = results.told(toy_plan(trials=8), toy_state(*trials), {"toy": Path("best.json")})
+    assert "no more than these 2 settings were found in the space" in told
+    told = results.told(toy_plan(trials=8), toy_state(*trials, over=False), {"toy": Path("best.json")})
+    assert not any("no more" in line for line in told)
