@@ -15,12 +15,12 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.errors import StoppedError, UserError, disk_is_full
 from pipelines.tuning import oracles, trials
+from pipelines.tuning.callbacks import HopelessError
 from pipelines.tuning.endurance import REASON, Enduring
 from pipelines.tuning.link import Link
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.process import AGAIN
 from pipelines.tuning.state import Objective
-from pipelines.tuning.trials import HopelessError
 from pipelines.tuning.watchdog import watched
 
 TRIALS = 16

@@ -10,9 +10,9 @@ from pipelines import run as runs
 from pipelines.config import ModelConfig, Optimizer
 from pipelines.errors import UserError
 from pipelines.training import checkpoint, table
-from pipelines.tuning import trials
+from pipelines.tuning import callbacks, trials
+from pipelines.tuning.callbacks import HopelessError
 from pipelines.tuning.state import Objective
-from pipelines.tuning.trials import HopelessError
 from tests.toy_data import ToyData, toy_config
 
 ACCURACY = Objective("val_accuracy", "max")
@@ -95,8 +95,8 @@ def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
 
 
 def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
-    callback = trials.StopOnDeadGates(tmp_path)
-    callback.least = trials.LEAST["mixed_float16"]
+    callback = callbacks.StopOnDeadGates(tmp_path)
+    callback.least = callbacks.LEAST["mixed_float16"]
     callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
     callback.on_epoch_end(0, {"loss": 0.0})
     with pytest.raises(HopelessError, match="after epoch 2"):
