@@ -65,6 +65,16 @@ class Command:
         return (self.run / "report.md").exists()
 
     @property
+    def left(self) -> float:
+        """The share of its steps that is not done, as of its last epoch; all of them before it is made."""
+        try:
+            record = json.loads((self.run / "run.json").read_bytes())
+            config = json.loads((self.run / "config.json").read_bytes())
+        except FileNotFoundError:
+            return 1.0
+        return 1 - float(record["step"] / (config["epochs"] * record["steps_per_epoch"]))
+
+    @property
     def log(self) -> Path:
         """What its processes said."""
         return self.run.with_suffix(".log")
@@ -127,13 +137,13 @@ def train_and_kill(command: Command, times: Times, most: int, chance: random.Ran
     """
     kills = 0
     while kills < most and not command.finished:
-        before = _stamp(command)
+        before, saving = _stamp(command), times.saving * command.left
         process = command.start()
         if chance.random() < FROM_THE_START:
-            seconds = chance.uniform(0, times.whole)
+            seconds = chance.uniform(0, times.whole - times.saving + saving)
         else:
             _wait_for_save(process, command, before)
-            seconds = chance.uniform(0, times.saving)
+            seconds = chance.uniform(0, saving)
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         process.kill()
@@ -184,9 +194,11 @@ def cost(session: Session) -> float:
 def _measured(session: Session, backend: str, chance: random.Random) -> Row:
     wanted = QUICK_KILLS if session.quick else KILLS
     whole: dict[str, tuple[Path, Times]] = {}
-    kills = runs = different = 0
-    while kills < wanted:
-        precision = list(NETS)[runs % len(NETS)]
+    runs = different = 0
+    kills = dict.fromkeys(NETS, 0)
+    while sum(kills.values()) < wanted:
+        # As many kills in each.
+        precision = min(kills, key=kills.__getitem__)
         words = [*NETS[precision].split(), "--precision", precision]
         variables = {"KERAS_BACKEND": backend}
         name = session.folder / f"{backend}_{precision}"
@@ -195,11 +207,12 @@ def _measured(session: Session, backend: str, chance: random.Random) -> Row:
                 whole[precision] = (name, train(Command(name, words, variables=variables)))
             expected, times = whole[precision]
             command = Command(Path(f"{name}_{runs}"), words, variables=variables)
-            made = train_and_kill(command, times, wanted - kills, chance)
+            made = train_and_kill(command, times, wanted - sum(kills.values()), chance)
         except FailedError as error:
             session.failed.append(f"kill, {backend}, {precision}: {error}")
             break
-        kills, runs = kills + made, runs + 1
+        kills[precision] += made
+        runs += 1
         found = differences(expected, command.run)
         different += bool(found)
         session.disagreements += [f"kill, {backend}, {precision}: {one} is another" for one in found]
@@ -208,7 +221,7 @@ def _measured(session: Session, backend: str, chance: random.Random) -> Row:
         )
     return Row(
         section="kill",
-        measure=f"runs that end with other bits, of {runs} killed {kills} times",
+        measure=f"runs that end with other bits, of {runs} killed {sum(kills.values())} times",
         unit="runs",
         contestant=backend,
         ours=True,

@@ -93,6 +93,15 @@ def test_a_run_is_killed_and_gone_on_with_to_its_end(tmp_path):
     assert lives[-1] == "--resume 2"
 
 
+def test_what_is_left_of_a_run(tmp_path):
+    command = Command(tmp_path / "run", ["demo"])
+    assert command.left == 1.0
+    command.run.mkdir()
+    (command.run / "config.json").write_text(json.dumps({"epochs": 4}))
+    (command.run / "run.json").write_text(json.dumps({"step": 30, "steps_per_epoch": 10}))
+    assert command.left == 0.25
+
+
 def test_a_process_that_fails_by_itself_is_told(tmp_path):
     command = Command(tmp_path / "run", ["demo"], (sys.executable, "-c", "raise SystemExit('no such recipe')"))
     with pytest.raises(FailedError, match="status 1: no such recipe"):
