@@ -125,7 +125,7 @@ def bars(figure: Figure, measured: Importance, state: State, title: str) -> None
     if any(trial.status == "failed" for trial in state.trials):
         told.append("Failed settings count as the worst.")
     if "epochs" in measured.names:
-        told.append("Of epochs: the better settings were trained longer, so it is effect as well as cause.")
+        told.append("Of epochs: the better settings were trained longer, so these are effect as well as cause.")
     figure.suptitle(title, fontsize=11)
     axes.set_title("\n".join(told), fontsize=9, color=GREY, loc="left", x=0)
 

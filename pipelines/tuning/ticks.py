@@ -32,7 +32,7 @@ def linear(low: float, high: float, written: Callable[[Sequence[float]], list[st
     written = written or (lambda values: [short(value) for value in values])
     if low == high:
         return [(0.5, written([low])[0])]
-    between = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+    between = np.asarray(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high))
     between[np.abs(between) < 1e-9 * (high - low)] = 0
     values = [low, *_inside(between, low, high), high]
     return list(zip([(value - low) / (high - low) for value in values], written(values), strict=True))
