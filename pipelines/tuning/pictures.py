@@ -118,7 +118,7 @@ def bars(figure: Figure, measured: Importance, state: State, title: str) -> None
     axes.set_xlabel(f"error added by shuffling it{', in percentage points' if points else ''}")
     error = f"{measured.error * 100:.2g} percentage points" if points else ticks.short(measured.error, 3)
     told = [
-        f"A random forest guesses the {_score(state)} of each of {measured.settings} settings from the others:",
+        f"Random forests guess the {_score(state)} of {measured.settings} settings that they were not grown on:",
         f"mean error {error}, R² {measured.r2:.2f} (1 is perfect, 0 or less no better than the mean).",
         "A bar is what is added to that error if the values of one hyperparameter are shuffled.",
     ]
