@@ -1,24 +1,26 @@
 """The pictures of a search."""
 
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from pipelines.figures import BLUE, GREY, saved
 from pipelines.training import table
-from pipelines.tuning.importance import Importance, choices, importance, positions
+from pipelines.tuning import settings, ticks
+from pipelines.tuning.importance import Importance, importance
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.results import winners
 from pipelines.tuning.space import LOGARITHMIC, searched
 from pipelines.tuning.state import State, Trial
 
 BEST = 10
-"""Trials of each net whose mean the study's picture shows, as the paper's Figure 1 does."""
+"""Settings of each net whose mean the study's picture shows, as the paper's Figure 1 does."""
+GAP = 0.2
+"""Of the way to the next axis that a line keeps off one on which it has no value."""
 
 
 def draw(folder: Path, plan: Plan, state: State) -> list[Path]:
@@ -34,26 +36,28 @@ def draw(folder: Path, plan: Plan, state: State) -> list[Path]:
     """
     figures = folder / "figures"
     completed = sum(trial.score is not None for trial in state.trials)
-    title = f"{plan.algorithm} search over {plan.name}, {completed} of {len(state.trials)} trials completed"
+    title = (
+        f"{plan.algorithm.capitalize()} search over {plan.name}, {completed} of {len(state.trials)} trials completed"
+    )
     title += f"\n{plan.label}" if plan.label else ""
     files = [figures / "parallel.png"]
-    axes = len(searched(plan.space)) + 1 + bool(plan.nets)
-    with saved(files[-1], (max(6.0, 1.7 * axes), 4.6)) as figure:
+    axes = len(settings.names(plan, settings.longest(state.ranked))) + 1
+    with saved(files[-1], (max(6.5, 1.6 * axes), 4.8)) as figure:
         parallel(figure, plan, state, title)
     measured = importance(plan, state)
     if measured:
         files.append(figures / "importance.png")
-        with saved(files[-1], (7.5, 1.8 + 0.45 * len(measured.names))) as figure:
-            bars(figure, measured, title)
+        with saved(files[-1], (7.5, 2.4 + 0.4 * len(measured.names))) as figure:
+            bars(figure, measured, state, title)
     if plan.nets:
         files.append(figures / "depths.png")
-        with saved(files[-1], (10, 4.4)) as figure:
+        with saved(files[-1], (11, 4.4)) as figure:
             curves(figure, folder, plan, state, title)
     return files
 
 
 def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
-    """A line for each completed trial through its hyperparameters to its score; the best lie on top.
+    """A line for each setting, by its longest trial, through its hyperparameters to its score; the best lie on top.
 
     Args:
         figure: an empty figure.
@@ -61,65 +65,69 @@ def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
         state: how it went.
         title: above it.
     """
-    trials = state.ranked[::-1]
-    scores = np.array([trial.score for trial in trials], float)
-    names = [*(["net"] if plan.nets else []), *searched(plan.space)]
-    shift = np.random.default_rng(0).uniform(-0.03, 0.03, (len(trials), len(names)))
-    columns = []
-    for index, name in enumerate(names):
-        column, low, high = _scaled(plan, trials, name)
-        share = (column - low) / (high - low or 1)
-        # Trials with the same choice would hide each other.
-        columns.append(share + (shift[:, index] if choices(plan, name) else 0))
-    low, high = float(scores.min()), float(scores.max())
-    columns.append((scores - low) / (high - low or 1))
-    axes = figure.subplots()
-    places = np.arange(len(columns))
-    rows = np.column_stack(columns)
-    # A net without gates passes by the axis of their bias.
-    kept = [[name in plan.meant(trial.values) for name in names] + [True] for trial in trials]
-    # By rank: a few diverged trials would take the whole scale of colours.
-    ranks = np.linspace(0, 1, len(trials))
+    trials = settings.longest(state.ranked)[::-1]
+    names = settings.names(plan, trials)
+    shares, labels = zip(*[_axis(plan, trials, name) for name in names], _scores(state, trials), strict=True)
+    # By rank, equals alike: a few diverged trials would take the whole scale of colours.
+    badness = np.array([state.objective.key(trial.score) for trial in trials if trial.score is not None])
+    rank = np.unique(-badness, return_inverse=True)[1]
     lines = LineCollection(
-        [np.column_stack([places, row])[meant] for row, meant in zip(rows, kept, strict=True)],
-        colors=mpl.colormaps["viridis"](ranks),
-        linewidths=np.where(np.arange(len(trials)) >= len(trials) - 3, 2.2, 0.9),
+        [_line(row) for row in np.column_stack(shares)],
+        colors=mpl.colormaps["viridis"](rank / rank.max() if rank.any() else np.ones(len(rank))),
+        linewidths=np.where(badness <= np.sort(badness)[:3].max(), 2.2, 0.9),
         alpha=0.8,
     )
+    axes = figure.subplots()
     axes.add_collection(lines)
-    axes.set_xlim(-0.3, places[-1] + 0.45)
+    axes.set_xlim(-0.15, len(labels) - 0.55)
     axes.set_ylim(-0.06, 1.06)
     axes.grid(visible=False)
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    for place, name in enumerate(names):
-        _axis(axes, place, *_ticks(plan, trials, name))
-    percent = state.objective.name == "val_accuracy"
-    marks = np.linspace(0, 1, 5).tolist() if high > low else [0.0]
-    _axis(axes, int(places[-1]), marks, [_number(low + mark * (high - low), percent) for mark in marks])
-    axes.set_xticks(places, [*(name.replace("_", " ") for name in names), _words(state)])
+    box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+    for place, marks in enumerate(labels):
+        axes.vlines(place, 0, 1, color=GREY, lw=0.8, zorder=3)
+        for mark, text in marks:
+            axes.plot([place, place + 0.03], [mark, mark], color=GREY, lw=0.8, zorder=4)
+            axes.text(place + 0.06, mark, text, fontsize=9, va="center", ha="left", zorder=4, bbox=box)
+    axes.set_xticks(range(len(labels)), [*(name.replace("_", " ") for name in names), _score(state, "\n")])
     axes.tick_params(length=0)
-    figure.suptitle(f"{title}; yellow is best")
+    each = f"one of {len(trials)} settings, by its longest trial" if "epochs" in names else "a trial"
+    gap = ", with a gap where its net has no gates" if any(np.isnan(share).any() for share in shares) else ""
+    figure.suptitle(f"{title}\na line is {each}{gap}; yellow is best", fontsize=11)
 
 
-def bars(figure: Figure, measured: Importance, title: str) -> None:
+def bars(figure: Figure, measured: Importance, state: State, title: str) -> None:
     """The importance of each hyperparameter, the greatest on top.
 
     Args:
         figure: an empty figure.
         measured: by `importance`.
+        state: what it was measured of.
         title: above it.
     """
     axes = figure.subplots()
-    means, spread = measured.losses.mean(axis=1), measured.losses.std(axis=1)
+    points = state.objective.name == "val_accuracy"
+    added = measured.added * (100 if points else 1)
+    means, spread = added.mean(axis=1), added.std(axis=1)
     order = np.argsort(means)
     names = [measured.names[index].replace("_", " ") for index in order]
     axes.barh(names, means[order], xerr=spread[order], color=BLUE, height=0.6, error_kw={"ecolor": GREY, "lw": 1.2})
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(left=min(0.0, float((means - spread).min())))
-    axes.set_xlabel("what shuffling it takes from the R² of a random forest")
-    told = f"forest over {measured.trials} trials, failed ones as the worst; R² {measured.r2:.2f} on trials left out"
-    figure.suptitle(f"{title}\n{told}", fontsize=11)
+    axes.axvline(0, color=GREY, lw=0.8)
+    axes.set_xlabel(f"error added by shuffling it{', in percentage points' if points else ''}")
+    error = f"{measured.error * 100:.2g} percentage points" if points else ticks.short(measured.error, 3)
+    told = [
+        f"Random forests guess the {_score(state)} of {measured.settings} settings that they were not grown on:",
+        f"mean error {error}, R² {measured.r2:.2f} (1 is perfect, 0 or less no better than the mean).",
+        "A bar is what is added to that error if the values of one hyperparameter are shuffled.",
+    ]
+    if any(trial.status == "failed" for trial in state.trials):
+        told.append("Failed settings count as the worst.")
+    if "epochs" in measured.names:
+        told.append("Of epochs: the better settings were trained longer, so these are effect as well as cause.")
+    figure.suptitle(title, fontsize=11)
+    axes.set_title("\n".join(told), fontsize=9, color=GREY, loc="left", x=0)
 
 
 def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -> None:
@@ -134,9 +142,10 @@ def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -
     """
     left, right = figure.subplots(1, 2, sharey=True)
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, -(-len(plan.nets) // 2)))
+    ranked = settings.longest(state.ranked)
     for name in winners(plan, state):
-        mine = [trial for trial in state.ranked if plan.net(trial.values) == name]
-        losses = [_losses(folder, trial) for trial in mine[:BEST]]
+        mine = [trial for trial in ranked if plan.net(trial.values) == name]
+        losses = [_losses(folder, state.root(trial)) for trial in mine[:BEST]]
         losses = [loss for loss in losses if loss.size]
         if not losses:
             continue
@@ -153,12 +162,17 @@ def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -
         left.plot(epochs, losses[0][:shortest], **style)
         right.plot(epochs, np.mean([loss[:shortest] for loss in losses], axis=0), **style)
     for axes, what in ((left, "best trial of each net"), (right, f"mean of its {BEST} best, or of as many as it has")):
-        axes.set_yscale("log")
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         axes.set_title(what)
+    low, high = left.dataLim.intervaly
+    if high > 5 * low > 0:
+        left.set_yscale("log")
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.yaxis.set_major_formatter("{x:g}")
+        left.yaxis.set_minor_formatter(NullFormatter())
     left.set_ylabel("training loss")
-    right.legend(fontsize=8, ncols=2)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9)
     figure.suptitle(title)
 
 
@@ -166,37 +180,43 @@ def _losses(folder: Path, trial: Trial) -> np.ndarray:
     return np.array([row["loss"] for row in table.read(folder / "trials" / trial.number / "metrics.csv")])
 
 
-def _scaled(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, float, float]:
-    """Values on the scale of their axis, and its ends."""
-    values, order = positions(plan, trials, name), choices(plan, name)
-    low, high = (0.0, len(order) - 1.0) if order else map(float, searched(plan.space)[name])
-    if name in LOGARITHMIC:
-        return np.log10(values), float(np.log10(low)), float(np.log10(high))
-    return values, low, high
-
-
-def _ticks(plan: Plan, trials: list[Trial], name: str) -> tuple[list[float], list[str]]:
-    order = choices(plan, name)
+def _axis(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
+    """Where the trials cross the axis of a hyperparameter, from 0 to 1, and its labels."""
+    values, order = settings.column(plan, trials, name), settings.choices(plan, trials, name)
     if order:
-        return [place / (len(order) - 1 or 1) for place in range(len(order))], [str(value) for value in order]
-    _, low, high = _scaled(plan, trials, name)
+        # Trials with the same choice would hide each other.
+        room = min(0.03, 0.25 / len(order))
+        shift = np.random.default_rng(len(name)).uniform(-room, room, len(trials))
+        return _share(values, 0, len(order) - 1) + shift, ticks.chosen(order)
+    low, high = map(float, searched(plan.space)[name])
     if name in LOGARITHMIC:
-        marks = np.arange(np.ceil(low - 1e-9), np.floor(high + 1e-9) + 1).tolist()
-        marks = marks if len(marks) > 1 else [low, high]
-        return [(mark - low) / (high - low) for mark in marks], [f"{10**mark:.3g}" for mark in marks]
-    return [0, 0.25, 0.5, 0.75, 1], [f"{low + share * (high - low):.3g}" for share in (0, 0.25, 0.5, 0.75, 1)]
+        return _share(np.log10(values), np.log10(low), np.log10(high)), ticks.logarithmic(low, high)
+    return _share(values, low, high), ticks.linear(low, high)
 
 
-def _axis(axes: Any, place: int, marks: list[float], texts: list[str]) -> None:
-    axes.vlines(place, 0, 1, color=GREY, lw=0.8, zorder=3)
-    for mark, text in zip(marks, texts, strict=True):
-        box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
-        axes.text(place + 0.05, mark, text, fontsize=8, va="center", ha="left", zorder=4, bbox=box)
+def _scores(state: State, trials: list[Trial]) -> tuple[np.ndarray, ticks.Ticks]:
+    scores = np.array([trial.score for trial in trials], float)
+    low, high = float(scores.min()), float(scores.max())
+    written = ticks.percents if state.objective.name == "val_accuracy" else ticks.significant
+    return _share(scores, low, high), ticks.linear(low, high, written)
 
 
-def _number(value: float, percent: bool) -> str:
-    return f"{value:.1%}" if percent else f"{value:.3g}"
+def _share(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    return (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
 
 
-def _words(state: State) -> str:
-    return {"val_accuracy": "validation\naccuracy", "val_loss": "validation\nloss"}[state.objective.name]
+def _line(row: np.ndarray) -> np.ndarray:
+    """The points of a line; where it has no value it goes up to that axis and on behind it, but does not cross it."""
+    places = np.arange(len(row), dtype=float)
+    for place in np.flatnonzero(np.isnan(row))[::-1]:
+        around = [place - GAP, place, place + GAP]
+        known = ~np.isnan(row)
+        reached = np.interp(around, places[known], row[known])
+        reached[1] = np.nan
+        places = np.concatenate([places[:place], around, places[place + 1 :]])
+        row = np.concatenate([row[:place], reached, row[place + 1 :]])
+    return np.column_stack([places, row])
+
+
+def _score(state: State, space: str = " ") -> str:
+    return f"validation{space}{state.objective.name.removeprefix('val_')}"

@@ -1,62 +1,33 @@
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
+from pipelines.config import Space
 from pipelines.tuning import pictures
-from pipelines.tuning.importance import FEWEST, importance
+from pipelines.tuning.importance import FEWEST
 
 from .plans import study_plan, toy_plan, toy_state, toy_trial
+from .searches import hyperband_state, searched_state
 
 
-def searched(count, score=lambda values: -abs(values["transform_bias"] + 3), plan=None, failed=()):
-    random = np.random.default_rng(0)
-    trials = []
-    for number in range(count):
-        values = {
-            "learning_rate": float(10 ** random.uniform(-3, 0)),
-            "momentum": float(random.uniform(0, 0.99)),
-            "decay": float(random.uniform(0.8, 1)),
-            "transform_bias": float(random.uniform(-10, -1)),
-            "activation": str(random.choice(["relu", "tanh"])),
-        }
-        if plan:
-            values["net"] = plan.nets[number % len(plan.nets)].name
-        if number in failed:
-            trials.append(toy_trial(number, status="failed", reason="dead gates", **values))
-        else:
-            trials.append(toy_trial(number, score(values), **values))
-    return toy_state(*trials)
+def lines(plan, state):
+    figure = Figure()
+    pictures.parallel(figure, plan, state, "title")
+    return figure.axes[0].collections[0]
 
 
-def test_the_hyperparameter_that_decides_is_the_most_important():
-    found = importance(toy_plan(), searched(60))
-    means = dict(zip(found.names, found.losses.mean(axis=1), strict=True))
-    assert max(means, key=means.get) == "transform_bias"
-    assert means["transform_bias"] > 10 * max(means["learning_rate"], means["activation"])
-    assert 0.7 < found.r2 <= 1
-
-
-def test_what_makes_trials_fail_is_important_too():
-    state = searched(60, score=lambda values: 0.9, failed=())
-    trials = [
-        toy_trial(number, None, "failed", reason="dead gates", **trial.values)
-        if trial.values["learning_rate"] > 0.1
-        else toy_trial(number, 0.9 - 0.001 * number, **trial.values)
-        for number, trial in enumerate(state.trials)
+def texts(plan, state):
+    figure = Figure()
+    pictures.parallel(figure, plan, state, "title")
+    return [text.get_text() for text in figure.axes[0].texts], [
+        text.get_text() for text in figure.axes[0].get_xticklabels()
     ]
-    found = importance(toy_plan(), toy_state(*trials))
-    assert found.names[int(found.losses.mean(axis=1).argmax())] == "learning_rate"
-    assert found.trials == 60
-
-
-@pytest.mark.parametrize("state", [searched(FEWEST - 1), searched(30, score=lambda values: 0.5)])
-def test_too_little_is_not_measured(state):
-    assert importance(toy_plan(), state) is None
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_pictures_of_a_search(tmp_path, count):
-    files = pictures.draw(tmp_path, toy_plan(), searched(count, failed=range(30, 33)))
+    files = pictures.draw(tmp_path, toy_plan(), searched_state(count, failed=range(30, 33)))
     assert [file.name for file in files] == ["parallel.png", "importance.png"][: 1 + (count >= FEWEST)]
     for file in files:
         assert np.asarray(Image.open(file)).std() > 5
@@ -64,10 +35,56 @@ def test_pictures_of_a_search(tmp_path, count):
 
 def test_pictures_of_a_study_show_its_curves(tmp_path):
     plan = study_plan(0.01)
-    state = searched(32, plan=plan)
+    state = searched_state(32, plan=plan)
     for trial in state.trials:
         run = tmp_path / "trials" / trial.number
         run.mkdir(parents=True)
         (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,0.5\n")
     files = pictures.draw(tmp_path, plan, state)
     assert [file.name for file in files] == ["parallel.png", "importance.png", "depths.png"]
+
+
+def test_equal_scores_have_the_same_colour():
+    state = toy_state(*(toy_trial(number, score) for number, score in enumerate([0.9, 0.5, 0.9, 0.9, 0.1, 0.1])))
+    drawn = lines(toy_plan(), state)
+    assert len(np.unique(drawn.get_colors(), axis=0)) == 3
+    assert (drawn.get_colors()[-3:] == drawn.get_colors()[-1]).all()
+    assert len(np.unique(lines(toy_plan(), toy_state(toy_trial(0, 0.5), toy_trial(1, 0.5))).get_colors(), axis=0)) == 1
+
+
+def test_a_setting_is_drawn_once_with_its_epochs():
+    plan = toy_plan("hyperband", None, epochs=3)
+    assert len(lines(plan, hyperband_state(9)).get_segments()) == 9
+    labels, names = texts(plan, hyperband_state(9))
+    assert names == ["learning rate", "activation", "transform bias", "epochs", "validation\naccuracy"]
+    assert labels[labels.index("-1") + 1 :][:2] == ["1", "3"]
+
+
+def test_the_line_of_a_plain_net_does_not_cross_the_axis_of_the_gates():
+    plan = study_plan()
+    common = {"momentum": 0.5, "decay": 0.9}
+    plain, highway = toy_trial(0, 0.5, net="plain-10", **common), toy_trial(1, 0.6, net="highway-10", **common)
+    first, second = (path.vertices for path in lines(plan, toy_state(plain, highway)).get_paths())
+    assert np.isnan(first[:, 1]).sum() == 1
+    assert first[np.isnan(first[:, 1]), 0] == 5
+    assert not np.isnan(second).any()
+
+
+def test_a_search_for_one_hyperparameter_has_no_importance(tmp_path):
+    plan = toy_plan(space=Space(learning_rate=(0.001, 1.0)))
+    assert [file.name for file in pictures.draw(tmp_path, plan, searched_state(30))] == ["parallel.png"]
+
+
+def test_the_ticks_of_one_epoch_are_plain_numbers(tmp_path):
+    plan = study_plan(0.0001)
+    state = searched_state(8, plan=plan)
+    for place, trial in enumerate(state.trials):
+        run = tmp_path / "trials" / trial.number
+        run.mkdir(parents=True)
+        (run / "metrics.csv").write_text(f"epoch,loss\n1,{2.2 + 0.02 * place}\n")
+    figure = Figure()
+    pictures.curves(figure, tmp_path, plan, state, "title")
+    figure.canvas.draw()
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert len(labels) > 2
+    assert all(float(label) for label in labels)
