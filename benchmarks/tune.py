@@ -149,7 +149,7 @@ def draw(points: list[tuple[int, float]], path: Path, machine: str) -> None:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("trials done")
         axes.set_ylabel("largest process (MiB)")
-        figure.suptitle(f"highway tune, trials of one epoch: workers make place for fresh ones\n{machine}", fontsize=11)
+        figure.suptitle(f"highway tune, trials of one epoch: workers make place for fresh ones\n{machine}", fontsize=9)
         figure.savefig(path, dpi=120)
 
 
