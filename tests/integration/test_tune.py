@@ -183,7 +183,6 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     assert len(list((folder / "tensorboard").glob("*/events*"))) == 5
     assert not list(folder.glob("trials/*/*.keras"))
     assert "2 of 2 runs" in said
-    assert "2 of 2 runs" in said
     assert "toy retrained: best val_accuracy" in said
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
