@@ -9,7 +9,7 @@ from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.session import PAUSE, Session
 from benchmarks.table import Row
 
-ROUNDS, QUICK_ROUNDS = 5, 1
+ROUNDS, QUICK_ROUNDS = 3, 1
 NEVER = 10**9
 # A warm-up that short runs have steps for.
 WORDS = ("--data", "mnist_5k", "--schedule.warmup-steps", "10")
