@@ -1,13 +1,13 @@
-"""When a run saves its state: every so many steps, or as often as a two-hundredth of its time allows."""
+"""When a run saves its state: every so many steps, or as often as a small share of its time allows."""
 
 import time
 from collections.abc import Callable
 from typing import Literal
 
 Interval = int | Literal["auto"]
-# Of the time that a run has taken so far. A quarter of what saving may cost: the last state is saved in any case, and
-# what follows a save is slower for a moment. With 1 %, stacks took up to 4 % longer than without saves (docs/log.md).
-SHARE = 0.005
+# Of the time that a run has taken so far. What follows a save is slower for a moment, which costs several times as much
+# as the save: all in all it stays below 2 % (docs/training.md).
+SHARE = 0.002
 
 
 class Saves:
