@@ -7,7 +7,24 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import conv, data, dense, gpu, inputs, many, memory, problem, roof, roster, serving, summary, table
+from benchmarks import (
+    checkpoints,
+    conv,
+    data,
+    dense,
+    gpu,
+    inputs,
+    kill,
+    many,
+    memory,
+    problem,
+    roof,
+    roster,
+    serving,
+    summary,
+    table,
+    tune,
+)
 from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
@@ -17,7 +34,7 @@ from pipelines import environment, frameworks
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]
 
-SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "gpu")
+SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "tune", "checkpoints", "kill", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 
@@ -89,6 +106,9 @@ def _plan(session: Session, name: str, sizes: Sequence[str] | None, models: Sequ
         "many": (many.cost(session, models), lambda _: [many.run(session, models)]),
         "memory": (memory.cost(session, models), lambda _: [memory.run(session, models)]),
         "serving": (serving.cost(session), lambda _: [serving.run(session)]),
+        "tune": (tune.cost(session), lambda _: [tune.run(session)]),
+        "checkpoints": (checkpoints.cost(session), lambda _: [checkpoints.run(session)]),
+        "kill": (kill.cost(session), lambda _: [kill.run(session)]),
         "gpu": (0.0, lambda _: [gpu.run(session)]),
     }
     return others[name]

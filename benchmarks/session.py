@@ -62,8 +62,9 @@ class Session:
         self._spent += cost
         share = self._spent / max(self._spent, self._expected)
         elapsed = time.perf_counter() - self._started
-        left = elapsed * (1 - share) / share
-        self.say(f"[{share:4.0%}, {_time(left)} left] {line}")
+        # Work that came to nothing may be announced before any that counts.
+        left = f"{_time(elapsed * (1 - share) / share)} left" if share else "nothing done"
+        self.say(f"[{share:4.0%}, {left}] {line}")
 
     def skip(self, contestant: Contestant, where: str, why: str) -> None:
         """Takes note of who does not take part, and says so."""

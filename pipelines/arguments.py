@@ -23,25 +23,30 @@ from tyro.constructors import (
 )
 
 from pipelines import recipes
-from pipelines.config import Config, Frozen
+from pipelines.config import Config, Count, Frozen, Recipe
 from pipelines.errors import UserError, nearest
 from pipelines.readable import explain, is_group, options, placeholder, several
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
+Settings = TypeVar("Settings", bound=Config)
 
 TRAIN = "highway train"
 _RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
-_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR]
-       highway train --resume RUN [--data-dir DIR]
+_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
+       highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
 
 Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
   highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
 
   highway train RECIPE --help   every field, with the recipe's value
+  highway train best.json       a recipe file, as `highway tune` writes it
   highway recipes               the recipes and where they come from
   --run DIR                     folder of the new run (default: runs/RECIPE)
   --resume RUN                  go on with a run that was stopped
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
+
+Ctrl-C and SIGTERM let the step end and save, with status 130 and 143; a second one ends at once.
 
 recipes:
   {recipes}
@@ -60,6 +65,8 @@ class TrainArguments:
     """The run directory to go on with."""
     data_dir: Path | None
     """Where prepared data lies; None for the default of TFDS."""
+    interval: int | Literal["auto"] = "auto"
+    """Steps between two checkpoints."""
 
 
 class _NewRun(Config):
@@ -69,6 +76,8 @@ class _NewRun(Config):
     """Folder of the new run; none is runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 class _ResumedRun(Frozen):
@@ -78,6 +87,8 @@ class _ResumedRun(Frozen):
     """Folder of the run."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
 
 
 def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str) -> Arguments:
@@ -110,9 +121,7 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
-    """Reads `RECIPE [--any.field VALUE ...] [--run DIR] [--data-dir DIR]`, or `--resume RUN [--data-dir DIR]`.
-
-    A schedule of another kind than the recipe's starts without its boundaries, which only a step schedule has.
+    """Reads `RECIPE [--any.field VALUE ...]` or `--resume RUN`, and where and how often to write.
 
     Args:
         arguments: the words after `highway train`.
@@ -132,7 +141,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
-        return TrainArguments(None, None, resumed.resume, resumed.data_dir)
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -140,16 +149,55 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         raise UserError(
             f"which recipe? It comes first: {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
         )
-    recipe = recipes.get(arguments[0])
+    recipe = named_recipe(arguments[0])
     default = _NewRun(**dict(recipe.config))
-    values = _read(_NewRun, arguments[1:], f"{TRAIN} {recipe.name}", recipe.source, default=default, hidden=("recipe",))
+    chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", recipe.source)
+    config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
+
+
+def named_recipe(word: str) -> Recipe:
+    """The recipe that a word stands for: a name, or a file as `highway tune` writes it (best.json).
+
+    Raises:
+        UserError: there is no such recipe, or the file is missing or no recipe.
+    """
+    path = Path(word)
+    if path.suffix != ".json":
+        return recipes.get(word)
+    try:
+        return Recipe.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"the recipe file {path} cannot be read: {error.strerror}. Check the path.") from None
+    except ValidationError as error:
+        raise UserError(f"{path} is no recipe file: {explain(error, Recipe)}") from None
+
+
+def parse_over(kind: type[Settings], default: Settings, arguments: list[str], prog: str, description: str) -> Settings:
+    """Reads options that override a configuration.
+
+    A schedule of another kind than the default's starts without its boundaries, which only a step schedule has.
+
+    Args:
+        kind: a `Config` with further fields.
+        default: the values of all fields that are not given.
+        arguments: the words after the recipe.
+        prog: what stands before them.
+        description: the first lines of the help.
+
+    Returns:
+        The checked values.
+
+    Raises:
+        UserError: an option is unknown or a value is wrong.
+        SystemExit: as `parse`.
+    """
+    values = _read(kind, arguments, prog, description, default=default, hidden=("recipe",))
     schedule = values["schedule"]
     # tyro hands an untouched default back as it is, so a tuple that is the recipe's own was not given by the user.
     if schedule["kind"] != default.schedule.kind and schedule["boundaries"] is default.schedule.boundaries:
         schedule["boundaries"] = ()
-    chosen = _checked(_NewRun, {"recipe": recipe.name, **values})
-    config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir)
+    return _checked(kind, {"recipe": default.recipe, **values})
 
 
 def _read(

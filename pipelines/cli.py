@@ -3,16 +3,16 @@
 Nothing heavier than the standard library is imported here, so that `highway --help` answers at once.
 """
 
-import errno
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import StoppedError, UserError, disk_is_full, unknown
 
 VERBS = {
     "train": ("pipelines.train", "train the net of a recipe, or go on with a run that was stopped"),
+    "tune": ("pipelines.tune", "search the hyperparameters of a recipe, with any number of workers"),
     "evaluate": ("pipelines.evaluate", "measure a run on the test images"),
     "export": ("pipelines.export", "write a version of a model: SavedModel, ONNX, labels, manifest"),
     "release": ("pipelines.release", "say which versions of a model are served, label them, configure TF Serving"),
@@ -30,8 +30,6 @@ ENVIRONMENT = {
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data from its import on
 }
 """Set before any framework is imported, unless the user has."""
-
-FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,8 +57,9 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         action: what to do.
 
     Returns:
-        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted. A bug keeps its stack
-        trace and ends in status 1, as does, without a word, a command whose output nobody reads any more.
+        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted, and 143 after SIGTERM where
+        that is waited for. A bug keeps its stack trace and ends in status 1, as does, without a word, a command whose
+        output nobody reads any more.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -69,6 +68,9 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         sys.stdout.flush()
     except UserError as error:
         return _fail(program, str(error))
+    except StoppedError as stopped:
+        sys.stderr.write(f"{program}: {stopped}\n")
+        return 128 + stopped.number
     except KeyboardInterrupt:
         sys.stderr.write(f"\n{program}: interrupted\n")
         return 130
@@ -76,12 +78,11 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         _give_up_output()
         return 1
     except Exception as error:
-        if not _disk_is_full(error):
+        full = disk_is_full(error)
+        if not full:
             raise
         _give_up_output()
-        return _fail(
-            program, f"the disk is full ({_root(error)}). Free some space, or name another folder, and repeat."
-        )
+        return _fail(program, f"the disk is full ({full}). Free some space, or name another folder, and repeat.")
     return 0
 
 
@@ -124,23 +125,3 @@ def _give_up_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _disk_is_full(error: BaseException) -> bool:
-    # Frameworks hide the error number: h5py and TensorFlow pass on only the text, in errors of their own.
-    return any(
-        (isinstance(link, OSError) and link.errno in FULL) or os.strerror(errno.ENOSPC) in str(link)
-        for link in _chain(error)
-    )
-
-
-def _root(error: BaseException) -> str:
-    *_, first = _chain(error)
-    return str(first).strip().splitlines()[0] if str(first).strip() else type(first).__name__
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    while link is not None:
-        yield link
-        link = link.__cause__ or link.__context__

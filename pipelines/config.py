@@ -35,6 +35,9 @@ class ModelConfig(Frozen):
     """Initial bias of the transform gate; "auto" takes it from the depth, None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
     """What a plain or residual twin shares with the highway net; None keeps the preset's."""
+    dropout: Rate | None = None
+    """Share of units dropped while training: at each place where a convolutional net drops some, and before the
+    last layer of a dense net; None keeps the preset's."""
 
 
 class Preprocess(Frozen):
@@ -130,6 +133,43 @@ class Config(Frozen):
     of a shallow dense highway net on a CPU many, as each is short."""
 
 
+class Space(Frozen):
+    """What a search may change. A range is LOW HIGH, a choice any number of values; empty is not searched."""
+
+    learning_rate: tuple[Positive, ...] = ()
+    """Range of `optimizer.learning_rate`, evenly over its logarithm."""
+    momentum: tuple[Rate, ...] = ()
+    """Range of `optimizer.momentum`."""
+    decay: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
+    """Range of `schedule.factor`, by which the learning rate falls."""
+    activation: tuple[str, ...] = ()
+    """Choice of `model.activation`."""
+    transform_bias: tuple[float, ...] = ()
+    """Range of `model.transform_bias`; nets without gates go without it."""
+    depth: tuple[Count, ...] = ()
+    """Choice of `model.depth`."""
+    width: tuple[Count, ...] = ()
+    """Choice of `model.width`."""
+    dropout: tuple[Rate, ...] = ()
+    """Range of `model.dropout`."""
+    batch_size: tuple[Count, ...] = ()
+    """Choice of `batch_size`."""
+    precision: tuple[Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"], ...] = ()
+    """Choice of `precision`."""
+
+    @model_validator(mode="after")
+    def _ranges_rise(self) -> Self:
+        for name in ("learning_rate", "momentum", "decay", "transform_bias", "dropout"):
+            bounds = getattr(self, name)
+            if bounds and (len(bounds) != 2 or bounds[0] >= bounds[1]):
+                raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, bounds))}")
+        for name in ("activation", "depth", "width", "batch_size", "precision"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"each choice of {name} stands once. Received: {' '.join(map(str, values))}")
+        return self
+
+
 class Provenance(Frozen):
     """Where the numbers of a recipe come from."""
 
@@ -150,6 +190,8 @@ class Recipe(Frozen):
     published: str
     """The source's own metric: best (mean +- std), and what it was measured on."""
     provenance: Provenance
+    search: Space = Space()
+    """What `highway tune` searches; its bounds are ours."""
     measured: str = ""
     """What this code made: best (mean +- std, n), command, hardware, versions, wall time; empty if not yet run."""
 

@@ -73,9 +73,14 @@ def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
 
 def cores() -> int:
     """Cores that this process may use, which in a container can be fewer than the machine has."""
+    return len(available())
+
+
+def available() -> list[int]:
+    """The numbers of these cores."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def accelerators() -> tuple[str, ...]:

@@ -42,10 +42,10 @@ def draw_training(run: Run) -> None:
     if not rows:
         return
     name = run.config.recipe
-    with _saved(run.path / "figures" / "learning_curve.png", (10, 4.2)) as figure:
+    with saved(run.path / "figures" / "learning_curve.png", (10, 4.2)) as figure:
         learning_curve(figure, rows, f"{name} on {run.record.data.name}")
     if run.record.gates:
-        with _saved(run.path / "figures" / "gates.png", (10, 4.6)) as figure:
+        with saved(run.path / "figures" / "gates.png", (10, 4.6)) as figure:
             gates(figure, rows, run.record.gates, f"{name}: mean transform gate")
 
 
@@ -57,7 +57,7 @@ def draw_confusion(run: Run, result: Evaluation) -> None:
         result: its evaluation.
     """
     side = 6.4 if len(result.classes) <= 20 else 8.0
-    with _saved(run.path / "figures" / "confusion.png", (side + 0.6, side)) as figure:
+    with saved(run.path / "figures" / "confusion.png", (side + 0.6, side)) as figure:
         confusion(figure, result, f"{run.config.recipe} on {result.data}, test")
 
 
@@ -70,7 +70,7 @@ def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: 
         predicted: float [n, 1].
         targets: float [n, 1].
     """
-    with _saved(run.path / "figures" / "forecast.png", (11, 4.4)) as figure:
+    with saved(run.path / "figures" / "forecast.png", (11, 4.4)) as figure:
         forecast(figure, result, predicted[:, 0], targets[:, 0], f"{run.config.recipe} on {result.data}, test")
 
 
@@ -209,7 +209,16 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
 
 
 @contextmanager
-def _saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure in the style of this project, written when the block ends.
+
+    Args:
+        path: of the picture.
+        size: in inches.
+
+    Yields:
+        An empty figure.
+    """
     # Figure without pyplot: no window system, no state shared with the user's own plots.
     with mpl.rc_context(STYLE), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")

@@ -5,7 +5,7 @@
     preprocess.npz   the fitted preprocessing
     metrics.csv      one row an epoch
     tensorboard/     the same for TensorBoard
-    checkpoint/      the state to resume from, one file
+    checkpoint/      the state to resume from, one file, and until the end the one before it
     best.keras       the net of the epoch with the highest validation accuracy (of a regression: the lowest loss on
                      validation), where there is validation
     model.keras      the net after the last step
@@ -16,11 +16,9 @@
 Importable without a framework; only `load_model` needs one.
 """
 
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,7 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from pipelines.config import Config, Frozen
 from pipelines.errors import UserError
-from pipelines.files import flush, write_text
+from pipelines.files import flush, held, write_text, writing
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
@@ -107,7 +105,7 @@ class Record(Frozen):
     steps_per_epoch: int
     """Training examples over batch size, rounded down."""
     step: int = 0
-    """Steps that the checkpoint holds; all of them once finished."""
+    """Steps done at the end of the last epoch, or when the run was stopped; all of them once finished."""
     seconds: float = 0.0
     """Wall time spent in training so far, validation and checkpoints included."""
     gates: dict[str, float] = Field(default_factory=dict)
@@ -158,10 +156,10 @@ def create(path: Path, config: Config, record: Record) -> Run:
         run = create(Path("runs/mnist_conv_32"), config, record)
     """
     refuse_existing(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.parent / f".{path.name}-{os.getpid()}"
     try:
-        aside.mkdir()
+        with writing(path):
+            aside.mkdir(parents=True)
         write_text(aside / "config.json", config.model_dump_json(indent=2) + "\n")
         Run(aside, config, record).update()
         try:
@@ -207,8 +205,7 @@ def open_run(path: Path) -> Run:
     return Run(path, _read(path / "config.json", Config), _read(path / "run.json", Record))
 
 
-@contextmanager
-def locked(run: Run) -> Iterator[None]:
+def locked(run: Run) -> AbstractContextManager[None]:
     """Holds the run directory for this process, until the block ends or the process dies.
 
     Args:
@@ -217,18 +214,10 @@ def locked(run: Run) -> Iterator[None]:
     Raises:
         UserError: if another process holds it.
     """
-    # config.json is written once and never replaced, so it can stand for the run without a file of its own.
-    handle = os.open(run.path / "config.json", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"another process is training in {run.path}. Wait for it, or train in another folder with --run DIR."
-            ) from error
-        yield
-    finally:
-        os.close(handle)
+    return held(
+        run.path / "config.json",
+        f"another process is training in {run.path}. Wait for it, or train in another folder with --run DIR.",
+    )
 
 
 def load_model(run: Run, weights: Weights = "final") -> Any:

@@ -6,7 +6,9 @@ from rich.console import Console
 
 from pipelines import frameworks
 from pipelines.arguments import TrainArguments, parse_train
-from pipelines.run import Run, open_run, refuse_existing
+from pipelines.errors import UserError, disk_is_full
+from pipelines.files import remove_leftovers
+from pipelines.run import Run, locked, open_run, refuse_existing
 
 
 def main(arguments: list[str]) -> None:
@@ -36,7 +38,8 @@ def train(given: TrainArguments, console: Console) -> Run:
 
     Raises:
         UserError: if the folder of a new run exists, there is nothing to resume, data or net cannot be made,
-            a file is damaged, or training diverges.
+            a file is damaged, the disk is full, or training diverges.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
         train(parse_train(["demo", "--epochs", "5"]), Console())
@@ -48,21 +51,44 @@ def train(given: TrainArguments, console: Console) -> Run:
         # Here as well, as the frameworks take seconds to import.
         refuse_existing(path)
     frameworks.load()
-    from pipelines import figures, report
     from pipelines.training import loop
 
     try:
-        if given.config is None:
-            run = loop.resume(path, given.data_dir, console)
+        if given.config is not None:
+            run = loop.start(given.config, path, given.data_dir, console, interval=given.interval)
+        elif _only_undrawn(path):
+            run = open_run(path)
         else:
-            run = loop.start(given.config, path, given.data_dir, console)
+            run = loop.resume(path, given.data_dir, console, interval=given.interval)
+        _draw(run)
     except KeyboardInterrupt:
         if path.is_dir():
             console.print(f"stopped; go on with: highway train --resume {path}", highlight=False, soft_wrap=True)
         raise
-    figures.draw_training(run)
-    report.write(run)
+    except Exception as error:
+        full = disk_is_full(error)
+        if not (full and path.is_dir()):
+            raise
+        raise UserError(
+            f"the disk is full ({full}). What was saved before is whole: "
+            f"free some space, and go on with: highway train --resume {path}"
+        ) from error
     return run
+
+
+def _only_undrawn(path: Path) -> bool:
+    """Whether a run was killed after its last step: the report is the last that is written."""
+    return open_run(path).record.state == "finished" and not (path / "report.md").exists()
+
+
+def _draw(run: Run) -> None:
+    from pipelines import figures, report
+
+    with locked(run):
+        for folder in (run.path, run.path / "figures"):
+            remove_leftovers(folder)
+        figures.draw_training(run)
+        report.write(run)
 
 
 def folder(given: TrainArguments) -> Path:

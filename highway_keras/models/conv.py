@@ -9,7 +9,7 @@ from highway_keras.initializers import caffe_xavier, gaussian
 from highway_keras.models import checks
 from highway_keras.models.blocks import KINDS, Kind, block, plain
 from highway_keras.models.resize import MODES, Mode, Resize
-from highway_keras.models.stages import Stage, layers, parameters, scaled, with_resize
+from highway_keras.models.stages import Stage, layers, parameters, scaled, with_dropout, with_resize
 from highway_keras.models.twins import MATCHES, conv_stages
 
 
@@ -25,6 +25,7 @@ def conv(
     transform_bias: float | Literal["auto"] = -1.0,
     resize: Literal["plain"] | Mode = "plain",
     input_dropout: float = 0.0,
+    dropout: float | None = None,
     hidden: int | None = None,
     first_std: float | None = None,
     classifier_std: float | None = None,
@@ -50,6 +51,7 @@ def conv(
         resize: how a stage with an entry convolution changes the number of channels: by that convolution ("plain"), or
             by "zero_pad" or "subsample", and then the entry's kernel belongs to one more block.
         input_dropout: share of the input pixels dropped while training.
+        dropout: share dropped at each place that drops some by `input_dropout` and `stages`; None keeps their shares.
         hidden: units of a fully connected layer before the classifier; None has none.
         first_std: standard deviation of the first kernel.
         classifier_std: standard deviation of the classifier's kernel.
@@ -79,6 +81,9 @@ def conv(
     if width is not None:
         checks.positive("width", width)
         stages = scaled(stages, width / stages[0].filters)
+    if dropout is not None:
+        stages = with_dropout(stages, dropout)
+        input_dropout = dropout if input_dropout else 0.0
     stages = with_resize(stages, resize)
     if match == "parameters" and kind != "highway":
         highway = parameters(stages, shape, outputs, hidden, "highway")

@@ -27,6 +27,7 @@ def dense(
     activation: str = "tanh",
     transform_bias: float | Literal["auto"] = -2.0,
     resize: Literal["plain"] | Mode = "plain",
+    dropout: float = 0.0,
     rematerialize: bool = False,
     input_name: str = "image",
     name: str | None = None,
@@ -48,6 +49,7 @@ def dense(
         activation: of the first layer and of H.
         transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
         resize: "plain", or "zero_pad" or "subsample" to reach `width` without weights.
+        dropout: share of the units dropped before the last layer, while training.
         rematerialize: whether to compute blocks a second time in training to save memory; see `HighwayStack`.
         input_name: of the input.
         name: of the model.
@@ -94,4 +96,6 @@ def dense(
     else:
         for layer in layer_names(kind, blocks):
             x = block(kind, x, name=layer, activation=activation)
+    if dropout:
+        x = keras.layers.Dropout(dropout, name="dropout")(x)
     return keras.Model(inputs, keras.layers.Dense(outputs, dtype="float32", name="logits")(x), name=name)

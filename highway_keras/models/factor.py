@@ -18,6 +18,7 @@ def factor(
     match: Literal["width", "parameters"] = "width",
     activation: str = "relu",
     transform_bias: float | Literal["auto"] = -1.0,
+    dropout: float = 0.0,
     name: str | None = None,
 ) -> keras.Model:
     """A highway net from factors to one number, whose gates tell calm regimes (closed) from complex ones (open).
@@ -31,6 +32,7 @@ def factor(
         match: what a twin shares with the highway net: the width, or the parameters of a hidden layer.
         activation: of the first layer and of H.
         transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
+        dropout: share of the units dropped before the last layer, while training.
         name: of the model.
 
     Returns:
@@ -51,6 +53,7 @@ def factor(
         match=match,
         activation=activation,
         transform_bias=transform_bias,
+        dropout=dropout,
         input_name="features",
         name=name,
     )

@@ -35,8 +35,8 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
         name: one of `presets()`.
         **overrides: what differs from the preset; None keeps the preset's. All nets take `input_shape`, `outputs`,
             `width` (units, or filters of the first stage with the others in proportion; of the highway net, for twins
-            too) and `activation`. Dense nets take `depth`. Highway nets take `transform_bias`, a number or "auto".
-            Twins take `match`, "width" or "parameters".
+            too), `activation` and `dropout`. Dense nets take `depth`. Highway nets take `transform_bias`, a number or
+            "auto". Twins take `match`, "width" or "parameters".
 
     Returns:
         A functional model from "image" ("features" for the factor model), float32 and already preprocessed, to logits
@@ -58,7 +58,7 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
         raise ValueError(f"There is no such preset. {hint}Choices: {', '.join(PRESETS)}. Received: name={name!r}")
     preset = PRESETS[name]
     wanted = {argument: value for argument, value in overrides.items() if value is not None}
-    allowed = ["input_shape", "outputs", "width", "activation"]
+    allowed = ["input_shape", "outputs", "width", "activation", "dropout"]
     allowed += [] if preset.factory == "conv" else ["depth"]
     allowed += ["transform_bias"] if preset.arguments["kind"] == "highway" else ["match"]
     for argument, value in wanted.items():

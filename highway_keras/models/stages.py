@@ -52,6 +52,11 @@ def scaled(stages: Sequence[Stage], factor: float) -> tuple[Stage, ...]:
     return tuple(replace(stage, filters=max(1, round(stage.filters * factor))) for stage in stages)
 
 
+def with_dropout(stages: Sequence[Stage], share: float) -> tuple[Stage, ...]:
+    """The stages with another dropout, where they have any."""
+    return tuple(replace(stage, dropout=share) if stage.dropout else stage for stage in stages)
+
+
 def with_resize(stages: Sequence[Stage], mode: Mode | Literal["plain"]) -> tuple[Stage, ...]:
     """The stages with their entries as the mode of the size changes has them.
 

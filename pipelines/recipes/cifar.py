@@ -12,11 +12,19 @@ Sources     the authors' Caffe files. They do not record the scale of the contra
 Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
 """
 
-from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
 from pipelines.recipes.provenance import SOLVER
 
 RECORDED = ("augment.pad", "augment.mirror", *SOLVER)
 ASSUMED = ("validation", "preprocess.scale", "preprocess.contrast", "preprocess.mean")
+# Around the recorded numbers; the source searched none of them in public.
+SEARCH = Space(
+    learning_rate=(0.001, 0.3),
+    momentum=(0.5, 0.99),
+    decay=(0.05, 0.5),
+    transform_bias=(-5.0, 0.0),
+    dropout=(0.0, 0.5),
+)
 
 
 def config(name: str, data: str) -> Config:
@@ -40,12 +48,14 @@ RECIPES = (
         config=config("cifar10_19", "cifar10"),
         source="Srivastava et al. 2015, Table 3",
         published="92.40 best (92.31 +- 0.12) % test accuracy, CIFAR-10",
+        search=SEARCH,
         provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
     ),
     Recipe(
         config=config("cifar100_19", "cifar100"),
         source="Srivastava et al. 2015, Table 3",
         published="67.76 best (67.61 +- 0.15) % test accuracy, CIFAR-100",
+        search=SEARCH,
         provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
     ),
 )

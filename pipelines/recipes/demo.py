@@ -11,7 +11,7 @@ Measured    test accuracy 97.6, 98.2, 97.6 % (seeds 0 to 2, mixed_bfloat16), 71 
             highest), so these figures are a little flattered
 """
 
-from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule
+from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
 
 RECIPES = (
     Recipe(
@@ -30,6 +30,7 @@ RECIPES = (
         ),
         source="this project",
         published="none",
+        search=Space(learning_rate=(0.01, 0.5), momentum=(0.5, 0.99), transform_bias=(-4.0, 0.0), dropout=(0.0, 0.5)),
         provenance=Provenance(
             assumed=(
                 "model.preset",

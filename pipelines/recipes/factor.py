@@ -11,7 +11,7 @@ Measured    R^2 against the mean of training 0.009, 0.010, 0.008 on the test spl
             validation: as good as always saying that mean; 4 s on two cores (Xeon), Keras 3.15.1, TensorFlow 2.21
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe
+from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Space
 
 RECIPES = (
     Recipe(
@@ -26,6 +26,15 @@ RECIPES = (
         ),
         source="the article's factor model",
         published="none",
+        search=Space(
+            learning_rate=(0.0001, 0.01),
+            activation=("relu", "tanh"),
+            transform_bias=(-4.0, 0.0),
+            depth=(3, 5, 10),
+            width=(32, 64, 128),
+            dropout=(0.0, 0.5),
+            batch_size=(25, 50, 100),
+        ),
         provenance=Provenance(
             recorded=("model.preset",),
             assumed=(

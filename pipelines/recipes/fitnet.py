@@ -24,6 +24,7 @@ RECIPES = tuple(
         config=cifar.config(name, "cifar10"),
         source="Srivastava et al. 2015, Table 2",
         published=published,
+        search=cifar.SEARCH,
         provenance=Provenance(
             recorded=("data",), count_matched=("model.preset",), assumed=(*cifar.RECORDED, *cifar.ASSUMED)
         ),

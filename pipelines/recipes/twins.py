@@ -25,5 +25,6 @@ def _twin(recipe: Recipe, kind: str) -> Recipe:
         config=config,
         source=f"{kind} twin of {recipe.name}",
         published="none",
+        search=recipe.search.model_copy(update={"transform_bias": ()}),
         provenance=Provenance(assumed=(*tags.recorded, *tags.count_matched, *tags.assumed)),
     )

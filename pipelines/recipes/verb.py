@@ -77,6 +77,10 @@ def _show(console: Console, name: str) -> None:
     say(f"{recipes.header(name)}\n")
     say(table)
     say(f"\n{LEGEND}\n  highway train {recipe.name} --epochs {recipe.config.epochs}")
+    say("highway tune searches, within bounds of ours:")
+    for parameter, bounds in flat(recipe.search).items():
+        if bounds:
+            say(f"  --search.{parameter.replace('_', '-')} {_text(bounds)}")
 
 
 def _table(console: Console, *columns: str) -> Table:

@@ -6,7 +6,10 @@ from typing import Any
 
 import keras
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from pipelines.training.checkpoint import Progress
 
 # Faster than the eye, and slow enough not to wait for the accelerator at each step.
 INTERVAL = 0.1
@@ -27,21 +30,23 @@ class ProgressBar(keras.callbacks.Callback):
         epochs: of the whole run.
         steps_per_epoch: in each.
         batch_size: examples a step.
-        first_epoch: epochs already done.
+        progress: where the run stands, in steps.
     """
 
-    def __init__(self, console: Console, epochs: int, steps_per_epoch: int, batch_size: int, first_epoch: int) -> None:
+    def __init__(
+        self, console: Console, epochs: int, steps_per_epoch: int, batch_size: int, progress: Progress
+    ) -> None:
         super().__init__()
         self.console = console
         self.epochs = epochs
         self.steps_per_epoch = steps_per_epoch
         self.batch_size = batch_size
-        self.first_epoch = first_epoch
-        self.bar: Progress | None = None
+        self.progress = progress
+        self.bar: Bar | None = None
 
     def __enter__(self) -> "ProgressBar":
         if self.console.is_terminal:
-            self.bar = Progress(
+            self.bar = Bar(
                 TextColumn("epoch {task.fields[epoch]}"),
                 BarColumn(bar_width=None),
                 TaskProgressColumn(),
@@ -50,12 +55,11 @@ class ProgressBar(keras.callbacks.Callback):
                 console=self.console,
                 expand=True,
             )
-            done = self.first_epoch * self.steps_per_epoch
             self.task = self.bar.add_task(
                 "train",
                 total=self.epochs * self.steps_per_epoch,
-                completed=done,
-                epoch=f"{self.first_epoch + 1}/{self.epochs}",
+                completed=self.progress.step,
+                epoch=f"{self.progress.step // self.steps_per_epoch + 1}/{self.epochs}",
                 scores="compiling",
             )
             self.bar.start()
@@ -89,7 +93,7 @@ class ProgressBar(keras.callbacks.Callback):
             self.shown = now
             self.bar.update(
                 self.task,
-                completed=self.epoch * self.steps_per_epoch + batch + 1,
+                completed=self.progress.step,
                 epoch=f"{self.epoch + 1}/{self.epochs}",
                 scores=self._scores(logs),
             )

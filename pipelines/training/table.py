@@ -1,10 +1,12 @@
 """metrics.csv: one row an epoch, the columns those of the first row."""
 
 import csv
+import io
+import os
 from pathlib import Path
 
 from pipelines.errors import UserError
-from pipelines.files import flush, write_text
+from pipelines.files import write_text
 
 Row = dict[str, float]
 
@@ -16,13 +18,25 @@ def append(path: Path, row: Row) -> None:
         path: the file; made if missing.
         row: values by column.
     """
-    new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(row)
-        writer.writerow([f"{value:.9g}" for value in row.values()])
-    flush(path)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not path.exists():
+        writer.writerow(row)
+    writer.writerow([f"{value:.9g}" for value in row.values()])
+    # Not buffered, and what a full disk takes half of is taken back: other verbs read the file meanwhile.
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            _write(file, text.getvalue().encode())
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def _write(file: io.FileIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 def read(path: Path) -> list[Row]:

@@ -35,7 +35,13 @@ def test_the_library_example_prints_the_gates_of_every_layer(tmp_path):
 def test_the_commands_of_the_program_work_in_their_order(tmp_path):
     commands = block("sh", "highway train").replace("source .venv/bin/activate\n", "")
     run(["bash", "-euc", commands], tmp_path)
-    for name in ("samples.png", "runs/short/evaluation.json", "models/short/1/model.onnx"):
+    made = (
+        "searches/short/best.json",
+        "runs/tuned/report.md",
+        "runs/short/evaluation.json",
+        "models/short/1/model.onnx",
+    )
+    for name in (*made, "samples.png"):
         assert (tmp_path / name).is_file()
 
 

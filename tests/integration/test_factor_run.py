@@ -104,8 +104,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(data_dir, tmp_path, monke
     whole = trained(tmp_path / "whole", data_dir, *words)
     save = checkpoint.save
 
-    def killed(file, model, progress):
-        save(file, model, progress)
+    def killed(*arguments):
+        save(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -1,169 +1,259 @@
-"""A run that was stopped goes on as if it had not been."""
+"""A run that was stopped goes on as if it had not been; what cannot go on is refused."""
 
+import errno
 import io
 import json
+import os
+import shutil
 
+import keras
 import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks.kill import differences
 from pipelines import run as runs
 from pipelines.arguments import TrainArguments
 from pipelines.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
 from pipelines.errors import UserError
 from pipelines.train import train
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint
 from tests.toy_data import ToyData, toy_config
 
-# Keras 3.15 with NumPy 2, when it saves.
-
 # Dropout, augmentation, momentum, weight means and a schedule over the whole run: all that has a state.
-CONFIG = toy_config(
+ALL = toy_config(
     model=ModelConfig(preset="mnist_conv_16", width=4),
     preprocess=Preprocess(mean="channel"),
     augment=Augment(pad=2, mirror=False),
     optimizer=Optimizer(learning_rate=0.05, bias_multiplier=2.0, ema=0.9),
     schedule=Schedule(kind="cosine", warmup_steps=5),
-    epochs=4,
-    batch_size=50,
+    epochs=3,
 )
+# Epochs of ten steps, as those of `ALL`.
+DENSE = toy_config(epochs=3, steps_per_execution=1, optimizer=Optimizer(learning_rate=0.1, ema=0.9))
 
 
-def begin(path, config=CONFIG):
-    train(TrainArguments(config, path, None, None), Console(file=io.StringIO()))
+class Killed(BaseException):
+    """As sudden as a signal."""
 
 
-def go_on(path):
-    train(TrainArguments(None, None, path, None), Console(file=io.StringIO()))
+def begin(path, config=DENSE, interval=1):
+    console = Console(file=io.StringIO(), width=400)
+    train(TrainArguments(config, path, None, None, interval), console)
 
 
-def begin_and_kill(path, monkeypatch, epoch, before, config=CONFIG):
-    """Trains until the checkpoint of an epoch (from 1), and dies before or after it is written."""
+def go_on(path, interval=1):
+    console = Console(file=io.StringIO(), width=400)
+    train(TrainArguments(None, None, path, None, interval), console)
+    return console.file.getvalue()
+
+
+def kill(monkeypatch, step, action, *arguments, before=False):
+    """Does something that trains, until the state after a step has been, or is about to be, saved."""
     save = checkpoint.save
 
-    def killed(file, model, progress):
-        if not before or progress.epoch != epoch:
-            save(file, model, progress)
-        if progress.epoch == epoch:
-            raise KeyboardInterrupt
+    def saved(folder, model, progress, belongs_to):
+        if before and progress.step == step:
+            raise Killed
+        save(folder, model, progress, belongs_to)
+        if progress.step == step:
+            raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", killed)
-        with pytest.raises(KeyboardInterrupt):
-            begin(path, config)
+        patch.setattr(checkpoint, "save", saved)
+        with pytest.raises(Killed):
+            action(*arguments)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    return ToyData(side=28).install(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A function that gives a run of a configuration that nobody stopped, and that was saved at its end only."""
+    made = {}
+
+    def run(config):
+        key = config.model_dump_json()
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("whole") / "run"
+            begin(made[key], config, interval=10**9)
+        return made[key]
+
+    return run
+
+
+def test_two_runs_are_the_same_bit_for_bit(whole, tmp_path):
+    # JAX takes long to compile convolutions.
+    config = DENSE if keras.backend.backend() == "jax" else ALL
+    begin(tmp_path / "again", config, interval="auto")
+    assert differences(whole(config), tmp_path / "again") == []
+
+
+def test_a_run_goes_on_from_the_middle_of_an_epoch(whole, tmp_path, monkeypatch):
+    path = tmp_path / "killed"
+    kill(monkeypatch, 13, begin, path, ALL)
     assert runs.open_run(path).record.state == "running"
     assert not (path / "model.keras").exists()
+    go_on(path)
+    assert differences(whole(ALL), path) == []
 
 
-def state(path):
-    with np.load(path / "checkpoint" / "state.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files if name != "progress"}
+@pytest.mark.parametrize(
+    ("step", "before"),
+    [
+        (1, True),  # nothing was ever saved
+        (20, True),  # a row in metrics.csv that no checkpoint holds
+        (20, False),
+        (29, False),  # nothing left but one step
+        (30, False),  # nothing left but to keep the net
+    ],
+)
+def test_wherever_it_was_killed(whole, tmp_path, monkeypatch, step, before):
+    path = tmp_path / "killed"
+    kill(monkeypatch, step, begin, path, before=before)
+    go_on(path)
+    assert differences(whole(DENSE), path) == []
 
 
-def rows(path):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
+@pytest.mark.parametrize(
+    ("changes", "killed"),
+    [
+        # Batches that are large enough to be divided among devices, where there are several.
+        ({"precision": "mixed_bfloat16", "batch_size": 100}, {"interval": 1, "step": 3}),
+        # Executions of two steps, which reach a multiple of three with the sixteenth step.
+        ({"precision": "mixed_float16", "steps_per_execution": 2}, {"interval": 3, "step": 16}),
+    ],
+)
+def test_mixed_precision(whole, tmp_path, monkeypatch, changes, killed):
+    config = toy_config(**{**DENSE.model_dump(), **changes})
+    path = tmp_path / "killed"
+    kill(monkeypatch, killed["step"], begin, path, config, killed["interval"])
+    go_on(path)
+    assert differences(whole(config), path) == []
 
 
-def same(one, other):
-    """Bit for bit: every variable, every number of every epoch, both nets."""
-    first, second = state(one), state(other)
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name])
-    assert rows(one) == rows(other)
-    for weights in ("final", "best"):
-        nets = [runs.load_model(runs.open_run(path), weights).get_weights() for path in (one, other)]
-        for left, right in zip(*nets, strict=True):
-            np.testing.assert_array_equal(left, right)
-    records = [runs.open_run(path).record for path in (one, other)]
-    assert records[0].metrics == records[1].metrics
-    assert records[0].step == records[1].step
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(whole, tmp_path, monkeypatch):
+    path = tmp_path / "killed"
+    kill(monkeypatch, 14, begin, path)
+    newest = path / "checkpoint" / "state.npz"
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    said = go_on(path)
+    assert f"{newest} is damaged (BadZipFile); the one before it is whole" in said
+    assert "goes on after step 13" in said
+    assert differences(whole(DENSE), path) == []
 
 
-def test_a_killed_run_ends_as_one_that_was_not(monkeypatch, tmp_path):
-    ToyData(side=28).install(monkeypatch)
-    begin(tmp_path / "whole")
-    begin_and_kill(tmp_path / "killed", monkeypatch, 2, False)
-    go_on(tmp_path / "killed")
-    same(tmp_path / "whole", tmp_path / "killed")
+def test_a_kill_between_the_two_renames(whole, tmp_path, monkeypatch):
+    path = tmp_path / "killed"
+    kill(monkeypatch, 14, begin, path)
+    (path / "checkpoint" / "state.npz").unlink()
+    assert "damaged" not in go_on(path)
+    assert differences(whole(DENSE), path) == []
 
 
-@pytest.mark.parametrize(("epoch", "before"), [(1, True), (2, True), (3, False)])
-def test_wherever_it_was_killed(tmp_path, monkeypatch, epoch, before):
-    # In the first epoch; with a row in metrics.csv that no checkpoint holds; with nothing left but to save the net.
-    ToyData().install(monkeypatch)
-    config = toy_config(epochs=3)
-    begin(tmp_path / "whole", config)
-    begin_and_kill(tmp_path / "killed", monkeypatch, epoch, before, config)
-    go_on(tmp_path / "killed")
-    same(tmp_path / "whole", tmp_path / "killed")
+def test_a_disk_that_is_full_in_the_middle_of_a_write(whole, tmp_path, monkeypatch):
+    path = tmp_path / "killed"
+    savez = np.savez
+
+    def full(file, **arrays):
+        if '"step": 14' in str(arrays.get("head")):
+            file.write_bytes(b"half of it")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        savez(file, **arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(UserError, match=r"the disk is full .*No space left.* go on with: highway train --resume"):
+            begin(path)
+    assert sorted(file.name for file in (path / "checkpoint").iterdir()) == ["previous.npz", "state.npz"]
+    assert "goes on after step 13" in go_on(path)
+    assert differences(whole(DENSE), path) == []
 
 
-def test_loss_scaling_goes_on_too(tmp_path, monkeypatch):
-    config = toy_config(precision="mixed_float16", epochs=3)
-    ToyData().install(monkeypatch)
-    begin(tmp_path / "whole", config)
-    begin_and_kill(tmp_path / "killed", monkeypatch, 1, False, config)
-    go_on(tmp_path / "killed")
-    same(tmp_path / "whole", tmp_path / "killed")
+def test_what_a_kill_left_is_removed(tmp_path, monkeypatch):
+    path = tmp_path / "killed"
+    kill(monkeypatch, 4, begin, path)
+    left = [path / ".best-a1b2c3_d.keras", path / "checkpoint" / ".state-a1b2c3_d.npz"]
+    for file in left:
+        file.touch()
+    go_on(path)
+    assert not any(file.exists() for file in left)
+    assert [file.name for file in (path / "checkpoint").iterdir()] == ["state.npz"]
 
 
-def test_many_steps_an_execution_go_on_too(tmp_path, monkeypatch):
-    # Batches that are large enough to be divided among devices, where there are several.
-    config = toy_config(epochs=3, batch_size=100, steps_per_execution=2)
-    ToyData().install(monkeypatch)
-    begin(tmp_path / "whole", config)
-    begin_and_kill(tmp_path / "killed", monkeypatch, 1, False, config)
-    go_on(tmp_path / "killed")
-    same(tmp_path / "whole", tmp_path / "killed")
-
-
-def test_killed_before_preprocessing_was_kept(tmp_path, monkeypatch):
-    ToyData().install(monkeypatch)
-    begin_and_kill(tmp_path / "killed", monkeypatch, 1, True, toy_config(epochs=1))
-    (tmp_path / "killed" / "preprocess.npz").unlink()
-    go_on(tmp_path / "killed")
-    assert (tmp_path / "killed" / "preprocess.npz").exists()
+def test_a_kill_while_figures_are_drawn(whole, tmp_path):
+    path = tmp_path / "killed"
+    shutil.copytree(whole(DENSE), path)
+    drawn = [path / "figures" / "gates.png", path / "report.md"]
+    left = path / "figures" / ".gates-a1b2c3_d.png"
+    left.touch()
+    for file in drawn:
+        file.unlink()
+    go_on(path)
+    assert all(file.exists() for file in drawn)
+    assert not left.exists()
+    refused(path, "is finished: all 3 epochs are done")
 
 
 @pytest.fixture
-def killed(monkeypatch, tmp_path):
-    ToyData().install(monkeypatch)
+def killed(tmp_path, monkeypatch):
     path = tmp_path / "toy"
-    begin_and_kill(path, monkeypatch, 1, False, toy_config())
+    kill(monkeypatch, 14, begin, path)
     return path
 
 
-def test_time_adds_up(killed):
-    before = json.loads(str(np.load(killed / "checkpoint" / "state.npz")["progress"]))["seconds"]
+def test_time_adds_up_and_preprocessing_is_made_again(killed):
+    (killed / "preprocess.npz").unlink()
+    with np.load(killed / "checkpoint" / "state.npz") as arrays:
+        before = json.loads(str(arrays["head"]))["progress"]["seconds"]
     go_on(killed)
-    assert runs.open_run(killed).record.seconds > before
+    assert runs.open_run(killed).record.seconds > before > 0
+    assert (killed / "preprocess.npz").exists()
 
 
-def test_a_damaged_checkpoint_is_named_and_nothing_changed(killed):
-    path = killed / "checkpoint" / "state.npz"
-    path.write_bytes(path.read_bytes()[:1000])
-    before = {file: file.read_bytes() for file in killed.rglob("*") if file.is_file()}
-    with pytest.raises(UserError, match=r"checkpoint .*state\.npz is damaged"):
-        go_on(killed)
-    assert {file: file.read_bytes() for file in killed.rglob("*") if file.is_file()} == before
+def refused(path, told):
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises(UserError, match=told):
+        go_on(path)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_two_damaged_checkpoints_are_named_and_nothing_changed(killed):
+    for name in ("state.npz", "previous.npz"):
+        file = killed / "checkpoint" / name
+        file.write_bytes(file.read_bytes()[:1000])
+    refused(killed, r"no checkpoint to go on from: .*state\.npz is damaged .*previous\.npz is damaged")
+
+
+def test_the_checkpoint_of_another_recipe_is_refused_by_name(killed, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    kill(monkeypatch, 10, begin, other, toy_config(recipe="other"))
+    shutil.copy(other / "checkpoint" / "state.npz", killed / "checkpoint" / "state.npz")
+    refused(killed, r"is of recipe other, and this run of toy")
+
+
+def test_another_version_is_refused_by_name(killed):
+    run = runs.open_run(killed)
+    run.update(versions={**run.record.versions, "keras": "3.0.0"})
+    refused(killed, r"was started with keras 3\.0\.0, and this is 3\..*Install keras==3\.0\.0")
 
 
 def test_other_data_is_refused(killed, monkeypatch):
-    ToyData(validation=False).install(monkeypatch)
-    with pytest.raises(UserError, match="the data is not what"):
-        go_on(killed)
+    ToyData(side=28, validation=False).install(monkeypatch)
+    refused(killed, "the data is not what")
 
 
 def test_another_backend_is_refused(killed):
     runs.open_run(killed).update(backend="other")
-    with pytest.raises(UserError, match="KERAS_BACKEND=other"):
-        go_on(killed)
+    refused(killed, "KERAS_BACKEND=other")
 
 
 def test_a_run_in_use_is_refused(killed):
-    with runs.locked(runs.open_run(killed)), pytest.raises(UserError, match="another process is training"):
-        go_on(killed)
+    with runs.locked(runs.open_run(killed)):
+        refused(killed, "another process is training")
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -84,7 +84,8 @@ def test_a_run_holds_all_that_is_promised(toy, tmp_path):
     assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.1, 0.05, 0.05])
     assert rows[-1]["val_accuracy"] > 0.9
     assert record.metrics["val_accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
-    assert rows[-1]["seconds"] == pytest.approx(record.seconds)
+    # The last row was written before the nets and the last checkpoint.
+    assert 0 < rows[0]["seconds"] < rows[-1]["seconds"] < record.seconds
 
     np.testing.assert_allclose(
         preprocess.load(path / "preprocess.npz").mean, toy.load("toy", "train").images.mean(0) / 255, rtol=1e-5
@@ -151,7 +152,7 @@ def test_the_final_net_holds_the_mean_of_the_weights(toy, tmp_path):
         np.load(plain.path / "checkpoint" / "state.npz") as one,
         np.load(mean.path / "checkpoint" / "state.npz") as two,
     ):
-        np.testing.assert_array_equal(one["00000"], two["00000"])
+        np.testing.assert_array_equal(one["variable-00000"], two["variable-00000"])
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])

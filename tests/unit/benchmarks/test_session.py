@@ -52,6 +52,12 @@ def test_the_time_left_follows_from_the_share_that_is_done(session, capsys, monk
     assert capsys.readouterr().err == "[ 25%, 2 min left] one of four\n"
 
 
+def test_work_that_came_to_nothing_tells_no_time(session, capsys):
+    session.expect(8)
+    session.spent(0, "not killed")
+    assert capsys.readouterr().err == "[  0%, nothing done] not killed\n"
+
+
 def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monkeypatch, tmp_path):
     monkeypatch.setattr(controller, "PEERS", tmp_path / ".venv-peers")
     assert session.start(PEER, "{}", "depth 3") is None

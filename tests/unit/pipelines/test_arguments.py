@@ -133,6 +133,14 @@ def test_where_a_new_run_lies():
     assert (found.run, found.resume, found.data_dir) == (None, None, None)
 
 
+@pytest.mark.parametrize("words", [["demo"], ["--resume", "runs/a"]])
+def test_how_often_the_state_is_saved(words):
+    assert parse_train(words).interval == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "auto"]).interval == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "100"]).interval == 100
+    assert "--checkpoint-steps" in refused(*words, "--checkpoint-steps", "0")
+
+
 @pytest.mark.parametrize("words", ["--resume runs/a --data-dir d", "--data-dir=d --resume=runs/a"])
 def test_a_resumed_run_brings_its_own_config(words):
     found = parse_train(words.split())
@@ -157,7 +165,7 @@ def test_help_without_a_recipe_names_them(capsys):
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert set(recipes.names()) <= set(printed.split())
-    for option in ("--run", "--resume", "--data-dir"):
+    for option in ("--run", "--resume", "--data-dir", "--checkpoint-steps"):
         assert option in printed
 
 

@@ -1,13 +1,14 @@
 import errno
 import importlib.util
 import os
+import signal
 import sys
 import types
 
 import pytest
 
 from pipelines import cli
-from pipelines.errors import UserError
+from pipelines.errors import StoppedError, UserError
 
 
 @pytest.fixture
@@ -85,6 +86,13 @@ def test_interruption(verb, capsys):
     assert capsys.readouterr().err == "\nhighway train: interrupted\n"
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_in_order_has_a_status_of_its_own(verb, capsys, number, status):
+    verb(raises(StoppedError("stopped and saved.", number)))
+    assert cli.main(["train"]) == status
+    assert capsys.readouterr().err == "highway train: stopped and saved.\n"
+
+
 def wrapped(error):
     outer = RuntimeError("could not save the model")
     outer.__cause__ = error
@@ -96,6 +104,7 @@ def wrapped(error):
     [
         OSError(errno.ENOSPC, "No space left on device", "runs/a/model.keras"),
         OSError(errno.EDQUOT, "Disk quota exceeded"),
+        OSError(errno.EFBIG, "File too large"),
         # As h5py and TensorFlow tell it.
         OSError("Can't synchronously write data (errno = 28, error message = 'No space left on device', buf = 0x0)"),
         RuntimeError("RESOURCE_EXHAUSTED: runs/a/variables; No space left on device"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.files import replacing, write_text
+from pipelines.files import remove_leftovers, replacing, write_text
 
 FULL = Path("/dev/full")
 
@@ -99,3 +99,31 @@ def test_rights_follow_the_mask_as_for_any_new_file(tmp_path, mask):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "record.json").stat().st_mode) == 0o666 & ~mask
+
+
+def test_what_is_replaced_can_be_kept(tmp_path):
+    path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
+    for content in (b"1", b"2", b"3"):
+        with replacing(path, before=before) as aside:
+            aside.write_bytes(content)
+    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_failure_leaves_both(tmp_path):
+    path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
+    path.write_bytes(b"2")
+    before.write_bytes(b"1")
+    with pytest.raises(RuntimeError), replacing(path, before=before):
+        raise RuntimeError
+    assert (path.read_bytes(), before.read_bytes()) == (b"2", b"1")
+
+
+def test_only_temporary_files_are_left_overs(tmp_path):
+    others = {".hidden", ".gitignore", "state-12345678.npz", "model.keras"}
+    for name in others:
+        (tmp_path / name).touch()
+    killed = replacing(tmp_path / "model.keras")
+    assert killed.__enter__().exists()
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == others

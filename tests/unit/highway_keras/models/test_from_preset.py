@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -58,12 +59,12 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
         (
             "cifar10_19",
             {"depth": 30},
-            "'cifar10_19' can override input_shape, outputs, width, activation, transform_bias. Received: depth=30",
+            "can override input_shape, outputs, width, activation, dropout, transform_bias. Received: depth=30",
         ),
         (
             "factor_plain",
             {"transform_bias": -2.0},
-            "can override input_shape, outputs, width, activation, depth, match. Received: transform_bias=-2.0",
+            "override input_shape, outputs, width, activation, dropout, depth, match. Received: transform_bias=-2.0",
         ),
         ("mnist_dense_50", {"match": "width"}, "Received: match='width'"),
         ("mnist_conv_16", {"hidden": 5}, "Received: hidden=5"),
@@ -75,3 +76,18 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
 def test_what_a_preset_does_not_take_is_an_error(name, wrong, message):
     with pytest.raises(ValueError, match=message):
         from_preset(name, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [("mnist_conv_16", [0.3] * 4), ("mnist_conv_16_plain", [0.3] * 4), ("mnist_dense_10", [0.3]), ("factor", [0.3])],
+)
+def test_dropout_takes_the_place_of_the_presets(name, rates):
+    model = from_preset(name, dropout=0.3)
+    assert [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)] == rates
+    assert model.count_params() == from_preset(name).count_params()
+
+
+def test_no_dropout_is_none():
+    layers = from_preset("mnist_conv_16", dropout=0.0).layers
+    assert not [layer for layer in layers if isinstance(layer, keras.layers.Dropout)]

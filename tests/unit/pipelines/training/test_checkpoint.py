@@ -7,6 +7,7 @@ from pipelines.errors import UserError
 from pipelines.training import checkpoint, optimizers
 from pipelines.training.checkpoint import Progress
 
+RUN = {"configuration": {"recipe": "a", "seed": 0}}
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 
@@ -31,41 +32,108 @@ def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling
     if built:
         after.optimizer.build(after.trainable_variables)
     train(before, 5)
-    checkpoint.save(tmp_path / "state.npz", before, Progress(3, 1.5, 0.75, 2))
-    assert checkpoint.load(tmp_path / "state.npz", after) == Progress(3, 1.5, 0.75, 2)
+    checkpoint.save(tmp_path, before, Progress(3, 1.5, 0.75, 2), RUN)
+    state = checkpoint.load(tmp_path, after, RUN)
+    assert state.progress == Progress(3, 1.5, 0.75, 2)
+    assert state.damaged == ()
+    assert [value.tolist() for value in state.metrics] == [value.numpy().tolist() for value in before.metrics_variables]
     # Momentum, the means and the dropout's seed all show in the steps that follow.
     assert train(after, 5) == train(before, 5)
     for one, other in zip(after.optimizer.variables, before.optimizer.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-@pytest.mark.parametrize("keep", [0, 10, 300, -30])
-def test_a_truncated_file_is_named(tmp_path, keep):
-    path = tmp_path / "state.npz"
-    checkpoint.save(path, model(), Progress())
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match=r"state\.npz is damaged"):
-        checkpoint.load(path, model())
+def test_nothing_was_saved(tmp_path):
+    assert checkpoint.load(tmp_path / "checkpoint", model(), RUN) is None
 
 
-def test_a_changed_byte_is_found(tmp_path):
-    path = tmp_path / "state.npz"
+def saved(folder, *steps):
+    """A model, saved after each of some steps."""
     made = model()
-    train(made, 1)
-    checkpoint.save(path, made, Progress())
-    content = bytearray(path.read_bytes())
-    where = content.find(made.optimizer.variables[-1].numpy().tobytes())
-    content[where + 1] ^= 0x10
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"state\.npz is damaged"):
-        checkpoint.load(path, model())
+    made.optimizer.build(made.trainable_variables)
+    for step in steps:
+        checkpoint.save(folder, made, Progress(step), RUN)
+    return made
+
+
+def test_the_one_before_is_kept(tmp_path):
+    saved(tmp_path, 1, 2, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["previous.npz", "state.npz"]
+    (tmp_path / "state.npz").unlink()
+    assert checkpoint.load(tmp_path, model(), RUN).progress.step == 2
+
+
+@pytest.mark.parametrize("keep", [0, 10, 300, -30])
+def test_a_truncated_file_gives_way_and_is_named(tmp_path, keep):
+    saved(tmp_path, 1, 2)
+    path = tmp_path / "state.npz"
+    path.write_bytes(path.read_bytes()[:keep])
+    state = checkpoint.load(tmp_path, model(), RUN)
+    assert state.progress.step == 1
+    assert [damage.partition(" (")[0] for damage in state.damaged] == [f"{path} is damaged"]
+    # The damaged file is out of the way: the next save replaces nothing that is whole by it.
+    assert checkpoint.load(tmp_path, model(), RUN).progress.step == 1
+    assert not (tmp_path / "previous.npz").exists()
+
+
+def test_two_truncated_files_are_an_error_and_stay(tmp_path):
+    saved(tmp_path, 1, 2)
+    for name in ("state.npz", "previous.npz"):
+        (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(UserError, match=r"state\.npz is damaged .*previous\.npz is damaged .*--run DIR"):
+        checkpoint.load(tmp_path, model(), RUN)
+    assert (tmp_path / "previous.npz").exists()
+
+
+def test_no_changed_byte_goes_unseen(tmp_path):
+    made = saved(tmp_path, 1, 2)
+    train(made, 2)
+    checkpoint.save(tmp_path, made, Progress(3), RUN)
+    path = tmp_path / "state.npz"
+    content = path.read_bytes()
+    expected = [variable.numpy() for variable in [*made.variables, *made.optimizer.variables]]
+    seen = 0
+    for where in np.random.default_rng(0).integers(0, len(content), 100):
+        path.write_bytes(content[:where] + bytes([content[where] ^ 0x10]) + content[where + 1 :])
+        (tmp_path / "previous.npz").write_bytes(content)
+        after = model()
+        seen += bool(checkpoint.load(tmp_path, after, RUN).damaged)
+        # Either it was seen, or it was nothing that is read, such as the date of an entry.
+        for variable, value in zip([*after.variables, *after.optimizer.variables], expected, strict=True):
+            np.testing.assert_array_equal(variable.numpy(), value)
+    assert seen > 30
 
 
 def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
-    checkpoint.save(tmp_path / "state.npz", model(units=5), Progress())
+    checkpoint.save(tmp_path, model(units=5), Progress(), RUN)
     made = model(units=3)
     before = made.get_weights()
     with pytest.raises(UserError, match="belongs to another net"):
-        checkpoint.load(tmp_path / "state.npz", made)
+        checkpoint.load(tmp_path, made, RUN)
     for weight, expected in zip(made.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"configuration": {"recipe": "b", "seed": 1}}, r"is of recipe b, and this run of a\."),
+        ({"configuration": {"recipe": "a", "seed": 1}}, r"another run of a: its configuration\.seed is 1, .* is 0\."),
+        ({"precision": "float32"}, r"another run of a: its precision is float32, and this run's is None\."),
+    ],
+)
+def test_the_state_of_another_run_is_refused_by_name(tmp_path, other, told):
+    checkpoint.save(tmp_path, model(), Progress(), {**RUN, **other})
+    with pytest.raises(UserError, match=told):
+        checkpoint.load(tmp_path, model(), RUN)
+
+
+def test_another_format_is_refused_by_name(tmp_path, monkeypatch):
+    np.savez(tmp_path / "state.npz", progress=np.array("{}"))
+    with pytest.raises(UserError, match=r"has format 1, and this version .* reads 2"):
+        checkpoint.load(tmp_path, model(), RUN)
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    saved(tmp_path, 1)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match=r"has format 3, and this version .* reads 2"):
+        checkpoint.load(tmp_path, model(), RUN)

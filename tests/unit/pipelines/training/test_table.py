@@ -1,3 +1,6 @@
+import errno
+import os
+
 import pytest
 
 from pipelines.errors import UserError
@@ -45,3 +48,15 @@ def test_a_damaged_row_is_told(path, line):
         file.write(line)
     with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
         table.read(path)
+
+
+def test_a_full_disk_leaves_no_half_of_a_row(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        table.append(path, ROWS[0])
+    assert path.read_bytes() == before

@@ -1,0 +1,70 @@
+"""tensorboard/: the rows of metrics.csv as curves, one folder for training and one for validation."""
+
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import tensorflow as tf
+
+from pipelines.training.table import Row
+
+VALIDATION = "val_"
+# Curves of mean gates. Those of 999 layers took TensorBoard more than a second an epoch, and nobody tells them apart.
+GATES = 100
+# What the curves are drawn over, and the names of places in it.
+AXES = ("epoch", "step", "seconds")
+
+
+class Curves:
+    """Writes event files for TensorBoard, under the names that Keras's callback gives.
+
+    That callback keeps events in memory for up to two minutes, which a kill loses, and repeats those of the epochs that
+    are trained again. Here all rows are written anew when a run goes on, and each epoch is on disk when it is over.
+
+    Args:
+        folder: to write to; what is there is replaced.
+        rows: of metrics.csv so far.
+
+    Example:
+        with Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves:
+            curves.add(row)
+    """
+
+    def __init__(self, folder: Path, rows: list[Row]) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self.folder = folder
+        self.writers: dict[str, Any] = {}
+        for row in rows:
+            self.add(row)
+
+    def __enter__(self) -> "Curves":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self.writers.values():
+            writer.close()
+
+    def add(self, row: Row) -> None:
+        """Writes the values of an epoch.
+
+        Args:
+            row: by column of metrics.csv.
+        """
+        values = {name: value for name, value in row.items() if name not in AXES}
+        gates = [name for name in values if name.startswith("gate/")]
+        for name in gates if len(gates) > GATES else ():
+            del values[name]
+        for name, value in values.items():
+            writer = self._writer("validation" if name.startswith(VALIDATION) else "train")
+            with writer.as_default(step=int(row["epoch"]) - 1):
+                tf.summary.scalar(f"epoch_{name.removeprefix(VALIDATION)}", value)
+        for writer in self.writers.values():
+            writer.flush()
+
+    def _writer(self, part: str) -> Any:
+        if part not in self.writers:
+            self.writers[part] = tf.summary.create_file_writer(str(self.folder / part))
+        return self.writers[part]

@@ -1,0 +1,236 @@
+"""What makes an oracle of KerasTuner outlive its workers and itself.
+
+KerasTuner waits for ever for a worker that died, writes its state in pieces, keeps a lock that was taken when an error
+came, and stops a search after three failed trials. Here a worker that is not heard of loses its trial to the next one
+that asks, the state is one file that is replaced as a whole, and an error ends the chief.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import keras_tuner
+from keras_tuner.engine.trial import Trial
+
+from pipelines.files import write_text
+from pipelines.tuning.plan import Plan
+from pipelines.tuning.state import FILE
+
+LEASE = 60.0
+"""Seconds without a sign of life after which a worker is taken for lost."""
+ATTEMPTS = 3
+"""Workers that a trial may cost: what kills three of them would kill a fourth."""
+REASON = "tuner/reason"
+"""Where a worker puts the reason of a failure: KerasTuner's messages do not cross the network."""
+
+
+@dataclass
+class Clock:
+    """When a trial was last given to whom, and what it has cost."""
+
+    worker: str
+    since: float
+    seconds: float = 0.0
+    lost: int = 0
+
+
+class Enduring(keras_tuner.Oracle):
+    """What makes an oracle of KerasTuner endure; stands before it among the bases of a class.
+
+    Every method that a worker reaches takes its turn here, so that an error cannot leave KerasTuner's lock behind.
+    """
+
+    def endure(self, plan: Plan, folder: Path, now: Callable[[], float] = time.time) -> None:
+        """Takes up the search in its folder where it was left, or begins it.
+
+        Args:
+            plan: of the search.
+            folder: of the search.
+            now: seconds since 1970.
+        """
+        self.plan = plan
+        self.file = folder / FILE
+        self.now = now
+        self.turn = RLock()
+        self.over = False
+        self.closed = False
+        self.broken: BaseException | None = None
+        self.waiting: list[str] = []
+        self.clock: dict[str, Clock] = {}
+        self.began = now()
+        # When each worker last said something to this chief; those of a chief before it have not.
+        self.heard: dict[str, float] = {}
+        self.verbose = 0
+        if self.file.exists():
+            self.reload()
+
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        with self.turn:
+            try:
+                yield
+            except BaseException as error:
+                self.broken = error
+                raise
+
+    def create_trial(self, tuner_id: str) -> Trial:
+        """KerasTuner's method: a trial for a worker that has none, and a sign of life."""
+        with self._taking_turns():
+            known = tuner_id in self.heard
+            self.heard[tuner_id] = self.now()
+            if self.closed:
+                return self._dismissed(tuner_id)
+            if tuner_id in self.ongoing_trials:
+                if not known:
+                    # The chief was away as well: whatever stopped both is not the trial's fault.
+                    return self._given(self.ongoing_trials[tuner_id].trial_id, tuner_id)
+                self._lose(tuner_id)
+            if self.waiting:
+                return self._given(self.waiting.pop(0), tuner_id)
+            trial = super().create_trial(tuner_id)
+            if trial.status == "STOPPED":
+                if self.ongoing_trials:
+                    # Somebody must be there if a worker is lost now.
+                    self.tuner_ids.add(tuner_id)
+                    trial.status = "IDLE"
+                else:
+                    self.over = True
+                    self.save()
+            return trial
+
+    def get_trial(self, trial_id: str) -> Trial:
+        """KerasTuner's method, which workers also use to say that they are alive and to hear whether to go on."""
+        with self._taking_turns():
+            if trial_id not in self.trials:
+                return self._foreign(trial_id)
+            trial = self.trials[trial_id]
+            worker = self.clock[trial_id].worker
+            if self.closed:
+                # The worker leaves its trial as soon as it hears of this.
+                self.tuner_ids.discard(worker)
+                return Trial(trial.hyperparameters, trial_id, "STOPPED")
+            self.heard[worker] = self.now()
+            if trial_id in self.waiting and worker not in self.ongoing_trials:
+                # It was only slow.
+                self.waiting.remove(trial_id)
+                self.clock[trial_id].lost -= 1
+                self._given(trial_id, worker)
+            return trial
+
+    def update_trial(self, trial_id: str, metrics: dict[str, float], step: int = 0) -> Trial:
+        """KerasTuner's method: the score of a trial."""
+        with self._taking_turns():
+            if trial_id not in self.trials:
+                return self._foreign(trial_id)
+            return super().update_trial(trial_id, metrics, step)
+
+    def end_trial(self, trial: Trial) -> None:
+        """KerasTuner's method; a second worker's end of the same trial changes nothing."""
+        with self._taking_turns():
+            known = self.trials.get(trial.trial_id)
+            if known is None or known.status not in ("RUNNING", "INVALID"):
+                return
+            values = trial.hyperparameters.values
+            trial.message = values.pop(REASON, None) or trial.message
+            clock = self.clock[trial.trial_id]
+            clock.seconds += self.now() - clock.since
+            if trial.trial_id in self.waiting:
+                self.waiting.remove(trial.trial_id)
+            if trial.status == "INVALID":
+                trial.status = "FAILED"
+            super().end_trial(trial)
+            self.save()
+
+    def expire(self) -> None:
+        """Takes trials from workers that were not heard of for `LEASE` seconds, and forgets idle ones."""
+        with self._taking_turns():
+            for tuner_id in dict.fromkeys([*self.ongoing_trials, *self.tuner_ids]):
+                if self.now() - self.heard.get(tuner_id, self.began) > LEASE:
+                    # Once closed, no trial is taken from anybody: its worker was asked to leave it.
+                    if tuner_id in self.ongoing_trials and not self.closed:
+                        self._lose(tuner_id)
+                    self.tuner_ids.discard(tuner_id)
+
+    def awake(self) -> None:
+        """Begins all leases anew, after this process itself was stopped for a while and could hear nobody."""
+        with self._taking_turns():
+            self.began = self.now()
+            self.heard = {}
+
+    def close(self) -> None:
+        """From now on tells every worker to stop; what was begun can be taken up by another chief."""
+        with self._taking_turns():
+            self.closed = True
+            for trial in self.ongoing_trials.values():
+                clock = self.clock[trial.trial_id]
+                clock.seconds += self.now() - clock.since
+                clock.since = self.now()
+            self.save()
+
+    def _foreign(self, trial_id: str) -> Trial:
+        # Of a worker that was left over from another search: it must not end this one.
+        return Trial(self.get_space(), trial_id, "INVALID")
+
+    def _dismissed(self, tuner_id: str) -> Trial:
+        self.tuner_ids.discard(tuner_id)
+        return Trial(self.get_space(), "", "STOPPED")
+
+    def _given(self, trial_id: str, tuner_id: str) -> Trial:
+        trial = self.trials[trial_id]
+        trial.status = "RUNNING"
+        self.ongoing_trials[tuner_id] = trial
+        self.tuner_ids.add(tuner_id)
+        self.clock[trial_id].worker = tuner_id
+        self.clock[trial_id].since = self.now()
+        self.save()
+        return trial
+
+    def _lose(self, tuner_id: str) -> None:
+        trial = self.ongoing_trials.pop(tuner_id)
+        clock = self.clock[trial.trial_id]
+        clock.lost += 1
+        clock.seconds += self.now() - clock.since
+        clock.since = self.now()
+        if clock.lost < ATTEMPTS:
+            # KerasTuner draws nothing from a trial that is INVALID, and does not count it as done.
+            trial.status = "INVALID"
+            self.waiting.append(trial.trial_id)
+            self.save()
+        else:
+            trial.status, trial.message = "RUNNING", None
+            ended = Trial(trial.hyperparameters, trial.trial_id, "FAILED")
+            ended.message = f"each of {ATTEMPTS} workers that ran it died or hung"
+            self.end_trial(ended)
+
+    def save(self) -> None:
+        """KerasTuner's method: everything in one file, complete or not at all."""
+        for tuner_id, trial in self.ongoing_trials.items():
+            self.clock.setdefault(trial.trial_id, Clock(tuner_id, self.now()))
+        state = {
+            "objective": {"name": self.objective.name, "direction": self.objective.direction},
+            "over": self.over,
+            "waiting": self.waiting,
+            "clock": {trial_id: asdict(clock) for trial_id, clock in self.clock.items()},
+            "trials": [trial.get_state() for trial in self.trials.values()],
+            "oracle": self.get_state(),
+        }
+        write_text(self.file, json.dumps(state))
+
+    def reload(self) -> None:
+        """KerasTuner's method; unlike there, trials that run stay with their workers, who may still be there."""
+        state: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
+        self.over = state["over"]
+        self.waiting = state["waiting"]
+        self.clock = {trial_id: Clock(**clock) for trial_id, clock in state["clock"].items()}
+        self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
+        self.set_state(state["oracle"])
+        # KerasTuner writes the end of a trial before it takes it from its worker.
+        for tuner_id, trial in [*self.ongoing_trials.items()]:
+            if trial.status != "RUNNING":
+                del self.ongoing_trials[tuner_id]
+        self.tuner_ids = set(self.ongoing_trials)

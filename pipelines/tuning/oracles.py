@@ -1,0 +1,83 @@
+"""The oracles, which draw trials: KerasTuner's three kinds, made to endure."""
+
+from typing import Any
+
+import keras_tuner
+
+from pipelines.tuning.brackets import FACTOR
+from pipelines.tuning.endurance import Enduring
+from pipelines.tuning.plan import Plan
+from pipelines.tuning.space import CHOICES, LOGARITHMIC, searched
+from pipelines.tuning.state import Objective
+
+FINGERPRINT = "tuner/search"
+"""Where a trial carries the fingerprint of its plan."""
+
+
+class Random(Enduring, keras_tuner.oracles.RandomSearchOracle):
+    """Random search; in a study the nets take turns."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner's method."""
+        drawn = super().populate_space(trial_id)
+        if self.plan.nets and drawn.get("values"):
+            drawn["values"]["net"] = self.plan.nets[int(trial_id) % len(self.plan.nets)].name
+        return drawn
+
+
+class Bayesian(Enduring, keras_tuner.oracles.BayesianOptimizationOracle):
+    """Bayesian optimisation with a Gaussian process."""
+
+
+class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
+    """Hyperband; trials that failed count as the worst of their round, so that a round with failures still ends."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner's method."""
+        failed = [trial for trial in self.trials.values() if trial.status == "FAILED"]
+        for trial in failed:
+            trial.status = "COMPLETED"
+            trial.score = float("-inf" if self.objective.direction == "max" else "inf")
+        try:
+            return super().populate_space(trial_id)
+        finally:
+            for trial in failed:
+                trial.status, trial.score = "FAILED", None
+
+
+def make(plan: Plan, objective: Objective) -> Enduring:
+    """The oracle of a plan, before `endure`.
+
+    Args:
+        plan: algorithm, space, number of trials and seed.
+        objective: on the validation split.
+
+    Returns:
+        The oracle.
+    """
+    shared: dict[str, Any] = {
+        "objective": keras_tuner.Objective(objective.name, objective.direction),
+        "hyperparameters": _parameters(plan),
+        "seed": plan.config.seed + 1,  # 0 would be drawn at random
+        "max_consecutive_failed_trials": None,
+    }
+    if plan.algorithm == "hyperband":
+        return Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
+    if plan.algorithm == "bayesian":
+        # Drawn at random: three for each dimension, as KerasTuner has it, and in a short search half of all.
+        first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
+        return Bayesian(max_trials=plan.trials, num_initial_points=first, **shared)
+    return Random(max_trials=plan.trials, **shared)
+
+
+def _parameters(plan: Plan) -> keras_tuner.HyperParameters:
+    space = keras_tuner.HyperParameters()
+    space.Fixed(FINGERPRINT, plan.fingerprint)
+    for name, bounds in searched(plan.space).items():
+        if name in CHOICES:
+            space.Choice(name, list(bounds))
+        else:
+            space.Float(name, *bounds, sampling="log" if name in LOGARITHMIC else "linear")
+    if plan.nets:
+        space.Choice("net", [net.name for net in plan.nets])
+    return space

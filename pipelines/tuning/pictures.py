@@ -1,0 +1,222 @@
+"""The pictures of a search."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from pipelines.figures import BLUE, GREY, saved
+from pipelines.training import table
+from pipelines.tuning import settings, ticks
+from pipelines.tuning.importance import Importance, importance
+from pipelines.tuning.plan import Plan
+from pipelines.tuning.results import winners
+from pipelines.tuning.space import LOGARITHMIC, searched
+from pipelines.tuning.state import State, Trial
+
+BEST = 10
+"""Settings of each net whose mean the study's picture shows, as the paper's Figure 1 does."""
+GAP = 0.2
+"""Of the way to the next axis that a line keeps off one on which it has no value."""
+
+
+def draw(folder: Path, plan: Plan, state: State) -> list[Path]:
+    """Draws figures/parallel.png, importance.png, and for a study depths.png.
+
+    Args:
+        folder: of the search.
+        plan: what was searched.
+        state: how it went, with at least one completed trial.
+
+    Returns:
+        The files.
+    """
+    figures = folder / "figures"
+    completed = sum(trial.score is not None for trial in state.trials)
+    title = (
+        f"{plan.algorithm.capitalize()} search over {plan.name}, {completed} of {len(state.trials)} trials completed"
+    )
+    title += f"\n{plan.label}" if plan.label else ""
+    files = [figures / "parallel.png"]
+    axes = len(settings.names(plan, settings.longest(state.ranked))) + 1
+    with saved(files[-1], (max(6.5, 1.6 * axes), 4.8)) as figure:
+        parallel(figure, plan, state, title)
+    measured = importance(plan, state)
+    if measured:
+        files.append(figures / "importance.png")
+        with saved(files[-1], (7.5, 2.4 + 0.4 * len(measured.names))) as figure:
+            bars(figure, measured, state, title)
+    if plan.nets:
+        files.append(figures / "depths.png")
+        with saved(files[-1], (11, 4.4)) as figure:
+            curves(figure, folder, plan, state, title)
+    return files
+
+
+def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
+    """A line for each setting, by its longest trial, through its hyperparameters to its score; the best lie on top.
+
+    Args:
+        figure: an empty figure.
+        plan: what was searched.
+        state: how it went.
+        title: above it.
+    """
+    trials = settings.longest(state.ranked)[::-1]
+    names = settings.names(plan, trials)
+    shares, labels = zip(*[_axis(plan, trials, name) for name in names], _scores(state, trials), strict=True)
+    # By rank, equals alike: a few diverged trials would take the whole scale of colours.
+    badness = np.array([state.objective.key(trial.score) for trial in trials if trial.score is not None])
+    rank = np.unique(-badness, return_inverse=True)[1]
+    lines = LineCollection(
+        [_line(row) for row in np.column_stack(shares)],
+        colors=mpl.colormaps["viridis"](rank / rank.max() if rank.any() else np.ones(len(rank))),
+        linewidths=np.where(badness <= np.sort(badness)[:3].max(), 2.2, 0.9),
+        alpha=0.8,
+    )
+    axes = figure.subplots()
+    axes.add_collection(lines)
+    axes.set_xlim(-0.15, len(labels) - 0.55)
+    axes.set_ylim(-0.06, 1.06)
+    axes.grid(visible=False)
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+    for place, marks in enumerate(labels):
+        axes.vlines(place, 0, 1, color=GREY, lw=0.8, zorder=3)
+        for mark, text in marks:
+            axes.plot([place, place + 0.03], [mark, mark], color=GREY, lw=0.8, zorder=4)
+            axes.text(place + 0.06, mark, text, fontsize=9, va="center", ha="left", zorder=4, bbox=box)
+    axes.set_xticks(range(len(labels)), [*(name.replace("_", " ") for name in names), _score(state, "\n")])
+    axes.tick_params(length=0)
+    each = f"one of {len(trials)} settings, by its longest trial" if "epochs" in names else "a trial"
+    gap = ", with a gap where its net has no gates" if any(np.isnan(share).any() for share in shares) else ""
+    figure.suptitle(f"{title}\na line is {each}{gap}; yellow is best", fontsize=11)
+
+
+def bars(figure: Figure, measured: Importance, state: State, title: str) -> None:
+    """The importance of each hyperparameter, the greatest on top.
+
+    Args:
+        figure: an empty figure.
+        measured: by `importance`.
+        state: what it was measured of.
+        title: above it.
+    """
+    axes = figure.subplots()
+    points = state.objective.name == "val_accuracy"
+    added = measured.added * (100 if points else 1)
+    means, spread = added.mean(axis=1), added.std(axis=1)
+    order = np.argsort(means)
+    names = [measured.names[index].replace("_", " ") for index in order]
+    axes.barh(names, means[order], xerr=spread[order], color=BLUE, height=0.6, error_kw={"ecolor": GREY, "lw": 1.2})
+    axes.grid(visible=False, axis="y")
+    axes.axvline(0, color=GREY, lw=0.8)
+    axes.set_xlabel(f"error added by shuffling it{', in percentage points' if points else ''}")
+    error = f"{measured.error * 100:.2g} percentage points" if points else ticks.short(measured.error, 3)
+    told = [
+        f"Random forests guess the {_score(state)} of {measured.settings} settings that they were not grown on:",
+        f"mean error {error}, R² {measured.r2:.2f} (1 is perfect, 0 or less no better than the mean).",
+        "A bar is what is added to that error if the values of one hyperparameter are shuffled.",
+    ]
+    if any(trial.status == "failed" for trial in state.trials):
+        told.append("Failed settings count as the worst.")
+    if "epochs" in measured.names:
+        told.append("Of epochs: the better settings were trained longer, so these are effect as well as cause.")
+    figure.suptitle(title, fontsize=11)
+    axes.set_title("\n".join(told), fontsize=9, color=GREY, loc="left", x=0)
+
+
+def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -> None:
+    """Training loss over epochs of each net: of its best trial, and the mean of its ten best, as the paper's Figure 1.
+
+    Args:
+        figure: an empty figure.
+        folder: of the search, with the trials' curves.
+        plan: what was searched.
+        state: how it went.
+        title: above both.
+    """
+    left, right = figure.subplots(1, 2, sharey=True)
+    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, -(-len(plan.nets) // 2)))
+    ranked = settings.longest(state.ranked)
+    for name in winners(plan, state):
+        mine = [trial for trial in ranked if plan.net(trial.values) == name]
+        losses = [_losses(folder, state.root(trial)) for trial in mine[:BEST]]
+        losses = [loss for loss in losses if loss.size]
+        if not losses:
+            continue
+        number = [net.name for net in plan.nets].index(name)
+        style = {
+            "color": colours[number % len(colours)],
+            "ls": "-" if number < len(colours) else "--",
+            "marker": "o" if number < len(colours) else "s",
+            "ms": 3,
+            "label": f"{name} ({len(losses)})",
+        }
+        shortest = min(map(len, losses))
+        epochs = np.arange(1, shortest + 1)
+        left.plot(epochs, losses[0][:shortest], **style)
+        right.plot(epochs, np.mean([loss[:shortest] for loss in losses], axis=0), **style)
+    for axes, what in ((left, "best trial of each net"), (right, f"mean of its {BEST} best, or of as many as it has")):
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        axes.set_title(what)
+    low, high = left.dataLim.intervaly
+    if high > 5 * low > 0:
+        left.set_yscale("log")
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.yaxis.set_major_formatter("{x:g}")
+        left.yaxis.set_minor_formatter(NullFormatter())
+    left.set_ylabel("training loss")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9)
+    figure.suptitle(title)
+
+
+def _losses(folder: Path, trial: Trial) -> np.ndarray:
+    return np.array([row["loss"] for row in table.read(folder / "trials" / trial.number / "metrics.csv")])
+
+
+def _axis(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
+    """Where the trials cross the axis of a hyperparameter, from 0 to 1, and its labels."""
+    values, order = settings.column(plan, trials, name), settings.choices(plan, trials, name)
+    if order:
+        # Trials with the same choice would hide each other.
+        room = min(0.03, 0.25 / len(order))
+        shift = np.random.default_rng(len(name)).uniform(-room, room, len(trials))
+        return _share(values, 0, len(order) - 1) + shift, ticks.chosen(order)
+    low, high = map(float, searched(plan.space)[name])
+    if name in LOGARITHMIC:
+        return _share(np.log10(values), np.log10(low), np.log10(high)), ticks.logarithmic(low, high)
+    return _share(values, low, high), ticks.linear(low, high)
+
+
+def _scores(state: State, trials: list[Trial]) -> tuple[np.ndarray, ticks.Ticks]:
+    scores = np.array([trial.score for trial in trials], float)
+    low, high = float(scores.min()), float(scores.max())
+    written = ticks.percents if state.objective.name == "val_accuracy" else ticks.significant
+    return _share(scores, low, high), ticks.linear(low, high, written)
+
+
+def _share(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    return (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
+
+
+def _line(row: np.ndarray) -> np.ndarray:
+    """The points of a line; where it has no value it goes up to that axis and on behind it, but does not cross it."""
+    places = np.arange(len(row), dtype=float)
+    for place in np.flatnonzero(np.isnan(row))[::-1]:
+        around = [place - GAP, place, place + GAP]
+        known = ~np.isnan(row)
+        reached = np.interp(around, places[known], row[known])
+        reached[1] = np.nan
+        places = np.concatenate([places[:place], around, places[place + 1 :]])
+        row = np.concatenate([row[:place], reached, row[place + 1 :]])
+    return np.column_stack([places, row])
+
+
+def _score(state: State, space: str = " ") -> str:
+    return f"validation{space}{state.objective.name.removeprefix('val_')}"

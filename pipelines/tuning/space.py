@@ -1,0 +1,107 @@
+"""From a space to what KerasTuner draws from, and from what it drew to a configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipelines.config import Config, ModelConfig, Space
+from pipelines.errors import UserError
+from pipelines.readable import explain
+from pipelines.recipes.twins import KINDS
+
+Value = float | int | str
+
+FIELDS = {
+    "learning_rate": "optimizer.learning_rate",
+    "momentum": "optimizer.momentum",
+    "decay": "schedule.factor",
+    "activation": "model.activation",
+    "transform_bias": "model.transform_bias",
+    "depth": "model.depth",
+    "width": "model.width",
+    "dropout": "model.dropout",
+    "batch_size": "batch_size",
+    "precision": "precision",
+}
+"""The field of a `Config` that each parameter of a `Space` is."""
+
+CHOICES = ("activation", "depth", "width", "batch_size", "precision")
+"""Parameters with values of their own; the others are ranges."""
+LOGARITHMIC = ("learning_rate",)
+"""Ranges in which each order of magnitude is as likely as any other."""
+DECAYING = ("step", "exponential")
+
+
+def searched(space: Space) -> dict[str, tuple[Value, ...]]:
+    """The parameters that a search changes, with their bounds or choices.
+
+    Example:
+        searched(Space(momentum=(0.5, 0.9)))  # {"momentum": (0.5, 0.9)}
+    """
+    return {name: bounds for name in FIELDS if (bounds := getattr(space, name))}
+
+
+def gated(model: ModelConfig) -> bool:
+    """Whether a net has transform gates, by the name of its preset."""
+    return not model.preset.endswith(KINDS)
+
+
+def check(space: Space, config: Config) -> None:
+    """Refuses a search that changes nothing, or something that has no effect on the training.
+
+    Args:
+        space: of the search.
+        config: what it changes.
+
+    Raises:
+        UserError: names the parameter and the reason.
+    """
+    names = searched(space)
+    if not names:
+        raise UserError(
+            "there is nothing to search: the space is empty. Name a range or a choice, as --search.learning-rate 0.01 1"
+        )
+    useless = {
+        "momentum": "--optimizer.name sgd" if config.optimizer.name != "sgd" else "",
+        "decay": "--schedule.kind exponential" if config.schedule.kind not in DECAYING else "",
+        "transform_bias": "a highway net" if not gated(config.model) else "",
+    }
+    for name, needed in useless.items():
+        if name in names and needed:
+            option = "--search." + name.replace("_", "-")
+            raise UserError(
+                f"{option} needs {needed}: without that it changes nothing. Leave it out of the search with "
+                f"{option} and no values."
+            )
+
+
+def changed(config: Config, values: Mapping[str, Value]) -> Config:
+    """The configuration of a trial.
+
+    Args:
+        config: what the search starts from.
+        values: drawn, by the names of `FIELDS`; others are left alone, as is the bias of gates that are not there.
+
+    Returns:
+        The configuration with these values.
+
+    Raises:
+        UserError: the values do not go together.
+
+    Example:
+        changed(config, {"learning_rate": 0.1}).optimizer.learning_rate  # 0.1
+    """
+    fields = config.model_dump()
+    for name, value in values.items():
+        if name not in FIELDS or (name == "transform_bias" and not gated(config.model)):
+            continue
+        *groups, field = FIELDS[name].split(".")
+        target: dict[str, Any] = fields
+        for group in groups:
+            target = target[group]
+        target[field] = value
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise UserError(explain(error, Config)) from None

@@ -1,0 +1,153 @@
+"""Trials in this process, on toy data."""
+
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from pipelines import run as runs
+from pipelines.config import ModelConfig, Optimizer
+from pipelines.errors import UserError
+from pipelines.training import checkpoint, table
+from pipelines.tuning import callbacks, trials
+from pipelines.tuning.callbacks import HopelessError
+from pipelines.tuning.state import Objective
+from tests.toy_data import ToyData, toy_config
+
+ACCURACY = Objective("val_accuracy", "max")
+
+
+CONFIG = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
+
+
+def train(*arguments, alive=lambda: None):
+    return trials.train(*arguments, alive=alive)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy():
+    with pytest.MonkeyPatch.context() as patch:
+        yield ToyData().install(patch)
+
+
+@pytest.fixture(scope="module")
+def whole(toy, tmp_path_factory):
+    """The run directory of a trial without a pause, its score, and how often it said that it was alive."""
+    path, signs = tmp_path_factory.mktemp("trial") / "whole", []
+    score = train(CONFIG, path, None, None, ACCURACY, alive=lambda: signs.append(1))
+    return path, score, len(signs)
+
+
+def rows(path):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
+
+
+def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(whole, toy):
+    path, score, _ = whole
+    assert score == max(row["val_accuracy"] for row in rows(path))
+    # Another worker that is given a trial finds it done.
+    loss = train(CONFIG, path, None, None, Objective("val_loss", "min"))
+    assert loss == min(row["val_loss"] for row in rows(path))
+    assert "test" not in toy.asked
+
+
+def test_a_trial_tells_of_every_execution_of_training_and_validation(whole):
+    # At least one of training, one of validation and the end, in each of four epochs.
+    assert whole[2] >= 4 * 3
+
+
+def test_a_search_needs_something_to_validate_on(monkeypatch):
+    assert trials.objective(toy_config(), None) == ACCURACY
+    ToyData(validation=False).install(monkeypatch)
+    with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
+        trials.objective(toy_config(), None)
+
+
+def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
+    config = toy_config(
+        optimizer=Optimizer(learning_rate=1e30),
+        model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu"),
+        epochs=3,
+    )
+    for _ in range(2):  # The second worker finds it as the first left it.
+        with pytest.raises(HopelessError, match="the loss is not finite"):
+            train(config, tmp_path / "0", None, None, ACCURACY)
+
+
+@pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias:UserWarning")
+@pytest.mark.parametrize(
+    ("bias", "precision", "state"),
+    [(-100.0, "float32", "shut"), (100.0, "float32", "open"), (-20.0, "mixed_float16", "shut")],
+)
+def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, state):
+    model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
+    config = toy_config(model=model, precision=precision)
+    with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
+        train(config, tmp_path / "0", None, None, ACCURACY)
+    assert rows(tmp_path / "0") == []
+
+
+@pytest.mark.parametrize("bias", [-20.0, 5.0])
+def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias), epochs=1)
+    assert math.isfinite(train(config, tmp_path / "0", None, None, ACCURACY))
+
+
+def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
+    callback = callbacks.StopOnDeadGates(tmp_path)
+    callback.least = callbacks.LEAST["mixed_float16"]
+    callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
+    callback.on_epoch_end(0, {"loss": 0.0})
+    with pytest.raises(HopelessError, match="after epoch 2"):
+        callback.on_epoch_end(1, {"gate/a": 0.0, "gate/b": 1e-9, "loss": 2.3})
+
+
+def test_a_plain_net_has_no_gates_to_die(tmp_path):
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4, width=12), epochs=1)
+    assert 0 <= train(config, tmp_path / "0", None, None, ACCURACY) <= 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"batch_size": 201}, {"model": ModelConfig(preset="mnist_dense_50", activation="rely")}]
+)
+def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, changes):
+    with pytest.raises(UserError):
+        train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path, whole):
+    for epochs in (1, 3, 3, 4):
+        score = train(CONFIG, tmp_path / "rounds", None, epochs, ACCURACY)
+        assert len(rows(tmp_path / "rounds")) == epochs
+        assert score == max(row["val_accuracy"] for row in rows(whole[0])[:epochs])
+    assert rows(tmp_path / "rounds") == rows(whole[0])
+    nets = [runs.load_model(runs.open_run(path)).get_weights() for path in (tmp_path / "rounds", whole[0])]
+    for one, other in zip(*nets, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_trial_goes_on_where_its_worker_died(tmp_path, whole, monkeypatch):
+    save = checkpoint.save
+
+    def killed(*arguments):
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(CONFIG, tmp_path / "killed", None, None, ACCURACY)
+    assert len(rows(tmp_path / "killed")) == 1
+    train(CONFIG, tmp_path / "killed", None, None, ACCURACY)
+    assert rows(tmp_path / "killed") == rows(whole[0])
+
+
+def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path, whole):
+    path = shutil.copytree(whole[0], tmp_path / "0")
+    trials.shed(path)
+    trials.shed(path)
+    left = {file.name for file in path.iterdir()}
+    assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
+    assert train(CONFIG, path, None, None, ACCURACY) == whole[1]

@@ -1,0 +1,14 @@
+"""`python -m tests.toy_train ARGUMENTS`: `highway train`, with the toy data in place of the recipe's."""
+
+import sys
+
+import pytest
+
+from pipelines import cli, frameworks
+from tests.toy_data import ToyData
+
+if __name__ == "__main__":
+    frameworks.load()
+    with pytest.MonkeyPatch.context() as patch:
+        ToyData(side=28).install(patch)
+        sys.exit(cli.main(["train", *sys.argv[1:]]))

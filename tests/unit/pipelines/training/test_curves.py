@@ -1,0 +1,45 @@
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
+
+from pipelines.training.curves import GATES, Curves
+
+ROWS = [
+    {"epoch": epoch, "step": 10.0 * epoch, "seconds": 1.5, "loss": 1 / epoch, "val_loss": 2 / epoch, "gate/a": 0.25}
+    for epoch in (1, 2, 3)
+]
+
+
+def read(folder):
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
+    return {
+        name: [(event.step, make_ndarray(event.tensor_proto).item()) for event in events.Tensors(name)]
+        for name in events.Tags()["tensors"]
+    }
+
+
+def test_the_names_that_keras_gives(tmp_path):
+    with Curves(tmp_path, ROWS[:1]) as curves:
+        curves.add(ROWS[1])
+        # Before it is closed: nothing of a finished epoch is lost when the process is killed.
+        found = read(tmp_path / "train")
+    assert found == {"epoch_loss": [(0, 1.0), (1, 0.5)], "epoch_gate/a": [(0, 0.25), (1, 0.25)]}
+    assert read(tmp_path / "validation") == {"epoch_loss": [(0, 2.0), (1, 1.0)]}
+
+
+def test_what_was_there_is_replaced_and_no_epoch_comes_twice(tmp_path):
+    with Curves(tmp_path, ROWS):
+        pass
+    with next((tmp_path / "train").iterdir()).open("ab") as file:
+        file.write(b"cut")
+    with Curves(tmp_path, ROWS[:1]) as curves:
+        curves.add(ROWS[1])
+    assert [step for step, _ in read(tmp_path / "train")["epoch_loss"]] == [0, 1]
+
+
+@pytest.mark.parametrize(("gates", "drawn"), [(GATES, GATES), (GATES + 1, 0)])
+def test_nobody_tells_a_thousand_gates_apart(tmp_path, gates, drawn):
+    row = {"epoch": 1, "loss": 1.0, **{f"gate/{index}": 0.5 for index in range(gates)}}
+    with Curves(tmp_path, [row]):
+        pass
+    assert len(read(tmp_path / "train")) == 1 + drawn

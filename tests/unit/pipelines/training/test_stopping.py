@@ -1,0 +1,94 @@
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from pipelines.training.stopping import SIGNALS, on_signals
+
+# In the middle of something long, that Python does not come back from.
+PROGRAM = """
+import sys, time
+from rich.console import Console
+from pipelines.training.stopping import on_signals
+with on_signals(Console()):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def wait_for(stop):
+    while not stop.by:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_is_taken_note_of(number):
+    console = Console(file=io.StringIO(), width=200)
+    before = [signal.getsignal(one) for one in SIGNALS]
+    with on_signals(console) as stop:
+        assert stop.by is None
+        signal.raise_signal(number)
+        wait_for(stop)
+        assert stop.by == number
+    assert [signal.getsignal(one) for one in SIGNALS] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert console.file.getvalue() == f"{number.name}: finishes the step and saves; once more ends at once\n"
+    assert "signals" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_second_signal_ends_the_process_though_it_is_busy(number):
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == f"{number.name}: finishes the step and saves; once more ends at once\n"
+        assert process.poll() is None
+        process.send_signal(number)
+        assert process.stdout.readline() == f"{number.name}: ends at once\n"
+        assert process.wait() == 128 + number
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with on_signals(Console(file=io.StringIO())) as stop:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            wait_for(stop)
+        assert stop.by == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_signals_are_none_of_its_business():
+    heard = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+    try:
+        with on_signals(Console(file=io.StringIO())) as stop:
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGTERM)
+            wait_for(stop)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard
+    assert stop.by == signal.SIGTERM
+
+
+def test_in_another_thread_nothing_is_changed():
+    before = signal.getsignal(signal.SIGTERM)
+    found = []
+
+    def train():
+        with on_signals(Console()) as stop:
+            found.extend([stop.by, signal.getsignal(signal.SIGTERM)])
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert found == [None, before]

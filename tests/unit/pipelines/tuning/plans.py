@@ -1,0 +1,48 @@
+"""Plans and states of searches that nobody ran."""
+
+from pipelines.config import Space
+from pipelines.tuning.plan import planned
+from pipelines.tuning.state import Objective, State, Trial
+from pipelines.tuning.studies import STUDIES
+from tests.toy_data import toy_config
+
+SPACE = Space(learning_rate=(0.001, 1.0), activation=("relu", "tanh"), transform_bias=(-10.0, -1.0))
+ACCURACY = Objective("val_accuracy", "max")
+
+
+def toy_plan(algorithm="random", trials=8, share=1.0, space=SPACE, nets=(), **changes):
+    return planned("toy", toy_config(**changes), space, algorithm=algorithm, trials=trials, share=share, nets=nets)
+
+
+def study_plan(share=1.0):
+    study = STUDIES["depth_study"]
+    return planned(
+        "depth_study",
+        study.config,
+        study.space,
+        algorithm="random",
+        trials=study.trials,
+        share=share,
+        nets=study.nets,
+    )
+
+
+def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0, since=0.0, **values):
+    drawn = {"learning_rate": 0.1, "activation": "relu", "transform_bias": -2.0, **values}
+    return Trial(
+        f"{number}",
+        status,
+        drawn,
+        score,
+        reason,
+        worker="worker-0",
+        since=since,
+        seconds=seconds,
+        epochs=None,
+        earlier=None,
+        before=0,
+    )
+
+
+def toy_state(*trials, objective=ACCURACY, over=True):
+    return State(objective, over, trials)

@@ -1,0 +1,81 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.errors import UserError
+from pipelines.tuning.plan import keep, locked, open_plan
+
+from .plans import SPACE, study_plan, toy_plan
+
+
+def test_the_papers_search_is_all_of_it():
+    plan = study_plan()
+    assert [net.name for net in plan.nets] == [
+        f"{kind}-{depth}" for kind in ("highway", "plain") for depth in (10, 20, 50, 100)
+    ]
+    assert plan.trials == 800
+    assert plan.label == ""
+    assert plan.space.transform_bias == (-10.0, -1.0)
+    assert plan.space.activation == ("relu", "tanh")
+
+
+def test_a_budget_is_said():
+    plan = study_plan(0.01)
+    assert (plan.trials, plan.config.epochs) == (80, 4)
+    assert plan.label == "budget 0.01: 10 of 100 trials a net, 4 of 40 epochs"
+    assert toy_plan(trials=100, share=0.25, epochs=8).label == "budget 0.25: 50 of 100 trials, 4 of 8 epochs"
+    assert toy_plan("hyperband", trials=None, share=0.25, epochs=8).label == "budget 0.25: 2 of 8 epochs"
+
+
+@given(st.floats(0.0001, 1), st.integers(1, 1000), st.integers(1, 1000))
+def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, trials, epochs):
+    plan = toy_plan(trials=trials, share=share, epochs=epochs)
+    assert 1 <= plan.trials <= trials
+    assert 1 <= plan.config.epochs <= epochs
+
+
+def test_nets_take_the_place_of_the_configurations_own():
+    plan = study_plan()
+    config = plan.configured({"net": "plain-20", "transform_bias": -5.0, "learning_rate": 0.1})
+    assert config.model.model_dump(exclude_none=True) == {"preset": "mnist_dense_50_plain", "depth": 20}
+    assert plan.configured({"net": "highway-20", "transform_bias": -5.0}).model.transform_bias == -5.0
+
+
+def test_a_plan_is_kept_and_found_again(tmp_path):
+    keep(toy_plan(), tmp_path / "a")
+    keep(toy_plan(), tmp_path / "a")
+    assert open_plan(tmp_path / "a") == toy_plan()
+
+
+def test_another_search_in_the_same_folder_is_refused_by_what_differs(tmp_path):
+    keep(toy_plan(), tmp_path / "a")
+    other = toy_plan(space=SPACE.model_copy(update={"transform_bias": (-5.0, -1.0)}), epochs=3)
+    with pytest.raises(
+        UserError, match=r"config.epochs was 2 and is 3; space.transform_bias was .* and is \(-5.0, -1.0\)"
+    ):
+        keep(other, tmp_path / "a")
+    assert open_plan(tmp_path / "a") == toy_plan()
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists and is no search"):
+        keep(toy_plan(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_plan_is_told(tmp_path):
+    keep(toy_plan(), tmp_path / "a")
+    (tmp_path / "a" / "search.json").write_text('{"name": 3}')
+    with pytest.raises(UserError, match=r"search.json is damaged or of another version"):
+        open_plan(tmp_path / "a")
+    with pytest.raises(UserError, match="is no search"):
+        open_plan(tmp_path)
+
+
+def test_a_search_is_held_once(tmp_path):
+    keep(toy_plan(), tmp_path / "a")
+    with locked(tmp_path / "a"), pytest.raises(UserError, match="another process searches"), locked(tmp_path / "a"):
+        pass
+    with locked(tmp_path / "a"):
+        pass

@@ -1,0 +1,107 @@
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.arguments import parse_train
+from pipelines.errors import UserError
+from pipelines.tuning import results
+from pipelines.tuning.state import Objective
+
+from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
+
+
+def rows(plan, state):
+    return list(csv.DictReader(io.StringIO(results.table(plan, state))))
+
+
+def test_each_trial_is_a_row():
+    state = toy_state(
+        toy_trial(0, 0.5, learning_rate=0.123456789),
+        toy_trial(1, status="failed", reason="dead gates, all of them", seconds=1.25),
+        toy_trial(2, 0.9, activation="tanh"),
+        toy_trial(3, status="running"),
+    )
+    table = rows(toy_plan(), state)
+    assert [row["status"] for row in table] == ["completed", "failed", "completed", "running"]
+    assert [row["val_accuracy"] for row in table] == ["0.5", "", "0.9", ""]
+    assert table[0]["learning_rate"] == "0.123457"
+    assert table[1] | {"seconds": "1.2", "reason": "dead gates, all of them"} == table[1]
+    assert table[3]["seconds"] == ""
+    assert "budget" not in table[0]
+
+
+def test_a_short_search_says_so_in_every_row_and_in_the_recipe():
+    plan = toy_plan(trials=100, share=0.01, epochs=20)
+    state = toy_state(toy_trial(0, 0.5), toy_trial(1, 0.6))
+    assert {row["budget"] for row in rows(plan, state)} == {"budget 0.01: 10 of 100 trials, 2 of 20 epochs"}
+    assert plan.label in results.recipe(plan, state, state.trials[0]).source
+    assert plan.label in results.told(plan, state, {"toy": plan_file("best.json")})
+
+
+def plan_file(name):
+    from pathlib import Path
+
+    return Path("searches") / name
+
+
+def test_the_winner_is_a_recipe_that_train_takes(tmp_path):
+    state = toy_state(toy_trial(0, 0.5), toy_trial(1, 0.9, learning_rate=0.25, transform_bias=-7.0), toy_trial(2, 0.9))
+    plan = toy_plan()
+    (path,) = results.write(tmp_path, plan, state).values()
+    config = parse_train([str(path)]).config
+    assert config == plan.configured(state.trials[1].values).model_copy(update={"recipe": "toy_tuned"})
+    assert config.optimizer.learning_rate == 0.25
+    recipe = results.recipe(plan, state, state.trials[1])
+    assert recipe.search == SPACE
+    assert "val_accuracy 0.9, the highest of 3 completed trials" in recipe.measured
+
+
+def test_each_net_of_a_study_has_its_winner(tmp_path):
+    plan = study_plan(0.01)
+    state = toy_state(
+        toy_trial(0, 0.5, net="highway-10"),
+        toy_trial(1, 0.7, net="plain-100"),
+        toy_trial(2, 0.9, net="highway-10"),
+    )
+    assert {net: trial.number for net, trial in results.winners(plan, state).items()} == {
+        "highway-10": "2",
+        "plain-100": "1",
+    }
+    files = results.write(tmp_path, plan, state)
+    assert parse_train([str(files["plain-100"])]).config.model.preset == "mnist_dense_50_plain"
+    # A bias is drawn for every trial, and means nothing where there are no gates.
+    assert [row["transform_bias"] for row in rows(plan, state)] == ["-2", "", "-2"]
+
+
+def test_a_search_without_a_result_tells_its_reasons(tmp_path):
+    failed = [toy_trial(number, status="failed", reason="dead gates") for number in range(3)]
+    state = toy_state(*failed, toy_trial(4, status="failed", reason="the loss is not finite any more"))
+    with pytest.raises(UserError, match=r"none of 4 trials has a result. 3 x dead gates. 1 x the loss is not finite"):
+        results.write(tmp_path, toy_plan(), state)
+    assert (tmp_path / "trials.csv").exists()
+    assert not (tmp_path / "best.json").exists()
+
+
+def test_the_lowest_loss_wins(tmp_path):
+    state = toy_state(toy_trial(0, 3.0), toy_trial(1, 2.0), objective=Objective("val_loss", "min"))
+    assert results.winners(toy_plan(), state)["toy"].number == "1"
+    assert "the lowest" in results.recipe(toy_plan(), state, state.trials[1]).measured
+
+
+def test_the_recipe_of_a_round_of_hyperband_has_the_schedule_that_it_was_the_beginning_of():
+    plan = toy_plan("hyperband", trials=None, epochs=9)
+    trial = replace(toy_trial(0, 0.5), epochs=3)
+    recipe = results.recipe(plan, toy_state(trial), trial)
+    assert recipe.config.epochs == 9
+    assert recipe.source.startswith("trial 0 after 3 epochs of the hyperband search")
+
+
+def test_a_space_with_fewer_settings_than_trials_is_told():
+    trials = [toy_trial(number, 0.5) for number in range(2)]
+    told = results.told(toy_plan(trials=8), toy_state(*trials), {"toy": Path("best.json")})
+    assert "no more than these 2 settings were found in the space" in told
+    told = results.told(toy_plan(trials=8), toy_state(*trials, over=False), {"toy": Path("best.json")})
+    assert not any("no more" in line for line in told)

@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipelines import recipes
+from pipelines.config import Config, ModelConfig, Optimizer, Schedule, Space
+from pipelines.errors import UserError
+from pipelines.recipes.provenance import flat
+from pipelines.tuning import space
+from pipelines.tuning.space import CHOICES, FIELDS, changed, searched
+from tests.toy_data import toy_config
+
+VALUES = {
+    "learning_rate": st.floats(1e-6, 10),
+    "momentum": st.floats(0, 0.999),
+    "decay": st.floats(0.01, 1),
+    "activation": st.sampled_from(["relu", "tanh", "elu"]),
+    "transform_bias": st.floats(-20, 5),
+    "depth": st.integers(1, 1000),
+    "width": st.integers(1, 500),
+    "dropout": st.floats(0, 0.99),
+    "batch_size": st.integers(1, 4096),
+    "precision": st.sampled_from(["float32", "mixed_bfloat16", "mixed_float16"]),
+}
+
+
+def test_every_parameter_is_a_field_of_a_configuration():
+    assert set(FIELDS) == set(Space.model_fields) == set(VALUES)
+    assert set(FIELDS.values()) <= set(flat(toy_config()))
+
+
+@given(st.fixed_dictionaries({}, optional=VALUES))
+def test_what_is_drawn_is_what_is_trained_and_nothing_else_changes(values):
+    before, after = flat(toy_config()), flat(changed(toy_config(), values))
+    assert {name: after[field] for name, field in FIELDS.items() if name in values} == values
+    touched = {FIELDS[name] for name in values}
+    assert {field: after[field] for field in after if field not in touched} == {
+        field: before[field] for field in before if field not in touched
+    }
+
+
+def test_a_net_without_gates_goes_without_their_bias():
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4))
+    assert changed(config, {"transform_bias": -3.0, "width": 5}).model.model_dump(exclude_none=True) == {
+        "preset": "mnist_dense_50_plain",
+        "depth": 4,
+        "width": 5,
+    }
+
+
+def test_values_that_do_not_go_together_are_a_users_mistake():
+    with pytest.raises(UserError, match="batch_size must be a whole number of at least 1"):
+        changed(toy_config(), {"batch_size": 0})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"transform_bias": (-1.0, -5.0)}, "transform_bias is a range, LOW HIGH"),
+        ({"learning_rate": (0.1,)}, "learning_rate is a range, LOW HIGH"),
+        ({"momentum": (0.1, 0.5, 0.9)}, "momentum is a range, LOW HIGH"),
+        ({"momentum": (0.5, 1.0)}, "less than 1"),
+        ({"depth": (10, 10)}, "each choice of depth stands once"),
+        ({"learning_rate": (0.0, 1.0)}, "greater than 0"),
+    ],
+)
+def test_a_space_is_checked(wrong, message):
+    with pytest.raises(ValidationError, match=message):
+        Space(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "config", "message"),
+    [
+        ({}, {}, "there is nothing to search"),
+        ({"momentum": (0.5, 0.9)}, {"optimizer": Optimizer(name="adam")}, "needs --optimizer.name sgd"),
+        ({"decay": (0.5, 0.9)}, {"schedule": Schedule(kind="cosine")}, "needs --schedule.kind exponential"),
+        ({"transform_bias": (-5.0, 0.0)}, {"model": ModelConfig(preset="factor_plain")}, "needs a highway net"),
+    ],
+)
+def test_a_search_without_effect_is_refused(wanted, config, message):
+    with pytest.raises(UserError, match=message):
+        space.check(Space(**wanted), toy_config(**config))
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_can_be_searched(name):
+    recipe = recipes.get(name)
+    space.check(recipe.search, recipe.config)
+    for parameter, bounds in searched(recipe.search).items():
+        for value in bounds:
+            assert isinstance(changed(recipe.config, {parameter: value}), Config)
+
+
+def test_choices_and_ranges_are_told_apart_by_what_a_space_accepts():
+    for name in FIELDS:
+        one = {"activation": "relu", "precision": "float32"}.get(name, 1 if name in CHOICES else 0.5)
+        if name in CHOICES:
+            assert searched(Space(**{name: (one,)})) == {name: (one,)}
+        else:
+            with pytest.raises(ValidationError, match="is a range"):
+                Space(**{name: (one,)})

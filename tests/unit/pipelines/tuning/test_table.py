@@ -1,0 +1,74 @@
+import io
+from dataclasses import replace
+
+from rich.console import Console, ConsoleDimensions
+
+from pipelines.tuning.table import picture, summary
+
+from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
+
+RUNNING = toy_trial(2, status="running", seconds=0.0, since=100.0)
+STATE = toy_state(
+    toy_trial(0, 0.5, seconds=10.0),
+    toy_trial(1, status="failed", reason="dead gates: all", seconds=20.0),
+    RUNNING,
+    over=False,
+)
+
+
+def test_a_search_in_a_line():
+    waiting = replace(RUNNING, number="3", status="waiting")
+    state = replace(STATE, trials=(*STATE.trials, waiting))
+    said = summary(toy_plan(trials=8), state, 1, 105.0)
+    assert said == "2 of 8 trials, 1 failed, 1 waiting, best 0.5 (trial 0), about 1:25 left"
+
+
+def lines_of(plan, state, folder, width, height=40):
+    console = Console(file=io.StringIO(), width=width)
+    size = ConsoleDimensions(width, height)
+    console.print(picture(plan, state, folder, 1, now=105.0, size=size))
+    return console.file.getvalue().splitlines()
+
+
+def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
+    run = tmp_path / "trials" / "2"
+    run.mkdir(parents=True)
+    (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n")
+    lines = lines_of(toy_plan(trials=8), STATE, tmp_path, 80)
+    assert lines[0] == "2 of 8 trials, 1 failed, best 0.5 (trial 0), about 1:25 left"
+    assert lines[1].split() == ["learning", "activ-", "gate", "validation"]
+    assert lines[2].split() == ["trial", "rate", "ation", "bias", "epoch", "accuracy", "time"]
+    assert lines[3].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
+    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
+    assert lines[5].split() == ["1", "0.1", "relu", "-2", "failed", "0:20"]
+    assert lines[6] == "failed: 1 x dead gates: all"
+
+
+def test_a_trial_that_goes_on_is_seen_in_the_run_that_it_goes_on_with(tmp_path):
+    run = tmp_path / "trials" / "0"
+    run.mkdir(parents=True)
+    (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,1.0\n")
+    goes_on = replace(RUNNING, epochs=3, before=1, earlier="0")
+    state = toy_state(replace(toy_trial(0, 0.5), epochs=1), goes_on, over=False)
+    assert "2/3" in lines_of(toy_plan("hyperband", trials=None, epochs=3), state, tmp_path, 80)[3].split()
+
+
+def test_the_papers_search_fits_on_80_columns(tmp_path):
+    values = {"net": "highway-100", "learning_rate": 0.00123, "momentum": 0.0796, "decay": 0.923}
+    state = toy_state(*(toy_trial(f"{number:03}", 0.97, seconds=4000.0, **values) for number in range(20)), over=False)
+    lines = lines_of(study_plan(0.01), state, tmp_path, 80, 24)
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert "000   highway-100  0.00123 0.0796 0.923 relu     -2     4     0.9700 1:06:40" in lines
+
+
+def test_what_does_not_fit_is_named_and_what_never_differs_takes_no_column(tmp_path):
+    space = SPACE.model_copy(update={"activation": ("relu",), "depth": (2, 4), "precision": ("float32", "auto")})
+    state = toy_state(toy_trial(0, 0.5, depth=4, precision="float32"))
+    plan = toy_plan(space=space)
+    wide = lines_of(plan, state, tmp_path, 80)
+    assert wide[3].split() == ["0", "0.1", "-2", "4", "float32", "2", "0.5000", "0:10"]
+    assert wide[4:] == ["in all trials: activation relu"]
+    narrow = lines_of(plan, state, tmp_path, 45)
+    assert any(line.split() == ["0", "0.1", "-2", "2", "0.5000", "0:10"] for line in narrow)
+    assert narrow[-1].startswith("no room for depth, precision")
