@@ -40,11 +40,13 @@ def test_a_slow_save_puts_off_the_next_ones():
     clock = Clock()
     saves = Saves("auto", 0, clock)
     saves.done(1, 0.1)
-    clock.now += 30
+    clock.now += 0.3 / SHARE
     assert saves.due(2)
     saves.done(2, 2.0)
-    clock.now += 300
+    clock.now += 3 / SHARE
     assert not saves.due(3)
+    clock.now += 1 / SHARE
+    assert saves.due(4)
 
 
 @pytest.mark.parametrize(
