@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchmarks.kill import NEWEST, Command, differences, train, train_and_kill
+from benchmarks.kill import NEWEST, Command, Times, differences, train, train_and_kill
 
 PROGRAM = (sys.executable, "-m", "tests.toy_train")
 KILLS = 3
@@ -37,12 +37,19 @@ def test_killed_at_random_moments(whole, tmp_path):
     expected, times = whole
     seed = random.SystemRandom().randrange(10**6)
     sys.stdout.write(f"moments of seed {seed}\n")
-    killed = command(tmp_path / "run")
-    kills = train_and_kill(killed, times, KILLS, random.Random(seed))
-    sys.stdout.write(killed.log.read_text())
-    assert kills
-    assert differences(expected, killed.run) == []
-    assert not list(killed.run.rglob(".*"))
+    chance = random.Random(seed)
+    kills = runs = 0
+    while kills < KILLS:
+        killed = command(tmp_path / f"run_{runs}")
+        made = train_and_kill(killed, times, KILLS - kills, chance)
+        sys.stdout.write(killed.log.read_text())
+        assert differences(expected, killed.run) == []
+        assert not list(killed.run.rglob(".*"))
+        kills += made
+        runs += 1
+        if not made:
+            # The machine had more to do when the times were taken: this run ended before its moment came.
+            times = Times(times.whole / 2, times.saving / 2)
 
 
 @pytest.fixture
