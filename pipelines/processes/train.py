@@ -1,0 +1,81 @@
+"""A process that trains one run to its end, from wherever it stands, and measures it if that is asked for."""
+
+import sys
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from rich.console import Console
+
+from pipelines.arguments import TrainArguments
+from pipelines.config import Config
+from pipelines.errors import UserError
+from pipelines.evaluate import evaluate
+from pipelines.processes.task import Task, leave, perform
+from pipelines.run import Run, open_run
+from pipelines.train import train
+
+EVALUATION = "evaluation.json"
+
+
+class TrainTask(Task):
+    """A run; the folder is its run directory."""
+
+    module: ClassVar[str] = "pipelines.processes.train"
+    role: Literal["train"] = "train"
+    config: Config
+    """Of the run; one that has begun keeps its own."""
+    evaluate: bool = False
+    """Whether to measure it on the test split at its end."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do. A run that diverged is done: that is its result."""
+        if not _trained(self.folder):
+            return False
+        return not self.evaluate or (self.folder / EVALUATION).exists() or _diverged(self.folder)
+
+
+def main(words: list[str]) -> int:
+    """Does a task.
+
+    Args:
+        words: the task as JSON.
+
+    Returns:
+        The exit status: 0 when the run is done; 2 for a user's mistake.
+    """
+    task = TrainTask.model_validate_json(words[0])
+    return perform("highway train", task, lambda: _act(task))
+
+
+def _act(task: TrainTask) -> None:
+    if not _trained(task.folder):
+        _train(task)
+    if not task.done:
+        evaluate(task.folder, "final", task.data_dir)
+
+
+def _train(task: TrainTask) -> Run:
+    if task.folder.exists():
+        given = TrainArguments(None, None, task.folder, task.data_dir)
+    else:
+        given = TrainArguments(task.config, task.folder, None, task.data_dir)
+    try:
+        return train(given, Console())
+    except UserError:
+        if not task.folder.exists() or not _diverged(task.folder):
+            raise
+        return open_run(task.folder)
+
+
+def _trained(folder: Path) -> bool:
+    """Whether a run is at its end; the report is the last that training writes."""
+    return folder.exists() and (_diverged(folder) or (folder / "report.md").exists())
+
+
+def _diverged(folder: Path) -> bool:
+    return open_run(folder).record.state == "diverged"
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))
