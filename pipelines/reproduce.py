@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.arguments import parse
-from pipelines.config import Config, Count, Frozen, Share
+from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError
 from pipelines.evaluation import Evaluation, read
 from pipelines.processes import signals
@@ -17,7 +17,7 @@ from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
 from pipelines.processes.train import EVALUATION, TrainTask
 from pipelines.reproducing import plan as plans
-from pipelines.reproducing.budget import Counts, Work, scheduled
+from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, run_folder
 from pipelines.run import Run
 
@@ -92,8 +92,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
     study = studies.get(given.name)
     folder = given.to or Path("studies") / study.name
-    arms = {name: arm.config for name, arm in study.arms.items()}
-    work = scheduled(arms, given.seeds or study.seeds, given.budget, lambda config: _counts(config, given.data_dir))
+    work = scheduled(study.arms, given.seeds or study.seeds, given.budget)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     plans.keep(Plan(study=study.name, budget=given.budget, backend=backend, arms=dict(work.arms)), folder)
     with plans.locked(folder):
@@ -107,6 +106,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
 
 
 def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
+    plans.clean(folder)
     members: list[Member] = []
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
@@ -138,15 +138,3 @@ def _told(run: Run) -> str:
     found = "diverged" if measured is None else f"test accuracy {measured.accuracy:.2%}"
     return f"{found}, {clock(run.record.seconds)} of training"
 
-
-def _counts(config: Config, data_dir: Path | None) -> Counts:
-    """The examples of an arm's data, in full; where the arm does not say, the data is looked at."""
-    if config.subset.train and config.subset.test:
-        return Counts(config.subset.train, config.subset.test)
-    from pipelines import frameworks
-
-    frameworks.load()
-    from pipelines.data import sources
-
-    info = sources.describe(config.data, data_dir, config.validation, config.subset)
-    return Counts(info.counts["train"], info.counts["test"], drawn=bool(info.labels))

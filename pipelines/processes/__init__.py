@@ -1,1 +1,1 @@
-"""Processes that a verb starts on this machine: started again when they die, ended with it, and told apart by a task."""
+"""Processes that a verb starts on this machine: each has a task, is started again when it dies, and ends with it."""

@@ -1,6 +1,7 @@
 """A process that trains one run to its end, from wherever it stands, and measures it if that is asked for."""
 
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -9,12 +10,16 @@ from rich.console import Console
 from pipelines.arguments import TrainArguments
 from pipelines.config import Config
 from pipelines.errors import UserError
-from pipelines.evaluate import evaluate
+from pipelines.files import remove_leftovers
 from pipelines.processes.task import Task, leave, perform
-from pipelines.run import Run, open_run
+from pipelines.run import locked, open_run
 from pipelines.train import train
 
 EVALUATION = "evaluation.json"
+PATIENCE = 30.0
+"""Seconds to wait for a run that another process holds."""
+LOOK = 0.2
+"""Seconds between two looks at it."""
 
 
 class TrainTask(Task):
@@ -50,22 +55,41 @@ def main(words: list[str]) -> int:
 
 def _act(task: TrainTask) -> None:
     if not _trained(task.folder):
+        _wait(task.folder)
         _train(task)
     if not task.done:
+        # Not before the cores are chosen: NumPy counts them when it is imported.
+        from pipelines.evaluate import evaluate
+
+        for folder in (task.folder, task.folder / "figures"):
+            remove_leftovers(folder)
         evaluate(task.folder, "final", task.data_dir)
 
 
-def _train(task: TrainTask) -> Run:
+def _train(task: TrainTask) -> None:
     if task.folder.exists():
         given = TrainArguments(None, None, task.folder, task.data_dir)
     else:
         given = TrainArguments(task.config, task.folder, None, task.data_dir)
     try:
-        return train(given, Console())
+        train(given, Console())
     except UserError:
+        # With some seed a net may diverge; that is a result.
         if not task.folder.exists() or not _diverged(task.folder):
             raise
-        return open_run(task.folder)
+
+
+def _wait(folder: Path) -> None:
+    """Gives a process that still trains the run, because whoever started it was just killed, the time to end."""
+    if not folder.exists():
+        return
+    run, until = open_run(folder), time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            with locked(run):
+                return
+        except UserError:
+            time.sleep(LOOK)
 
 
 def _trained(folder: Path) -> bool:

@@ -1,27 +1,13 @@
 """A share of the work of a study: fewer seeds, fewer epochs, fewer examples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.config import Config
+from pipelines.studies.study import Arm, Counts
 
 FEWEST_TESTED = 100
 """Test examples that are kept: the accuracy on fewer would say nothing."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The examples of the data of an arm, in full.
-
-    Args:
-        train: after validation was taken out.
-        test: to evaluate on.
-        drawn: whether some of them may be drawn at random, as those of a regression may not.
-    """
-
-    train: int
-    test: int
-    drawn: bool = True
 
 
 @dataclass(frozen=True)
@@ -39,9 +25,7 @@ class Work:
     label: str
 
 
-def scheduled(
-    arms: Mapping[str, Config], seeds: int, share: float, counts: Callable[[Config], Counts]
-) -> Work:
+def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
     """What a share of the work of a study leaves of it.
 
     What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
@@ -51,23 +35,22 @@ def scheduled(
         arms: in full.
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
-        counts: tells the examples of an arm's data, which is asked for less than all of the work alone.
 
     Returns:
         What is left.
 
     Example:
-        scheduled({"a": config}, seeds=3, share=0.01, counts=counts).seeds  # 1
+        scheduled(study.arms, seeds=3, share=0.01).seeds  # 1
     """
+    whole = {name: arm.config for name, arm in arms.items()}
     if share == 1:
-        return Work(seeds, dict(arms), "")
+        return Work(seeds, whole, "")
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
-    whole = {name: counts(config) for name, config in arms.items()}
-    short = {name: shortened(config, left, whole[name]) for name, config in arms.items()}
-    examples = [(short[name].subset.train or full.train, full.train) for name, full in whole.items()]
+    short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
+    examples = [(short[name].subset.train or arm.counts.train, arm.counts.train) for name, arm in arms.items()]
     parts = [
-        _pairs("epochs", [(short[name].epochs, arms[name].epochs) for name in arms]),
+        _pairs("epochs", [(short[name].epochs, whole[name].epochs) for name in arms]),
         _pairs("training examples", examples),
         f"{runs} of {seeds} seeds",
     ]

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from pipelines.config import Config, Frozen, Share
 from pipelines.errors import UserError
-from pipelines.files import held, write_text
+from pipelines.files import held, remove_leftovers, write_text
 from pipelines.recipes.provenance import flat
 
 FILE = "study.json"
@@ -63,11 +63,19 @@ def keep(plan: Plan, folder: Path) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Removes what is in the folder of a study of which nothing was trained, and the folder if nothing else is there."""
+    """Removes what is in the folder of a study that never began, and the folder if nothing else is there."""
     (folder / FILE).unlink(missing_ok=True)
     shutil.rmtree(folder / "logs", ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
+
+
+def clean(folder: Path) -> None:
+    """Removes what processes that were killed have left half-written; nobody else may be writing."""
+    for path in (folder, folder / "figures"):
+        remove_leftovers(path)
+    for path in (folder / "runs").glob(".*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from pipelines.config import Config, Count, Frozen, Provenance
+from pydantic import model_validator
+
+from pipelines.config import Config, Count, Frozen, NonNegative, Provenance
 from pipelines.studies.results import Results
 from pipelines.studies.tables import Table
 
@@ -44,6 +46,17 @@ class Published(Frozen):
         )
 
 
+class Counts(Frozen):
+    """The examples of a data set."""
+
+    train: Count
+    """After validation was taken out."""
+    test: NonNegative
+    """To evaluate on."""
+    drawn: bool = True
+    """Whether some of them may be drawn at random; those of a series in time may not."""
+
+
 class Arm(Frozen):
     """One of the things that a study compares: it is trained once for each seed."""
 
@@ -53,6 +66,24 @@ class Arm(Frozen):
     """What the source says of it."""
     provenance: Provenance = Provenance()
     """Where the numbers of the configuration come from."""
+    data: Counts | None = None
+    """The examples of its data; not needed where the configuration takes a subset."""
+
+    @model_validator(mode="after")
+    def _examples_are_known(self) -> Self:
+        subset = self.config.subset
+        if self.data is None and (subset.train is None or subset.test is None):
+            raise ValueError("an arm has a subset of its data, or says how many examples that has")
+        return self
+
+    @property
+    def counts(self) -> Counts:
+        """The examples that it takes in full."""
+        subset = self.config.subset
+        if self.data is None:
+            return Counts.model_validate(subset.model_dump())
+        taken = {"train": subset.train or self.data.train, "test": subset.test or self.data.test}
+        return self.data.model_copy(update=taken)
 
 
 @dataclass(frozen=True)

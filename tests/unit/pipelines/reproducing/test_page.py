@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.reproducing import page
 from pipelines.studies.results import Results
-from pipelines.studies.study import Arm, Published, Study
+from pipelines.studies.study import Arm, Counts, Published, Study
 from pipelines.studies.tables import Table, measured, spread
 from tests.toy_data import toy_config
 from tests.unit.pipelines.studies.fake import result
@@ -31,7 +31,7 @@ STUDY = Study(
     title="A toy",
     source="nobody",
     asks="is it a toy?",
-    arms={"a": Arm(config=toy_config(), published=Published.of(0.9))},
+    arms={"a": Arm(config=toy_config(), published=Published.of(0.9), data=Counts(train=200, test=60))},
     seeds=3,
     differs=("Everything.",),
     tables=tabulated,
