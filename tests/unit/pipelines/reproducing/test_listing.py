@@ -53,7 +53,7 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
     monkeypatch.setattr(listing, "_measured", refuse)
     said, _ = listed()
     assert "depth-contrast is not measured: the data set 'mnist' is not prepared: highway data prepare mnist" in said
-    assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).endswith("unknown")
+    assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2 000")])

@@ -52,9 +52,9 @@ def test_a_damaged_plan_is_told_by_its_file(tmp_path, text):
 
 def test_one_process_at_a_time(tmp_path):
     keep(plan(), tmp_path)
-    with locked(tmp_path):
-        with pytest.raises(UserError, match="another process reproduces a study"), locked(tmp_path):
-            pass
+    again = pytest.raises(UserError, match="another process reproduces a study")
+    with locked(tmp_path), again, locked(tmp_path):
+        pass
     with locked(tmp_path):
         pass
 
