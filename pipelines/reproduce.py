@@ -137,4 +137,3 @@ def _told(run: Run) -> str:
     measured = read(run.path / EVALUATION, Evaluation)
     found = "diverged" if measured is None else f"test accuracy {measured.accuracy:.2%}"
     return f"{found}, {clock(run.record.seconds)} of training"
-

@@ -50,24 +50,23 @@ def show(data_dir: Path | None, console: Console) -> None:
 
 
 def _costs(study: Study, data_dir: Path | None, console: Console) -> dict[str, Cost]:
-    costs = {name: cost.kept(config) for name, config in _configs(study).items()}
-    missing = [name for name, known in costs.items() if known is None]
-    for number, name in enumerate(missing, 1):
+    configs = _configs(study)
+    # Arms that differ in what takes no time are one net.
+    missing = {cost.file(config): name for name, config in configs.items() if cost.kept(config) is None}
+    for number, name in enumerate(missing.values(), 1):
         say(console, f"measures the steps of {name} of {study.name} ({number} of {len(missing)})")
-        costs[name] = _measured(name, study.arms[name].config, data_dir, console)
-    return {name: known for name, known in costs.items() if known}
+        _measure(name, configs[name], data_dir, console)
+    return {name: known for name, config in configs.items() if (known := cost.kept(config))}
 
 
-def _measured(name: str, config: Config, data_dir: Path | None, console: Console) -> Cost:
+def _measure(name: str, config: Config, data_dir: Path | None, console: Console) -> None:
     path = cost.file(config)
     task = MeasureTask(folder=path, data_dir=data_dir, config=config, began=time.time())
     with Crew([Member(name, task, {}, path.with_suffix(".log"))], lambda line: say(console, line)) as crew:
         while crew.works():
             time.sleep(LOOK)
-    known = cost.kept(config)
-    if known is None:
-        raise UserError(f"{path} cannot be read.")
-    return known
+    if cost.kept(config) is None:
+        raise UserError(f"the measurement in {path} cannot be read. Remove the file and repeat.")
 
 
 def _configs(study: Study) -> dict[str, Config]:

@@ -34,9 +34,7 @@ def test_a_budget_is_said_with_what_was_scaled():
     assert work.seeds == 1
     assert {config.epochs for config in work.arms.values()} == {7}
     assert {config.subset for config in work.arms.values()} == {Subset(train=3086, test=1029)}
-    assert work.label == (
-        "short schedule, budget 0.1: 7 of 12 epochs, 3 086 of 6 000 training examples, 1 of 3 seeds"
-    )
+    assert work.label == ("short schedule, budget 0.1: 7 of 12 epochs, 3 086 of 6 000 training examples, 1 of 3 seeds")
 
 
 def test_arms_of_several_lengths_are_told_apart():

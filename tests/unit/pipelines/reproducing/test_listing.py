@@ -1,11 +1,14 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from pipelines import studies
 from pipelines.errors import UserError
 from pipelines.reproducing import cost, listing
 from pipelines.reproducing.cost import Cost
+from pipelines.studies.study import Arm
 
 
 @pytest.fixture
@@ -16,11 +19,9 @@ def listed(tmp_path, monkeypatch):
 
     def measure(name, config, data_dir, console):
         measured.append(name)
-        made = Cost(start=20.0, step=0.1, steps_per_epoch=46)
-        cost.keep(made, cost.file(config))
-        return made
+        cost.keep(Cost(start=20.0, step=0.1, steps_per_epoch=46), cost.file(config))
 
-    monkeypatch.setattr(listing, "_measured", measure)
+    monkeypatch.setattr(listing, "_measure", measure)
 
     def show():
         out = io.StringIO()
@@ -50,7 +51,7 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
     def refuse(*_):
         raise UserError("the data set 'mnist' is not prepared: highway data prepare mnist")
 
-    monkeypatch.setattr(listing, "_measured", refuse)
+    monkeypatch.setattr(listing, "_measure", refuse)
     said, _ = listed()
     assert "depth-contrast is not measured: the data set 'mnist' is not prepared: highway data prepare mnist" in said
     assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
@@ -59,3 +60,13 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
 @pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2 000")])
 def test_hours_are_read_at_a_glance(seconds, told):
     assert listing._hours(seconds) == told
+
+
+def test_arms_of_one_net_are_measured_once(listed, monkeypatch):
+    study = studies.get("depth-contrast")
+    config = study.arms["plain-5"].config
+    arms = {name: Arm(config=config.model_copy(update={"epochs": epochs})) for name, epochs in (("a", 1), ("b", 9))}
+    monkeypatch.setattr(studies, "get", lambda _: replace(study, arms=arms))
+    said, measured = listed()
+    assert measured == ["b"]
+    assert f"{3 * (2 * 20 + 10 * 4.6) / 3600:.2g}" in said
