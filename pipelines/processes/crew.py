@@ -129,9 +129,12 @@ class Crew:
         Raises:
             UserError: a process told of a user's mistake, or dies again and again.
         """
+        # What is started here is at work, even if it has ended before it is looked at below.
+        working: list[Member] = []
         for place, member in enumerate(self.members):
             if member.done and self.then:
                 self.members[place] = self._follow(member)
+                working.append(self.members[place])
                 continue
             status = member.process.poll() if member.process else 0
             if status is None or status == 0:
@@ -142,9 +145,10 @@ class Crew:
             if status != AGAIN:
                 self._died(member, status)
             member.start()
-        running = [member for member in self.members if member.process and member.process.poll() is None]
-        leader_left = self.members[0].leads and self.members[0] not in running
-        return bool(running) and not leader_left
+            working.append(member)
+        working += [member for member in self.members if member.process and member.process.poll() is None]
+        leader_left = self.members[0].leads and self.members[0] not in working
+        return bool(working) and not leader_left
 
     def _follow(self, member: Member) -> Member:
         member.forget()

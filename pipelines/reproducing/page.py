@@ -9,7 +9,7 @@ from pathlib import Path
 from pipelines import environment
 from pipelines.files import write_text
 from pipelines.processes.clock import clock
-from pipelines.run import Run
+from pipelines.run import Code, Run
 from pipelines.studies.pictures import Picture, Pictures
 from pipelines.studies.results import Result, Results
 from pipelines.studies.study import Study
@@ -131,7 +131,7 @@ def _commit(run: Run) -> str:
     return _code(run.record.code)
 
 
-def _code(code: "environment.Code | None") -> str:
+def _code(code: Code | None) -> str:
     return f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
 
 

@@ -71,16 +71,16 @@ def depth_results(study, path, accuracy, loss, seeds=2):
         kind, blocks = name.split("-")
         gated = kind == "highway"
         shape = [[0.12 + 0.01 * epoch * math.sin(block) for block in range(int(blocks))] for epoch in range(3)]
-        for seed in range(seeds):
-            made.append(
-                result(
-                    name,
-                    arm.config,
-                    seed,
-                    accuracy(kind, int(blocks)),
-                    path,
-                    losses=(2.3, loss(kind, int(blocks))),
-                    gates=shape if gated else None,
-                )
+        made += [
+            result(
+                name,
+                arm.config,
+                seed,
+                accuracy(kind, int(blocks)),
+                path,
+                losses=(2.3, loss(kind, int(blocks))),
+                gates=shape if gated else None,
             )
+            for seed in range(seeds)
+        ]
     return Results(made)
