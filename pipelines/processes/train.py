@@ -35,9 +35,7 @@ class TrainTask(Task):
     @property
     def done(self) -> bool:
         """Whether nothing is left to do. A run that diverged is done: that is its result."""
-        if not _trained(self.folder):
-            return False
-        return not self.evaluate or (self.folder / EVALUATION).exists() or _diverged(self.folder)
+        return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or _diverged(self.folder))
 
 
 def main(words: list[str]) -> int:
@@ -95,6 +93,12 @@ def _wait(folder: Path) -> None:
 def _trained(folder: Path) -> bool:
     """Whether a run is at its end; the report is the last that training writes."""
     return folder.exists() and (_diverged(folder) or (folder / "report.md").exists())
+
+
+def _evaluated(folder: Path) -> bool:
+    """Whether a run is measured; its report, which tells the result, is the last that this writes too."""
+    result, report = folder / EVALUATION, folder / "report.md"
+    return result.exists() and result.stat().st_mtime_ns <= report.stat().st_mtime_ns
 
 
 def _diverged(folder: Path) -> bool:
