@@ -132,10 +132,11 @@ def sweep(results: Results, pictures: Pictures) -> None:
         for kind in KINDS:
             known = [(blocks, results.accuracies(arm(kind, blocks))) for blocks in BLOCKS]
             known = [(blocks, scores) for blocks, scores in known if scores]
-            axes.plot(*zip(*((blocks, np.mean(scores)) for blocks, scores in known), strict=True), color=COLOURS[kind])
+            means = [(blocks, np.mean(scores)) for blocks, scores in known]
+            axes.plot(*zip(*means, strict=True), color=COLOURS[kind], label=f"{kind}, mean")
             places = [blocks for blocks, scores in known for _ in scores]
             scores = [score for _, scores in known for score in scores]
-            axes.plot(places, scores, "o", ms=5, color=COLOURS[kind], alpha=0.7, label=f"{kind}, a run and the mean")
+            axes.plot(places, scores, "o", ms=5, color=COLOURS[kind], alpha=0.7, label=f"{kind}, a run")
             source = [(blocks, PUBLISHED[kind, blocks].best) for blocks in BLOCKS if (kind, blocks) in PUBLISHED]
             label = "source, best run" if kind == KINDS[-1] else None
             axes.plot(*zip(*source, strict=True), "x", ms=7, mew=1.5, color="black", label=label)
@@ -148,7 +149,7 @@ def sweep(results: Results, pictures: Pictures) -> None:
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.set_ylabel("test accuracy")
-        axes.legend(loc="center right")
+        figure.legend(loc="outside right center", fontsize=9)
 
 
 def sweep_caption(results: Results) -> str:
@@ -160,13 +161,14 @@ def sweep_caption(results: Results) -> str:
         if not means:
             parts.append(f"Every {kind} net diverged.")
             continue
-        high, low = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-        said = f"{kind.capitalize()} nets reach {means[high]:.1%} at {high} blocks and {means[low]:.1%} at {low}"
         guessing = [blocks for blocks in means if max(known[blocks]) <= GUESS]
-        # Only what holds for every greater depth too.
-        alike = [blocks for blocks in means if all(other in guessing for other in means if other >= blocks)]
-        said += f"; from {min(alike)} blocks on no run is above {GUESS:.0%}" if alike else ""
-        parts.append(f"{said}.")
+        reached = [mean for blocks, mean in means.items() if blocks not in guessing]
+        name = f"{kind.capitalize()} nets"
+        if reached:
+            blocks = _listed(blocks for blocks in means if blocks not in guessing)
+            parts.append(f"{name} of {blocks} blocks reach {_range(min(reached), max(reached), percent=True)}.")
+        if guessing:
+            parts.append(f"{name} of {_listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
     return " ".join(parts)
 
 

@@ -69,7 +69,8 @@ def final(pictures: Pictures, gates: np.ndarray, bias: float, net: str) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1))
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("mean of T")
-        axes.set_ylim(top=1.25 * max(start, float(gates.max())))
+        axes.set_xlim(0.3, gates.shape[1] + 0.7)
+        axes.set_ylim(top=1.2 * max(start, float(gates.max())))
         axes.legend(loc="upper right", ncols=3)
 
 
