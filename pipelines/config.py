@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 
@@ -35,16 +36,30 @@ class ModelConfig(Frozen):
     """Initial bias of the transform gate; "auto" takes it from the depth, None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
     """What a plain or residual twin shares with the highway net; None keeps the preset's."""
+    initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
+    """How the kernels of a dense net start: by normalised initialisation, or evenly within one over the root of the
+    inputs of a unit; None keeps the preset's."""
     dropout: Rate | None = None
     """Share of units dropped while training: at each place where a convolutional net drops some, and before the
     last layer of a dense net; None keeps the preset's."""
 
 
+class Subset(Frozen):
+    """How many examples are used, drawn by a fixed seed: the same ones in every run, of each class its share."""
+
+    train: Count | None = None
+    """Training examples, out of those that are not held out for validation; None takes all."""
+    test: Count | None = None
+    """Test examples, to evaluate on; None takes all."""
+
+
 class Preprocess(Frozen):
-    """From stored pixels, or vectors, to what the net sees: scale, then contrast, then mean. Applied in this order."""
+    """From stored pixels, or vectors, to what the net sees: scale, offset, contrast, mean. Applied in this order."""
 
     scale: Positive = 1 / 255
     """Factor on the stored value."""
+    offset: float = 0.0
+    """What is added to the scaled value; contrast and mean take it out again."""
     contrast: Positive | None = None
     """Global contrast normalisation: each image gets mean 0 and this standard deviation; None leaves it out."""
     mean: Literal["none", "channel", "pixel"] = "none"
@@ -71,6 +86,8 @@ class Optimizer(Frozen):
     """Of SGD."""
     nesterov: bool = True
     """Of SGD."""
+    epsilon: Positive = 1e-7
+    """Of Adam: added to the root of the mean squared gradient before dividing by it."""
     bias_multiplier: Positive = 1.0
     """Factor on the learning rate of every bias (SGD)."""
     clip_norm: Positive | None = None
@@ -114,6 +131,7 @@ class Config(Frozen):
     """TFDS name (`mnist`, `cifar10`, ..., with version or config if wanted), or the folder of a prepared data set."""
     validation: NonNegative = 0
     """Training examples held out for validation, drawn by a fixed seed; ignored for data with a validation split."""
+    subset: Subset = Subset()
     preprocess: Preprocess = Preprocess()
     augment: Augment = Augment()
     optimizer: Optimizer = Optimizer()

@@ -13,6 +13,8 @@ from pipelines.run import Code, Machine
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
 # Those that decide which number format is fast, and whether two timings can be compared.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
+COMMAND = "HIGHWAY_COMMAND"
+"""Set by a process for those that it starts: the command line that the user gave."""
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
@@ -27,7 +29,9 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process, as it could be typed again."""
+    """The command line of this process, or of the one that started it for its work, as it could be typed again."""
+    if given := os.environ.get(COMMAND):
+        return given
     path = Path(sys.argv[0])
     # `python -m` puts the path of the module's file in place of its name.
     module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")

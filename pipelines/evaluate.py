@@ -76,13 +76,13 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
     model = load_model(run, weights)
     fitted = preprocess.load(run.path / "preprocess.npz")
     config, record = run.config, run.record.data
-    info = sources.describe(config.data, data_dir, config.validation)
+    info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
             f"the data is not what {path} was trained on: {info.name} {info.version}, and it was "
             f"{record.name} {record.version}. Point --data-dir at the first."
         )
-    examples = sources.load(config.data, "test", data_dir, config.validation)
+    examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
     dataset = batches.evaluation(examples, fitted, batch_size=config.batch_size, classes=len(record.labels))
     outputs = model.predict(dataset, verbose=0)
     name = f"{record.name} {record.version}"

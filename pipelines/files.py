@@ -97,6 +97,11 @@ def held(path: Path, refusal: str) -> Iterator[None]:
         os.close(handle)
 
 
+def user_cache() -> Path:
+    """The folder for what this program can make anew; it may be missing."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highway-keras"
+
+
 def remove_leftovers(folder: Path) -> None:
     """Removes the temporary files that `replacing` could not, because its process was killed.
 

@@ -2,25 +2,21 @@
 
 import os
 import re
-import signal
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from pipelines import environment
-from pipelines.errors import StoppedError, UserError
-from pipelines.training.stopping import SIGNALS
+from pipelines.errors import UserError
+from pipelines.processes import signals
+from pipelines.processes.crew import Crew, DiedError, Member, shares
 from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
 from pipelines.tuning.arguments import TuneArguments, parse_tune
 from pipelines.tuning.board import Board
-from pipelines.tuning.crew import Crew, DiedError, Member, shares
-from pipelines.tuning.process import Task
+from pipelines.tuning.process import SearchTask
 
 LOOPBACK = "127.0.0.1"
 ID, ADDRESS, PORT = "KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT"
@@ -41,7 +37,7 @@ def main(arguments: list[str]) -> None:
         UserError: see `tune`.
         StoppedError: after SIGTERM or Ctrl-C, once all processes have ended.
     """
-    with _stopping():
+    with signals.raised():
         tune(parse_tune(arguments), Console())
 
 
@@ -139,29 +135,10 @@ def _sum_up(given: TuneArguments, console: Console) -> None:
         )
 
 
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """In the block a signal to end is raised, so that whoever started processes ends them first."""
-
-    def stop(number: int, _: Any) -> None:
-        raise StoppedError("stopped; repeat the command to go on", signal.Signals(number))
-
-    # What is ignored, as Ctrl-C in the background, stays ignored.
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    taken = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
-    try:
-        for number in taken:
-            signal.signal(number, stop)
-        yield
-    finally:
-        for number, handler in taken.items():
-            signal.signal(number, handler)
-
-
 def _chief(given: TuneArguments, identity: str, where: tuple[str, str]) -> Member:
     ends = time.time() + 60 * given.minutes if given.minutes else None
-    task = Task(role="chief", folder=given.folder, data_dir=given.data_dir, ends=ends)
-    return Member(identity, task, _variables(identity, where), _log(given, identity))
+    task = SearchTask(role="chief", folder=given.folder, data_dir=given.data_dir, ends=ends)
+    return Member(identity, task, _variables(identity, where), _log(given, identity), leads=True)
 
 
 def _workers(given: TuneArguments, names: list[str], where: tuple[str, str]) -> list[Member]:
@@ -169,7 +146,7 @@ def _workers(given: TuneArguments, names: list[str], where: tuple[str, str]) -> 
     return [
         Member(
             name,
-            Task(role="worker", folder=given.folder, data_dir=given.data_dir, cores=share),
+            SearchTask(role="worker", folder=given.folder, data_dir=given.data_dir, cores=share),
             _variables(name, where),
             _log(given, name),
         )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipelines.config import Config, ModelConfig, Optimizer
-from pipelines.data.sources import DataInfo, Examples
+from pipelines.data.sources import ALL, DataInfo, Examples
 
 COUNTS = {"train": 200, "validation": 40, "test": 60}
 
@@ -16,10 +16,11 @@ class ToyData:
         self.counts = COUNTS if validation else {**COUNTS, "validation": 0}
         self.asked = []
 
-    def describe(self, data, data_dir=None, validation=0):
-        return DataInfo("toy", "1.0.0", (self.side, self.side, 1), ("nw", "ne", "sw", "se"), self.counts)
+    def describe(self, data, data_dir=None, validation=0, part=ALL):
+        counts = self.counts | part.model_dump(exclude_none=True)
+        return DataInfo("toy", "1.0.0", (self.side, self.side, 1), ("nw", "ne", "sw", "se"), counts)
 
-    def load(self, data, split, data_dir=None, validation=0):
+    def load(self, data, split, data_dir=None, validation=0, part=ALL):
         self.asked.append(split)
         generator = np.random.default_rng({"train": 0, "validation": 1, "test": 2}[split])
         count, half = self.counts[split], self.side // 2
@@ -28,7 +29,8 @@ class ToyData:
         for image, label in zip(images, labels, strict=True):
             row, column = divmod(int(label), 2)
             image[row * half : (row + 1) * half, column * half : (column + 1) * half] += 100
-        return Examples(images.astype(np.uint8), labels)
+        taken = getattr(part, split, None)
+        return Examples(images.astype(np.uint8)[:taken], labels[:taken])
 
     def install(self, monkeypatch):
         """Puts itself in the place of the real data."""

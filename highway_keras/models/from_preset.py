@@ -35,7 +35,8 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
         name: one of `presets()`.
         **overrides: what differs from the preset; None keeps the preset's. All nets take `input_shape`, `outputs`,
             `width` (units, or filters of the first stage with the others in proportion; of the highway net, for twins
-            too), `activation` and `dropout`. Dense nets take `depth`. Highway nets take `transform_bias`, a number or
+            too), `activation` and `dropout`. Dense nets take `depth`, and but for the factor
+            model `initializer`, "glorot_uniform" or "fan_in_uniform". Highway nets take `transform_bias`, a number or
             "auto". Twins take `match`, "width" or "parameters".
 
     Returns:
@@ -60,6 +61,7 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
     wanted = {argument: value for argument, value in overrides.items() if value is not None}
     allowed = ["input_shape", "outputs", "width", "activation", "dropout"]
     allowed += [] if preset.factory == "conv" else ["depth"]
+    allowed += ["initializer"] if preset.factory == "dense" else []
     allowed += ["transform_bias"] if preset.arguments["kind"] == "highway" else ["match"]
     for argument, value in wanted.items():
         if argument not in allowed:

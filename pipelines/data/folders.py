@@ -8,6 +8,7 @@ import tensorflow_datasets as tfds
 
 from pipelines.data import fama_french, mnist_5k
 from pipelines.errors import UserError, nearest
+from pipelines.files import user_cache
 
 # Made from what installed packages ship: no download, and TFDS knows them by our import alone.
 OWN = (mnist_5k.NAME, fama_french.NAME)
@@ -49,8 +50,7 @@ def roots(data: str, data_dir: Path | None) -> list[Path]:
     root = data_root(data_dir)
     if base_name(data) not in OWN or is_writable(root):
         return [root]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highway-keras" / "datasets"
-    return [root, cache]
+    return [root, user_cache() / "datasets"]
 
 
 def is_writable(root: Path) -> bool:

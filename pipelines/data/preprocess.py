@@ -60,7 +60,7 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
 
 
 def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
-    """Scales, normalises the contrast and subtracts the mean, in this order, in float32.
+    """Scales, adds the offset, normalises the contrast and subtracts the mean, in this order, in float32.
 
     Contrast normalisation gives each image, over all its pixels and channels, mean 0 and the standard deviation
     `settings.contrast` (that of the whole image, not of a sample). An image of one colour becomes 0.
@@ -88,8 +88,10 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
     x = tf.cast(images, tf.float32)
     if fitted.settings.contrast is None:
         x *= fitted.settings.scale
+        if fitted.settings.offset:
+            x += fitted.settings.offset
     else:
-        # Any scale would cancel out, and sums of whole numbers are exact.
+        # Any scale and offset would cancel out, and sums of whole numbers are exact.
         x -= tf.reduce_mean(x, axis=(1, 2, 3), keepdims=True)
         deviation = tf.sqrt(tf.reduce_mean(tf.square(x), axis=(1, 2, 3), keepdims=True))
         x *= fitted.settings.contrast / tf.maximum(deviation, FLAT)

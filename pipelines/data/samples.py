@@ -11,7 +11,7 @@ from pipelines.config import Config
 from pipelines.data.augment import augment
 from pipelines.data.picture import Row, draw
 from pipelines.data.preprocess import apply, fit
-from pipelines.data.sources import DataInfo, Examples, describe, load
+from pipelines.data.sources import ALL, DataInfo, Examples, describe, load
 from pipelines.data.stream import Stream
 from pipelines.errors import UserError
 
@@ -40,7 +40,7 @@ def draw_samples(data: str, config: Config | None, data_dir: Path | None, path: 
     if info.shape[-1] not in {1, 3}:
         raise UserError(f"only images of 1 or 3 channels can be drawn. Those of '{data}' have {info.shape[-1]}.")
     sys.stderr.write(f"reading the training examples of {data} ...\n")
-    examples = load(data, "train", data_dir, validation)
+    examples = load(data, "train", data_dir, validation, config.subset if config else ALL)
     per_class = 1 if config else STORED
     images, labels = _choose(examples, len(info.labels), per_class)
     if config is None:
@@ -58,7 +58,8 @@ def settings(config: Config) -> str:
 def _preprocessing(config: Config) -> Iterator[str]:
     chosen = config.preprocess
     inverse = round(1 / chosen.scale)
-    yield f"values / {inverse}" if inverse and chosen.scale == 1 / inverse else f"values x {chosen.scale:g}"
+    scaled = f"values / {inverse}" if inverse and chosen.scale == 1 / inverse else f"values x {chosen.scale:g}"
+    yield f"{scaled} {chosen.offset:+g}" if chosen.offset else scaled
     if chosen.contrast is not None:
         yield f"contrast of each image normalised to {chosen.contrast:g}"
     if chosen.mean != "none":

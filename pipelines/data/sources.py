@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from pipelines.config import Subset
 from pipelines.data import folders
-from pipelines.data.holdout import held_out
+from pipelines.data.holdout import exchanged, subset
 from pipelines.data.parallel import fixed
 from pipelines.data.prepare import prepared
 from pipelines.data.stream import Stream
@@ -25,6 +26,7 @@ Split = Literal["train", "validation", "test"]
 # TensorFlow), and a third time for a moment at its start.
 MEMORY = 2 * 2**30
 READ = 1000
+ALL = Subset()
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class DataInfo:
     labels: tuple[str, ...]
     """Names of the classes, by class number; none for regression."""
     counts: dict[str, int]
-    """Examples for train, validation (after it is taken from train) and test."""
+    """Examples for train, validation (after it is taken from train) and test, as many as are used."""
 
 
 @dataclass(frozen=True)
@@ -54,29 +56,36 @@ class Examples:
         return len(self.labels)
 
 
-def describe(data: str, data_dir: Path | None = None, validation: int = 0) -> DataInfo:
+def describe(data: str, data_dir: Path | None = None, validation: int = 0, part: Subset = ALL) -> DataInfo:
     """What a data set holds; it is prepared first if need be.
 
     Args:
         data: TFDS name ("mnist_5k", "cifar10", "name/config:version"), or the folder of a prepared data set.
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         validation: training examples to hold out; ignored for data with a validation split of its own.
+        part: how many of the other examples are used.
 
     Returns:
         Name, version, shape, classes, and counts as `load` will give them.
 
     Raises:
         UserError: the data cannot be had, is neither images of one size with labels nor vectors with targets, or
-            cannot hold out that many examples.
+            does not have that many examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
     """
-    return summary(opened(data, data_dir), validation)
+    return summary(opened(data, data_dir), validation, part)
 
 
 def load(
-    data: str, split: Split, data_dir: Path | None = None, validation: int = 0, *, memory: int = MEMORY
+    data: str,
+    split: Split,
+    data_dir: Path | None = None,
+    validation: int = 0,
+    part: Subset = ALL,
+    *,
+    memory: int = MEMORY,
 ) -> Examples | Stream:
     """The examples of one split.
 
@@ -88,6 +97,7 @@ def load(
         split: "train" (without what is held out), "validation" or "test".
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         validation: training examples to hold out; ignored for data with a validation split of its own.
+        part: how many of the other examples are used.
         memory: bytes of decoded images above which they stay on disk. Vectors never do.
 
     Returns:
@@ -101,17 +111,19 @@ def load(
         held_out = load("cifar10", "validation", validation=5000)  # decoded already
     """
     builder = opened(data, data_dir)
-    info = summary(builder, validation)
+    info = summary(builder, validation, part)
     if not info.counts[split]:
         hint = " Hold some out of the training split: --validation N." if split == "validation" else ""
         raise UserError(f"the data set '{data}' has no {split} examples.{hint}")
     splits = builder.info.splits
     source = split if split in splits else "train"
     count = 0 if source != "train" or "validation" in splits else validation
+    taken = None if split == "validation" else getattr(part, split)
     if info.labels and splits[source].num_examples * int(np.prod(info.shape)) > memory:
-        return _streamed(builder, source, count, rest=source == split)
+        return _streamed(builder, source, count, rest=source == split, taken=taken)
     kept, held = _decoded(str(builder.data_dir), source, count)
-    return kept if source == split else held
+    whole = kept if source == split else held
+    return whole if taken is None else _taken(whole, taken)
 
 
 def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
@@ -119,7 +131,7 @@ def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     return folders.found(data, data_dir) or prepared(data, data_dir)
 
 
-def summary(builder: tfds.core.DatasetBuilder, validation: int = 0) -> DataInfo:
+def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset = ALL) -> DataInfo:
     """What the data set of a TFDS builder holds; arguments and errors are those of `describe`."""
     shape, labels = _checked(builder)
     sizes = {name: int(split.num_examples) for name, split in builder.info.splits.items()}
@@ -141,6 +153,18 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0) -> DataInfo:
         "validation": sizes.get("validation", count),
         "test": sizes.get("test", 0),
     }
+    for split, taken in part.model_dump(exclude_none=True).items():
+        if not labels:
+            raise UserError(
+                f"only labelled images are drawn at random: the targets of '{builder.name}' may follow each other "
+                f"in time. Received: subset.{split}={taken}."
+            )
+        if taken > counts[split]:
+            raise UserError(
+                f"subset.{split} must be at most {counts[split]}, the {split} examples of '{builder.name}'. "
+                f"Received: subset.{split}={taken}."
+            )
+        counts[split] = taken
     return DataInfo(builder.name, str(builder.version), shape, labels, counts)
 
 
@@ -193,17 +217,25 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
     except tf.errors.OpError as error:
         raise folders.damaged(Path(folder), error) from error
     left = total - count
-    held = held_out(labels, count) if count else np.zeros(total, bool)
-    # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.
-    low, high = np.flatnonzero(held[:left]), left + np.flatnonzero(~held[left:])
-    for array in (images, labels):
-        array[np.r_[low, high]] = array[np.r_[high, low]]
-        array.flags.writeable = False
+    if count:
+        # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.
+        low, high = exchanged(labels, count)
+        for array in (images, labels):
+            array[np.r_[low, high]] = array[np.r_[high, low]]
+    images.flags.writeable = labels.flags.writeable = False
     return Examples(images[:left], labels[:left]), Examples(images[left:], labels[left:])
 
 
-def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, rest: bool) -> Stream:
-    """A split of the files on disk, without the held out examples (`rest`) or these alone."""
+def _taken(whole: Examples, count: int) -> Examples:
+    """Some examples of those in memory, as a copy."""
+    places = subset(whole.labels, count)
+    images, labels = whole.images[places], whole.labels[places]
+    images.flags.writeable = labels.flags.writeable = False
+    return Examples(images, labels)
+
+
+def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, *, rest: bool, taken: int | None) -> Stream:
+    """A split of the files on disk, without the held out examples (`rest`) or these alone; `taken` of them, or all."""
     image = builder.info.features["image"]
     records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
     whole = Stream(
@@ -212,11 +244,20 @@ def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, rest: 
         builder.info.splits[source].num_examples,
         Path(builder.data_dir),
     )
-    if not count:
+    if not count and taken is None:
         return whole
-    chosen = tf.constant(held_out(whole.labels, count) != rest)
+    labels = whole.labels
+    places = np.arange(len(labels))
+    if count:
+        # As in memory, where the order decides what a subset holds.
+        low, high = exchanged(labels, count)
+        places[np.r_[low, high]] = places[np.r_[high, low]]
+    places = places[: len(labels) - count] if rest else places[len(labels) - count :]
+    if taken is not None:
+        places = places[subset(labels[places], taken)]
+    chosen = tf.constant(np.isin(np.arange(len(labels)), places))
     part = whole.records.enumerate().filter(lambda place, _: chosen[place]).map(lambda _, record: record)
-    return replace(whole, records=part, count=len(whole) - count if rest else count)
+    return replace(whole, records=part, count=len(places))
 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:

@@ -97,7 +97,7 @@ def _throughput(name: str, data_dir: Path | None) -> None:
     from pipelines.environment import cores, cpu
 
     classes = len(describe(config.data, data_dir, config.validation).labels)
-    examples = load(config.data, "train", data_dir, config.validation)
+    examples = load(config.data, "train", data_dir, config.validation, config.subset)
     batches = training(
         examples,
         fit(config.preprocess, examples.images),

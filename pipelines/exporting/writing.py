@@ -110,7 +110,7 @@ def _examples(
     run: Run, split: Literal["validation", "train"], data_dir: Path | None, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pictures from all over a split, with their classes."""
-    found = sources.load(run.config.data, split, data_dir, run.config.validation)
+    found = sources.load(run.config.data, split, data_dir, run.config.validation, run.config.subset)
     if isinstance(found, sources.Examples):
         images, labels = found.images, found.labels
     else:

@@ -17,7 +17,9 @@ from typing import Any
 
 import keras
 import numpy as np
+from pydantic import ValidationError
 
+from pipelines.config import Config
 from pipelines.errors import UserError
 from pipelines.files import replacing
 from pipelines.run import Run
@@ -157,7 +159,7 @@ def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str,
             f"the checkpoint {path} has format {head['format']}, and this version of highway-keras reads {FORMAT}. "
             "Go on with the version that wrote it, or start the run anew in another folder with --run DIR."
         )
-    kept, here = dict(_flat(head["belongs_to"])), dict(_flat(belongs_to))
+    kept, here = dict(_flat(_completed(head["belongs_to"]))), dict(_flat(belongs_to))
     recipe = "configuration.recipe"
     if kept.get(recipe) != here.get(recipe):
         raise UserError(
@@ -170,6 +172,15 @@ def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str,
                 f"the checkpoint {path} is of another run of {here.get(recipe)}: its {name} is {kept.get(name)}, "
                 f"and this run's is {here.get(name)}. Put the run's own file back."
             )
+
+
+def _completed(belongs_to: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the fields that configurations have been given since, whose defaults change nothing."""
+    try:
+        config = Config.model_validate(belongs_to.get("configuration"))
+    except ValidationError:
+        return belongs_to
+    return {**belongs_to, "configuration": config.model_dump(mode="json")}
 
 
 def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

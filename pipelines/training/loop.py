@@ -61,7 +61,7 @@ def start(
     """
     refuse_existing(path)
     ready = prepare(config, data_dir)
-    examples = sources.load(config.data, "train", data_dir, config.validation)
+    examples = sources.load(config.data, "train", data_dir, config.validation, config.subset)
     fitted = preprocess.fit(config.preprocess, examples.images)
     created = Record(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -113,7 +113,7 @@ def resume(
         run = open_run(path)
         config = run.config
         _refuse_resuming(run)
-        info = sources.describe(config.data, data_dir, config.validation)
+        info = sources.describe(config.data, data_dir, config.validation, config.subset)
         if DataRecord(**dataclasses.asdict(info)) != run.record.data:
             raise UserError(
                 f"the data is not what {path} was trained on: {info.name} {info.version} with {info.counts}, and "
@@ -128,7 +128,7 @@ def resume(
         progress = state.progress
         # On another machine an execution may have had another number of steps.
         model.steps_per_execution = math.gcd(model.steps_per_execution, progress.step)
-        examples = sources.load(config.data, "train", data_dir, config.validation)
+        examples = sources.load(config.data, "train", data_dir, config.validation, config.subset)
         for folder in (path, path / CHECKPOINTS):
             remove_leftovers(folder)
         fitted = _fitted(run, examples)

@@ -60,7 +60,7 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
                 f"a bias multiplier of {settings.bias_multiplier} needs SGD; Adam takes the same rate for all weights. "
                 "Add --optimizer.bias-multiplier 1, or take --optimizer.name sgd."
             )
-        return keras.optimizers.Adam(learning_rate, **shared)
+        return keras.optimizers.Adam(learning_rate, epsilon=settings.epsilon, **shared)
     return BiasRateSGD(
         learning_rate,
         bias_multiplier=settings.bias_multiplier,

@@ -49,7 +49,7 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
     Raises:
         UserError: the configuration cannot be trained: data, net, optimiser or schedule cannot be what is asked for.
     """
-    data = sources.describe(config.data, data_dir, config.validation)
+    data = sources.describe(config.data, data_dir, config.validation, config.subset)
     steps_per_epoch = data.counts["train"] // config.batch_size
     if not steps_per_epoch:
         raise UserError(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pipelines import recipes
 from pipelines.arguments import named_recipe, parse_over
-from pipelines.config import Config, Count, NonNegative, Positive, Recipe, Space
+from pipelines.config import Config, Count, NonNegative, Positive, Recipe, Share, Space
 from pipelines.errors import UserError, unknown
 from pipelines.tuning import space
-from pipelines.tuning.plan import Algorithm, Plan, Share, planned
+from pipelines.tuning.plan import Algorithm, Plan, planned
 from pipelines.tuning.studies import STUDIES, Study
 
 TUNE = "highway tune"

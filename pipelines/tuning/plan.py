@@ -20,11 +20,11 @@ import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from pipelines.config import Config, Count, Frozen, ModelConfig, Space
+from pipelines.config import Config, Count, Frozen, ModelConfig, Share, Space
 from pipelines.errors import UserError
 from pipelines.files import held, write_text
 from pipelines.recipes.provenance import flat
@@ -32,7 +32,6 @@ from pipelines.tuning import brackets
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
-Share = Annotated[float, Field(gt=0, le=1)]
 FILE = "search.json"
 
 

@@ -46,14 +46,3 @@ def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]
 
 def _work(plan: Plan, trial: Trial) -> int:
     return (trial.epochs or plan.config.epochs) - trial.before
-
-
-def clock(seconds: float) -> str:
-    """Seconds as they are read.
-
-    Example:
-        clock(3661.2)  # "1:01:01"
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -9,8 +9,9 @@ from rich.console import ConsoleDimensions, Group
 from rich.table import Table
 from rich.text import Text
 
+from pipelines.processes.clock import clock
 from pipelines.tuning.plan import Plan
-from pipelines.tuning.remaining import clock, time_left
+from pipelines.tuning.remaining import time_left
 from pipelines.tuning.space import Value, searched
 from pipelines.tuning.state import State, Trial
 

@@ -109,7 +109,8 @@ def _free(path: Path) -> Run:
 
 
 def _steps_per_epoch(config: Config, data_dir: Path | None) -> int:
-    return max(1, sources.describe(config.data, data_dir, config.validation).counts["train"] // config.batch_size)
+    counts = sources.describe(config.data, data_dir, config.validation, config.subset).counts
+    return max(1, counts["train"] // config.batch_size)
 
 
 def _done(run: Run) -> int:

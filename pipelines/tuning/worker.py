@@ -14,14 +14,14 @@ from keras_tuner.engine.trial import Trial
 from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.errors import StoppedError, UserError, disk_is_full
+from pipelines.processes.task import AGAIN
+from pipelines.processes.watchdog import watched
 from pipelines.tuning import oracles, trials
 from pipelines.tuning.callbacks import HopelessError
 from pipelines.tuning.endurance import REASON, Enduring
 from pipelines.tuning.link import Link
 from pipelines.tuning.plan import Plan
-from pipelines.tuning.process import AGAIN
 from pipelines.tuning.state import Objective
-from pipelines.tuning.watchdog import watched
 
 TRIALS = 16
 """Trials of one process: TensorFlow keeps about 18 MB of every small net that it compiled, whatever is cleared."""

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from highway_keras.initializers import caffe_xavier, gaussian
+from highway_keras.initializers import caffe_xavier, fan_in_uniform, gaussian
 
 
 @pytest.mark.parametrize("shape", [(500, 80), (3, 3, 50, 60)])
@@ -23,6 +23,14 @@ def test_gaussian_has_its_own_deviation_whatever_the_shape():
 
     np.testing.assert_allclose(kernel.std(), 0.05, rtol=0.02)
     assert gaussian(None).get_config() == caffe_xavier().get_config()
+
+
+def test_fan_in_uniform_ends_at_one_over_the_root_of_the_fan_in():
+    keras.utils.set_random_seed(0)
+    kernel = ops.convert_to_numpy(fan_in_uniform()((64, 300)))
+
+    assert 0.999 < np.abs(kernel).max() * 8 <= 1
+    np.testing.assert_allclose(kernel.std(), 1 / (8 * np.sqrt(3)), rtol=0.02)  # even, not a Gaussian
 
 
 def test_each_call_draws_other_values():

@@ -4,7 +4,7 @@ import math
 
 from hypothesis import strategies as st
 
-from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Schedule, Subset
 
 counts = st.integers(1, 10**9)
 positive = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
@@ -24,9 +24,14 @@ models = st.builds(
     activation=maybe(names),
     transform_bias=maybe(st.just("auto") | st.floats(allow_nan=False, allow_infinity=False)),
     match=maybe(st.sampled_from(["width", "parameters"])),
+    initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
 )
 preprocesses = st.builds(
-    Preprocess, scale=positive, contrast=maybe(positive), mean=st.sampled_from(["none", "channel", "pixel"])
+    Preprocess,
+    scale=positive,
+    offset=st.floats(allow_nan=False, allow_infinity=False),
+    contrast=maybe(positive),
+    mean=st.sampled_from(["none", "channel", "pixel"]),
 )
 optimizers = st.builds(
     Optimizer,
@@ -34,6 +39,7 @@ optimizers = st.builds(
     learning_rate=positive,
     momentum=rates,
     nesterov=st.booleans(),
+    epsilon=positive,
     bias_multiplier=positive,
     clip_norm=maybe(positive),
     ema=maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
@@ -53,6 +59,7 @@ configs = st.builds(
     model=models,
     data=names,
     validation=st.integers(0, 10**9),
+    subset=st.builds(Subset, train=maybe(counts), test=maybe(counts)),
     preprocess=preprocesses,
     augment=st.builds(Augment, pad=st.integers(0, 100), mirror=st.booleans()),
     optimizer=optimizers,

@@ -77,3 +77,12 @@ def test_defaults_are_those_of_the_docstrings(small):
     assert values["optimizer.momentum"] == 0.9
     assert values["preprocess.scale"] == 1 / 255
     assert values["schedule.kind"] == "constant"
+
+
+def test_a_configuration_from_before_a_field_was_added_still_opens():
+    # config.json as version 0.1 wrote it: fields that came since have defaults that change nothing.
+    kept = json.loads(Config(recipe="x", model=ModelConfig(preset="x"), data="mnist").model_dump_json())
+    del kept["subset"], kept["preprocess"]["offset"], kept["optimizer"]["epsilon"], kept["model"]["initializer"]
+    opened = Config.model_validate_json(json.dumps(kept))
+    assert flat(opened)["subset.train"] is None
+    assert (opened.preprocess.offset, opened.optimizer.epsilon, opened.model.initializer) == (0.0, 1e-7, None)

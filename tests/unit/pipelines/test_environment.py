@@ -43,6 +43,12 @@ def test_the_command_can_be_typed_again(monkeypatch):
     assert environment.command() == "python -m pipelines train"
 
 
+def test_a_process_that_works_for_another_tells_the_command_of_that_one(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/x/pipelines/processes/train.py", "{}"])
+    monkeypatch.setenv(environment.COMMAND, "highway reproduce depth-contrast")
+    assert environment.command() == "highway reproduce depth-contrast"
+
+
 def test_a_commit_is_that_of_this_code_alone(monkeypatch):
     here = environment.code()
     assert here is None or len(here.commit) == 40

@@ -93,6 +93,20 @@ def test_kernels_start_by_normalised_initialisation():
                 np.testing.assert_allclose(value.std(), limit / np.sqrt(3), rtol=0.1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_start_within_one_over_the_root_of_the_fan_in_where_that_is_asked_for(kind):
+    model = dense((40,), 30, depth=3, width=30, kind=kind, initializer="fan_in_uniform")
+    layers = {"highway": ("highway_01", "highway_02"), "plain": ("plain_01",), "residual": ("residual_01_h",)}[kind]
+
+    for name in ("entry", *layers, "logits"):
+        limit = 1 / np.sqrt(40 if name == "entry" else 30)
+        kernels = [value for weight, value in nets.highway_weights(model, name).items() if "kernel" in weight]
+        for value in kernels:
+            assert 0.95 * limit < np.abs(value).max() <= limit
+            np.testing.assert_allclose(value.std(), limit / np.sqrt(3), rtol=0.1)
+        assert len(kernels) == 1 or not np.allclose(*kernels)
+
+
 def test_auto_takes_the_bias_from_the_depth_of_the_net():
     model = dense((4,), 2, depth=30, width=2, transform_bias="auto")
 
@@ -132,6 +146,7 @@ def test_logits_are_float32_under_mixed_policies(policy):
         ({"kind": "dense"}, r"'highway', 'plain', 'residual'. Received: kind='dense'"),
         ({"match": "depth"}, r"'width', 'parameters'. Received: match='depth'"),
         ({"resize": "crop"}, r"Received: resize='crop'"),
+        ({"initializer": "zeros"}, r"'glorot_uniform', 'fan_in_uniform'. Received: initializer='zeros'"),
         ({"depth": 0}, r"at least 1. Received: depth=0"),
         ({"kind": "plain", "depth": 401}, r"A plain net has at most 400 layers. Received: depth=401"),
         ({"kind": "residual", "depth": 401}, r"A residual net has at most 400 layers. Received: depth=401"),

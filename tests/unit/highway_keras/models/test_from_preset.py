@@ -67,6 +67,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
             "override input_shape, outputs, width, activation, dropout, depth, match. Received: transform_bias=-2.0",
         ),
         ("mnist_dense_50", {"match": "width"}, "Received: match='width'"),
+        ("mnist_conv_16", {"initializer": "fan_in_uniform"}, "Received: initializer='fan_in_uniform'"),
+        ("factor", {"initializer": "fan_in_uniform"}, "Received: initializer='fan_in_uniform'"),
         ("mnist_conv_16", {"hidden": 5}, "Received: hidden=5"),
         ("mnist_conv_16", {"width": -1}, "at least 1. Received: width=-1"),
         ("mnist_conv_16", {"input_shape": (28, 28)}, r"Received: input_shape=\(28, 28\)"),

@@ -14,6 +14,7 @@ images = shapes.flatmap(lambda shape: arrays(np.uint8, shape))
 chosen = st.builds(
     Preprocess,
     scale=st.sampled_from([1 / 255, 1 / 256, 1.0, 2 / 255]),
+    offset=st.sampled_from([0.0, -1.0, 0.5]),
     contrast=st.none() | st.floats(0.1, 5),
     mean=st.sampled_from(["none", "channel", "pixel"]),
 )
@@ -23,7 +24,7 @@ def reference(chosen, images, training):
     """The same in numpy, float64, an image at a time."""
 
     def one(image):
-        x = image.astype(np.float64) * chosen.scale
+        x = image.astype(np.float64) * chosen.scale + chosen.offset
         if chosen.contrast is None:
             return x
         x = x - x.mean()
@@ -42,6 +43,12 @@ def test_equals_the_same_in_numpy_float64(chosen, images):
     assert x.dtype == tf.float32
     expected = reference(chosen, images, images)
     np.testing.assert_allclose(x, expected, rtol=2e-5, atol=2e-5 * max(1, abs(expected).max()))
+
+
+def test_an_offset_makes_pixels_lie_around_zero():
+    ends = tf.constant(np.array([[[[0], [255]]]], np.uint8))
+    seen = apply(Fitted(Preprocess(scale=2 / 255, offset=-1.0), None), ends)
+    np.testing.assert_allclose(seen[0, 0, :, 0], [-1, 1], atol=1e-6)
 
 
 def test_the_mean_is_that_of_the_images_it_was_fitted_to():

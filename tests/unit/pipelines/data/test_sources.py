@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from pipelines.config import Subset
 from pipelines.data.sources import Examples, describe, load
 from pipelines.errors import UserError
 
@@ -80,6 +81,42 @@ def test_shared_arrays_cannot_be_written_to(tiny):
             examples.images[0] = 0
 
 
+def test_a_subset_is_drawn_from_what_is_left_and_from_the_test_split(tiny):
+    data, part = tiny({"train": 60, "test": 30}), Subset(train=9, test=6)
+    assert describe(data, validation=12, part=part).counts == {"train": 9, "validation": 12, "test": 6}
+    train, validation, test = (load(data, name, validation=12, part=part) for name in SPLITS)
+    assert [len(examples) for examples in (train, validation, test)] == [9, 12, 6]
+    assert np.bincount(train.labels).tolist() == [3, 3, 3]
+    assert numbers(train) < numbers(load(data, "train", validation=12))
+    assert numbers(test) < numbers(load(data, "test"))
+    np.testing.assert_array_equal(train.images.reshape(9, -1)[:, 1] % 3, train.labels)
+    with pytest.raises(ValueError, match="read-only"):
+        train.images[0] = 0
+
+
+def test_a_smaller_subset_is_part_of_a_larger_one(tiny):
+    data = tiny({"train": 60, "test": 5})
+    small, large = (numbers(load(data, "train", part=Subset(train=count))) for count in (9, 30))
+    assert small < large < {(0, number) for number in range(60)}
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_stream_holds_the_subset_of_memory(tiny, split):
+    data, part = tiny({"train": 60, "test": 30}), Subset(train=9, test=6)
+    memory, disk = (load(data, split, validation=12, part=part, memory=bytes_) for bytes_ in (2**20, 10))
+    assert len(disk) == len(memory)
+    images = np.concatenate(list(disk.images))
+    assert {tuple(pixels) for pixels in images.reshape(len(images), -1)[:, :2].tolist()} == numbers(memory)
+
+
+@pytest.mark.parametrize("part", [Subset(train=49), Subset(test=6)])
+def test_a_subset_is_no_larger_than_what_it_is_drawn_from(tiny, part):
+    data = tiny({"train": 60, "test": 5})
+    assert describe(data, validation=12, part=Subset(train=48, test=5)).counts["train"] == 48
+    with pytest.raises(UserError, match=r"subset\.(train must be at most 48|test must be at most 5), the .*Received:"):
+        describe(data, validation=12, part=part)
+
+
 def test_splits_that_are_not_there_are_told(tiny):
     with pytest.raises(UserError, match="no test examples"):
         load(tiny({"train": 6}), "test")
@@ -136,6 +173,8 @@ def test_vectors_with_targets_make_a_regression(tiny):
     assert load(data, "train", memory=0).images.shape == (6, 3)
     with pytest.raises(UserError, match=r"no split 'validation'.*validation=2"):
         describe(data, validation=2)
+    with pytest.raises(UserError, match=r"only labelled images are drawn at random.*subset\.train=2"):
+        describe(data, part=Subset(train=2))
 
 
 def test_images_of_another_type_are_refused(tiny):

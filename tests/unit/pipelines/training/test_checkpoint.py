@@ -6,6 +6,7 @@ from pipelines.config import Optimizer
 from pipelines.errors import UserError
 from pipelines.training import checkpoint, optimizers
 from pipelines.training.checkpoint import Progress
+from tests.toy_data import toy_config
 
 RUN = {"configuration": {"recipe": "a", "seed": 0}}
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
@@ -137,3 +138,16 @@ def test_another_format_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UserError, match=r"has format 3, and this version .* reads 2"):
         checkpoint.load(tmp_path, model(), RUN)
+
+
+def test_a_checkpoint_from_before_a_field_was_added_is_gone_on_from(tmp_path):
+    now = toy_config().model_dump(mode="json")
+    before = {name: value for name, value in now.items() if name != "subset"}
+    before["preprocess"] = {name: value for name, value in now["preprocess"].items() if name != "offset"}
+    made = model()
+    made.optimizer.build(made.trainable_variables)
+    checkpoint.save(tmp_path, made, Progress(4), {"configuration": before})
+    assert checkpoint.load(tmp_path, made, {"configuration": now}).progress.step == 4
+    now["subset"] = {"train": 10, "test": None}
+    with pytest.raises(UserError, match=r"its configuration\.subset\.train is None, and this run's is 10"):
+        checkpoint.load(tmp_path, made, {"configuration": now})

@@ -106,3 +106,8 @@ def test_without_a_mean_nothing_is_exchanged():
     with optimizers.averaged(model):
         for weight, expected in zip(model.get_weights(), before, strict=True):
             np.testing.assert_array_equal(weight, expected)
+
+
+def test_the_epsilon_of_adam_is_kerass_unless_another_is_asked_for():
+    assert optimizers.build(Optimizer(name="adam"), RATE).epsilon == keras.optimizers.Adam().epsilon
+    assert optimizers.build(Optimizer(name="adam", epsilon=1e-8), RATE).epsilon == 1e-8

@@ -1,4 +1,4 @@
-"""The crew of a search on this machine: its processes are started, and started again when they die."""
+"""The crew of a verb on this machine: its processes are started, and started again when they die."""
 
 import os
 import signal
@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipelines import environment
 from pipelines.errors import StoppedError, UserError
-from pipelines.tuning.process import AGAIN, Task
-from pipelines.tuning.watchdog import LIMIT
+from pipelines.processes.task import AGAIN, Task
+from pipelines.processes.watchdog import LIMIT
 
 QUICK = 60.0
 """Seconds: a process that dies sooner after its start may never have worked."""
@@ -25,19 +26,21 @@ TAIL = 1000
 
 @dataclass
 class Member:
-    """A process of a search.
+    """A process that a verb starts.
 
     Args:
-        name: its id in KerasTuner.
+        name: what the user is told of it by.
         task: what it does.
-        environment: where the chief is, and who this is.
+        environment: variables of its own.
         log: where its output goes.
+        leads: whether the others have nothing to do without it, and something to tell it before they end.
     """
 
     name: str
     task: Task
     environment: Mapping[str, str]
     log: Path
+    leads: bool = False
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     started: float = field(default=0.0, init=False)
     deaths: int = field(default=0, init=False)
@@ -50,8 +53,8 @@ class Member:
         with self.log.open("ab") as log:
             self.told = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.tuning.process", self.task.model_dump_json()],
-                env={**os.environ, **self.environment},
+                [sys.executable, "-m", self.task.module, self.task.model_dump_json()],
+                env={**os.environ, environment.COMMAND: environment.command(), **self.environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -82,10 +85,10 @@ class DiedError(UserError):
 
 
 class Crew:
-    """All processes of a search that this machine runs.
+    """All processes of a verb that this machine runs.
 
     Args:
-        members: in the order they are started; a chief first.
+        members: in the order they are started; one that leads first.
         say: what tells the user of a process that died.
         then: each takes the place, and the cores, of the next member that is done.
     """
@@ -103,9 +106,8 @@ class Crew:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, StoppedError):
             self.say(f"{error.number.name}: every process saves and ends; once more ends at once")
-        # Workers have something to tell the chief before they end.
-        for role in ("worker", "retrain", "chief"):
-            self._end([member for member in self.members if member.task.role == role])
+        for leads in (False, True):
+            self._end([member for member in self.members if member.leads is leads])
 
     def _end(self, members: list[Member]) -> None:
         for member in members:
@@ -127,9 +129,12 @@ class Crew:
         Raises:
             UserError: a process told of a user's mistake, or dies again and again.
         """
+        # What is started here is at work, even if it has ended before it is looked at below.
+        working: list[Member] = []
         for place, member in enumerate(self.members):
             if member.done and self.then:
                 self.members[place] = self._follow(member)
+                working.append(self.members[place])
                 continue
             status = member.process.poll() if member.process else 0
             if status is None or status == 0:
@@ -140,10 +145,10 @@ class Crew:
             if status != AGAIN:
                 self._died(member, status)
             member.start()
-        running = [member for member in self.members if member.process and member.process.poll() is None]
-        # Without its chief a worker has nothing to wait for.
-        chief_left = self.members[0].task.role == "chief" and self.members[0] not in running
-        return bool(running) and not chief_left
+            working.append(member)
+        working += [member for member in self.members if member.process and member.process.poll() is None]
+        leader_left = self.members[0].leads and self.members[0] not in working
+        return bool(working) and not leader_left
 
     def _follow(self, member: Member) -> Member:
         member.forget()

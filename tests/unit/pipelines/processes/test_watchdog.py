@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-START = "import time; from pipelines.tuning.watchdog import watched\n"
+START = "import time; from pipelines.processes.watchdog import watched\n"
 
 
 def run(code):

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import StoppedError, UserError
-from pipelines.tuning import crew
-from pipelines.tuning.crew import DEATHS, Crew, Member, shares
-from pipelines.tuning.process import Task
+from pipelines.processes import crew
+from pipelines.processes.crew import DEATHS, Crew, Member, shares
+from pipelines.tuning.process import SearchTask
 
 
 @pytest.fixture
 def member(tmp_path, monkeypatch):
     """A function that makes a member which runs a line of Python; `started` in its folder counts its starts."""
 
-    def make(name, code, role="worker"):
+    def make(name, code, leads=False):
         popen = crew.subprocess.Popen
         (tmp_path / f"{name}.started").write_text("")
         count = "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text())"
@@ -29,9 +29,8 @@ def member(tmp_path, monkeypatch):
             return popen([sys.executable, str(tmp_path / f"{who}.py"), str(tmp_path / f"{who}.started")], **options)
 
         monkeypatch.setattr(crew.subprocess, "Popen", run)
-        return Member(
-            name, Task(role=role, folder=tmp_path, data_dir=None), {"WHO": name}, tmp_path / "logs" / f"{name}.log"
-        )
+        task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
+        return Member(name, task, {"WHO": name}, tmp_path / "logs" / f"{name}.log", leads=leads)
 
     return make
 
@@ -63,7 +62,7 @@ def test_workers_save_before_the_chief_ends(member, tmp_path):
     ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
     saves = "(time.sleep(0.3), p.with_name('saved').touch(), os._exit(143))"
     sees = "(p.with_name('seen').write_text(str(p.with_name('saved').exists())), os._exit(143))"
-    chief = member("chief", f"import signal; signal.signal(15, lambda *_: {sees}); {ready}", role="chief")
+    chief = member("chief", f"import signal; signal.signal(15, lambda *_: {sees}); {ready}", leads=True)
     worker = member("a", f"import signal; signal.signal(15, lambda *_: {saves}); {ready}")
     said = []
 
@@ -91,7 +90,7 @@ def test_who_dies_again_and_again_is_told_with_its_last_words(member, tmp_path):
 
 
 def test_a_users_mistake_ends_all_with_its_message(member, tmp_path):
-    chief = member("chief", "time.sleep(600)", role="chief")
+    chief = member("chief", "time.sleep(600)", leads=True)
     worker = member("a", "time.sleep(0.2); sys.stderr.write('highway tune: error: lower it: now.\\n'); sys.exit(2)")
     with pytest.raises(UserError, match=r"^lower it: now\.$"):
         run(chief, worker)
@@ -99,7 +98,7 @@ def test_a_users_mistake_ends_all_with_its_message(member, tmp_path):
 
 
 def test_without_the_chief_nobody_waits(member):
-    chief = member("chief", "time.sleep(0.3)", role="chief")
+    chief = member("chief", "time.sleep(0.3)", leads=True)
     worker = member("a", "time.sleep(600)")
     run(chief, worker)
     assert worker.process.poll() is not None
@@ -129,7 +128,7 @@ def test_cores_are_shared_without_overlap():
 
 def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
     # The real entry: no plan in the folder is a user's mistake, told before anything is waited for.
-    task = Task(role="worker", folder=tmp_path, data_dir=None)
+    task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
     (tmp_path / "logs").mkdir()
     lonely = Member("a", task, {"PYTHONPATH": os.pathsep.join(sys.path)}, tmp_path / "logs" / "a.log")
     with pytest.raises(UserError, match=r"is no search: search\.json is missing"):

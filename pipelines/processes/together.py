@@ -1,0 +1,74 @@
+"""Many runs trained by a crew, some at the same time, and what is seen of them."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from pipelines import environment
+from pipelines.processes.clock import clock
+from pipelines.processes.crew import Crew, Member, shares
+from pipelines.run import Run, open_run
+
+LOOK = 0.2
+"""Seconds between two looks at the runs."""
+
+
+def train_all(
+    members: Sequence[Member],
+    *,
+    workers: int,
+    console: Console,
+    doing: str,
+    found: Callable[[Run], str],
+) -> None:
+    """Trains runs to their end, each in a process of its own; the next starts as soon as one ends.
+
+    Args:
+        members: one a run, with a `TrainTask`; their cores are decided here.
+        workers: runs at the same time.
+        console: for a line for each run, and on a terminal a bar.
+        doing: what stands before the bar ("retrains").
+        found: what is told of a run that is done.
+
+    Raises:
+        UserError: a run cannot be trained.
+        StoppedError: a signal came, which `signals.raised` turned into it; all processes have ended.
+    """
+    cores = shares(environment.available(), min(workers, len(members)))
+    for member, share in zip(members, cores, strict=False):
+        member.task = member.task.model_copy(update={"cores": share})
+    columns = (TextColumn(doing), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
+    bar = Bar(*columns, console=console, expand=True, disable=not console.is_terminal)
+    task = bar.add_task("", total=len(members), far="")
+    left, began = list(members), time.monotonic()
+    before = sum(map(_share, members))
+    with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
+        while left:
+            crew.works()
+            ended = [member for member in left if member.done]
+            left = [member for member in left if member not in ended]
+            done = len(members) - len(left) + sum(map(_share, left))
+            far = f"{len(members) - len(left)} of {len(members)} runs"
+            if left and done > before:
+                rest = (time.monotonic() - began) * (len(members) - done) / (done - before)
+                far += f", about {clock(rest)} left"
+            for member in ended:
+                say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
+            bar.update(task, completed=done, far=far)
+            time.sleep(LOOK)
+
+
+def say(console: Console, line: str) -> None:
+    """A line that is printed as it is, however long."""
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _share(member: Member) -> float:
+    """How much of a run is done."""
+    if not member.task.folder.exists():
+        return 0.0
+    run = open_run(member.task.folder)
+    return run.record.step / (run.config.epochs * run.record.steps_per_epoch)

@@ -1,0 +1,109 @@
+"""A process that trains one run to its end, from wherever it stands, and measures it if that is asked for."""
+
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from rich.console import Console
+
+from pipelines.arguments import TrainArguments
+from pipelines.config import Config
+from pipelines.errors import UserError
+from pipelines.files import remove_leftovers
+from pipelines.processes.task import Task, leave, perform
+from pipelines.run import locked, open_run
+from pipelines.train import train
+
+EVALUATION = "evaluation.json"
+PATIENCE = 30.0
+"""Seconds to wait for a run that another process holds."""
+LOOK = 0.2
+"""Seconds between two looks at it."""
+
+
+class TrainTask(Task):
+    """A run; the folder is its run directory."""
+
+    module: ClassVar[str] = "pipelines.processes.train"
+    role: Literal["train"] = "train"
+    config: Config
+    """Of the run; one that has begun keeps its own."""
+    evaluate: bool = False
+    """Whether to measure it on the test split at its end."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do. A run that diverged is done: that is its result."""
+        return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or _diverged(self.folder))
+
+
+def main(words: list[str]) -> int:
+    """Does a task.
+
+    Args:
+        words: the task as JSON.
+
+    Returns:
+        The exit status: 0 when the run is done; 2 for a user's mistake.
+    """
+    task = TrainTask.model_validate_json(words[0])
+    return perform("highway train", task, lambda: _act(task))
+
+
+def _act(task: TrainTask) -> None:
+    if not _trained(task.folder):
+        _wait(task.folder)
+        _train(task)
+    if not task.done:
+        # Not before the cores are chosen: NumPy counts them when it is imported.
+        from pipelines.evaluate import evaluate
+
+        for folder in (task.folder, task.folder / "figures"):
+            remove_leftovers(folder)
+        evaluate(task.folder, "final", task.data_dir)
+
+
+def _train(task: TrainTask) -> None:
+    if task.folder.exists():
+        given = TrainArguments(None, None, task.folder, task.data_dir)
+    else:
+        given = TrainArguments(task.config, task.folder, None, task.data_dir)
+    try:
+        train(given, Console())
+    except UserError:
+        # With some seed a net may diverge; that is a result.
+        if not task.folder.exists() or not _diverged(task.folder):
+            raise
+
+
+def _wait(folder: Path) -> None:
+    """Gives a process that still trains the run, because whoever started it was just killed, the time to end."""
+    if not folder.exists():
+        return
+    run, until = open_run(folder), time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            with locked(run):
+                return
+        except UserError:
+            time.sleep(LOOK)
+
+
+def _trained(folder: Path) -> bool:
+    """Whether a run is at its end; the report is the last that training writes."""
+    return folder.exists() and (_diverged(folder) or (folder / "report.md").exists())
+
+
+def _evaluated(folder: Path) -> bool:
+    """Whether a run is measured; its report, which tells the result, is the last that this writes too."""
+    result, report = folder / EVALUATION, folder / "report.md"
+    return result.exists() and result.stat().st_mtime_ns <= report.stat().st_mtime_ns
+
+
+def _diverged(folder: Path) -> bool:
+    return open_run(folder).record.state == "diverged"
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""What a study takes on this machine, from a step that was measured on it; measurements are kept."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pipelines import environment
+from pipelines.config import Config, Count, Frozen, Positive
+from pipelines.files import user_cache, write_text
+
+INDIFFERENT = {"recipe", "seed", "epochs", "schedule", "label_smoothing"}
+"""What of a configuration does not decide how long a step takes."""
+# A machine that is given a GPU takes other times.
+DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
+
+
+class Cost(Frozen):
+    """How long a net takes on a machine."""
+
+    start: Positive
+    """Seconds from the start of a process to the end of its first execution: imports, data, net, program."""
+    step: Positive
+    """Seconds of each step after it."""
+    steps_per_epoch: Count
+    """Of the data it was measured on."""
+
+    def of_run(self, epochs: int) -> float:
+        """Seconds that a run takes: its start and its training. Evaluation and figures come on top.
+
+        Args:
+            epochs: of the run.
+        """
+        return self.start + epochs * self.steps_per_epoch * self.step
+
+
+def of_study(costs: Mapping[str, Cost], arms: Mapping[str, Config], seeds: int) -> float:
+    """Seconds that all runs of a study take, one after the other.
+
+    Args:
+        costs: of a run of each arm.
+        arms: what each trains.
+        seeds: runs of each arm.
+    """
+    return seeds * sum(costs[name].of_run(config.epochs) for name, config in arms.items())
+
+
+def file(config: Config) -> Path:
+    """Where the measurement of a net on this machine is kept, with these versions and on this backend."""
+    cpu, features = environment.cpu()
+    decides = {
+        "cpu": cpu,
+        "features": features,
+        "cores": environment.cores(),
+        "devices": sorted(path.name for pattern in DEVICES for path in Path("/dev").glob(pattern)),
+        "versions": environment.versions(),
+        "backend": os.environ.get("KERAS_BACKEND"),
+        "config": config.model_dump(mode="json", exclude=INDIFFERENT),
+    }
+    name = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:24]
+    return user_cache() / "steps" / f"{name}.json"
+
+
+def kept(config: Config) -> Cost | None:
+    """What was measured of a net on this machine; None if nothing was, or if it cannot be read."""
+    try:
+        return Cost.model_validate_json(file(config).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def keep(cost: Cost, path: Path) -> None:
+    """Keeps a measurement where `file` says."""
+    write_text(path, cost.model_dump_json() + "\n")

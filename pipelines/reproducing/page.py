@@ -1,0 +1,147 @@
+"""The page of a study: its tables beside the source's numbers, its figures, and how it was made; and its CSV."""
+
+import csv
+import io
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipelines import environment
+from pipelines.files import write_text
+from pipelines.processes.clock import clock
+from pipelines.run import Code, Run
+from pipelines.studies.pictures import Picture, Pictures
+from pipelines.studies.results import Result, Results
+from pipelines.studies.study import Study
+from pipelines.studies.tables import Table, markdown
+
+COLUMNS = (
+    "arm",
+    "seed",
+    "state",
+    "test_accuracy",
+    "test_loss",
+    "test_examples",
+    "loss",
+    "accuracy",
+    "epochs",
+    "steps",
+    "examples",
+    "parameters",
+    "seconds",
+    "run",
+)
+
+
+def write(folder: Path, study: Study, results: Results, label: str) -> None:
+    """Writes results.csv, the figures, and README.md last.
+
+    Args:
+        folder: of the study.
+        study: what was asked.
+        results: of all its runs.
+        label: what stands on every table and figure of a short schedule; empty for a full one.
+    """
+    write_text(folder / "results.csv", table(results, folder, label))
+    pictures = Pictures(folder / "figures", label)
+    study.draw(results, pictures)
+    write_text(folder / "README.md", text(study, results, pictures.made, label))
+
+
+def table(results: Results, folder: Path, label: str) -> str:
+    """results.csv: a row a run, and of a short schedule the label in each."""
+    kept = io.StringIO()
+    writer = csv.writer(kept, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(["schedule"] if label else [])])
+    for result in results.all:
+        writer.writerow([*_row(result, folder), *([label] if label else [])])
+    return kept.getvalue()
+
+
+def text(study: Study, results: Results, pictures: Iterable[Picture], label: str) -> str:
+    """README.md of a study."""
+    marked = f" ({label})" if label else ""
+    parts = [
+        f"# {study.title}",
+        *([f"**{label[0].upper()}{label[1:]}.** These are not the results of the study."] if label else []),
+        f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
+    ]
+    for each in study.tables(results):
+        parts += [f"## {each.title}", *_shown(each, marked)]
+    for picture in pictures:
+        caption = f"*{picture.caption}{marked}*"
+        parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]
+    parts += ["## How it was made", markdown(("", ""), _made(study, results)), "Every run: [results.csv](results.csv)."]
+    parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(each: Table, marked: str) -> list[str]:
+    note = f"{each.note}{marked}".strip()
+    return [markdown(each.head, each.rows), *([f"*{note[0].upper()}{note[1:]}.*"] if note else [])]
+
+
+def _made(study: Study, results: Results) -> list[tuple[str, str]]:
+    runs = [result.run for result in results.all]
+    records = [run.record for run in runs]
+    seeds = sorted({result.seed for result in results.all})
+    return [
+        ("study", study.name),
+        ("command", _once(f"`{record.command}`" for record in records)),
+        ("commit", _once(_commit(run) for run in runs)),
+        ("seeds", ", ".join(map(str, seeds))),
+        ("hardware", _once(_hardware(run) for run in runs)),
+        ("wall time", _time([record.seconds for record in records])),
+        ("versions", _once(_versions(run) for run in runs)),
+        ("precision", _once(record.precision.policy for record in records)),
+        ("page made at", _code(environment.code())),
+    ]
+
+
+def _row(result: Result, folder: Path) -> list[str]:
+    record, config, measured = result.run.record, result.run.config, result.evaluation
+    return [
+        result.arm,
+        str(result.seed),
+        record.state,
+        "" if measured is None else f"{measured.accuracy:.6g}",
+        "" if measured is None else f"{measured.loss:.6g}",
+        "" if measured is None else str(measured.count),
+        *("" if name not in record.metrics else f"{record.metrics[name]:.6g}" for name in ("loss", "accuracy")),
+        str(config.epochs),
+        str(record.step),
+        str(record.data.counts["train"]),
+        str(record.parameters),
+        f"{record.seconds:.1f}",
+        str(result.run.path.relative_to(folder)),
+    ]
+
+
+def _time(seconds: list[float]) -> str:
+    ends = f"{clock(min(seconds))} to {clock(max(seconds))}, {clock(statistics.median(seconds))} in the middle"
+    return f"{clock(sum(seconds))} of training and validation, if one run follows the other; a run {ends}"
+
+
+def _once(told: Iterable[str]) -> str:
+    """What is told of runs, each thing once, in the order it comes."""
+    return "; ".join(dict.fromkeys(told))
+
+
+def _commit(run: Run) -> str:
+    return _code(run.record.code)
+
+
+def _code(code: Code | None) -> str:
+    return f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
+
+
+def _hardware(run: Run) -> str:
+    machine = run.record.machine
+    cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'} of {machine.cpu}"
+    features = f" ({' '.join(machine.cpu_features)})" if machine.cpu_features else ""
+    return f"{', '.join(machine.accelerators)} and {cores}{features}" if machine.accelerators else f"{cores}{features}"
+
+
+def _versions(run: Run) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.record.versions.items())
+    return f"{versions}; backend {run.record.backend}"

@@ -1,0 +1,35 @@
+"""Studies: what is trained, what a source says of it, and what is drawn of it; a file each. No framework needed."""
+
+import importlib
+
+from pipelines.errors import unknown
+from pipelines.studies.study import Study
+
+# Imported one by one, as they bring matplotlib.
+_MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all studies."""
+    return tuple(_MODULES)
+
+
+def get(name: str) -> Study:
+    """The study of that name.
+
+    Args:
+        name: one of `names()`.
+
+    Returns:
+        The study.
+
+    Raises:
+        UserError: there is none of that name; the nearest is proposed.
+
+    Example:
+        len(get("depth-contrast").arms)  # 12
+    """
+    if name not in _MODULES:
+        raise unknown("study", name, _MODULES)
+    study: Study = importlib.import_module(_MODULES[name]).STUDY
+    return study

@@ -1,0 +1,109 @@
+"""The runs of a study, as its tables and figures take them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipelines import evaluation
+from pipelines.evaluation import Evaluation
+from pipelines.run import Run, open_run
+from pipelines.training import table
+from pipelines.training.table import Row
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of a study, at its end.
+
+    Args:
+        arm: name of the arm.
+        seed: of the run.
+        run: its directory.
+        rows: of metrics.csv, one an epoch.
+        evaluation: on the test split; None if the run diverged.
+    """
+
+    arm: str
+    seed: int
+    run: Run
+    rows: tuple[Row, ...]
+    evaluation: Evaluation | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """On the test split; None if the run diverged."""
+        return self.evaluation.accuracy if self.evaluation else None
+
+
+class Results:
+    """All runs of a study.
+
+    Args:
+        results: in the order of arms and seeds.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.all = tuple(results)
+
+    def of(self, arm: str) -> list[Result]:
+        """The runs of an arm, by seed."""
+        return [result for result in self.all if result.arm == arm]
+
+    def accuracies(self, arm: str) -> list[float]:
+        """On the test split, of the runs of an arm that did not diverge."""
+        return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
+
+    def curves(self, arm: str, column: str) -> np.ndarray:
+        """A column of metrics.csv over epochs, of each run of an arm that has come to its end.
+
+        Args:
+            arm: its name.
+            column: such as "loss".
+
+        Returns:
+            float [runs, epochs]; no rows if every run diverged.
+        """
+        whole = [result for result in self.of(arm) if result.evaluation]
+        return np.array([[row[column] for row in result.rows] for result in whole])
+
+    def gates(self, arm: str) -> np.ndarray:
+        """The mean transform gate of each layer before training and after each epoch, of each run of an arm.
+
+        Args:
+            arm: its name; its net has gates.
+
+        Returns:
+            float [runs, 1 + epochs, layers]; no rows if every run diverged.
+        """
+        whole = [result for result in self.of(arm) if result.evaluation]
+        return np.array(
+            [
+                [
+                    list(result.run.record.gates.values()),
+                    *([row[f"gate/{layer}"] for layer in result.run.record.gates] for row in result.rows),
+                ]
+                for result in whole
+            ]
+        )
+
+
+def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
+    """Reads the runs of a study that are done.
+
+    Args:
+        runs: arm, seed and run directory of each.
+
+    Returns:
+        The results, in the same order.
+
+    Raises:
+        UserError: a run directory is missing or damaged.
+    """
+    return Results(_read(arm, seed, path) for arm, seed, path in runs)
+
+
+def _read(arm: str, seed: int, path: Path) -> Result:
+    rows = tuple(table.read(path / "metrics.csv"))
+    return Result(arm, seed, open_run(path), rows, evaluation.read(path / "evaluation.json", Evaluation))

@@ -1,0 +1,113 @@
+"""A study as data, with the two functions that make something of its results."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
+
+from pipelines.config import Config, Count, Frozen, NonNegative, Provenance
+from pipelines.studies.results import Results
+from pipelines.studies.tables import Table
+
+if TYPE_CHECKING:
+    from pipelines.studies.pictures import Pictures
+
+
+class Published(Frozen):
+    """What a source says of an arm, as far as it does: accuracies on the test images, as shares."""
+
+    best: float | None = None
+    """Of its runs."""
+    mean: float | None = None
+    """Over its runs."""
+    std: float | None = None
+    """Of a sample, over its runs."""
+    count: Count | None = None
+    """Its runs."""
+    loss: float | None = None
+    """On the training images at the end, in nats."""
+
+    @classmethod
+    def of(cls, *accuracies: float, loss: float | None = None) -> Self:
+        """What a source says by naming the accuracy of each of its runs.
+
+        Example:
+            Published.of(0.926, 0.904, 0.893, loss=0.189).best  # 0.926
+        """
+        several = len(accuracies) > 1
+        return cls(
+            best=max(accuracies),
+            mean=statistics.mean(accuracies) if several else None,
+            std=statistics.stdev(accuracies) if several else None,
+            count=len(accuracies),
+            loss=loss,
+        )
+
+
+class Counts(Frozen):
+    """The examples of a data set."""
+
+    train: Count
+    """After validation was taken out."""
+    test: NonNegative
+    """To evaluate on."""
+    drawn: bool = True
+    """Whether some of them may be drawn at random; those of a series in time may not."""
+
+
+class Arm(Frozen):
+    """One of the things that a study compares: it is trained once for each seed."""
+
+    config: Config
+    """What is trained; its seed is set by the study."""
+    published: Published = Published()
+    """What the source says of it."""
+    provenance: Provenance = Provenance()
+    """Where the numbers of the configuration come from."""
+    data: Counts | None = None
+    """The examples of its data; not needed where the configuration takes a subset."""
+
+    @model_validator(mode="after")
+    def _examples_are_known(self) -> Self:
+        subset = self.config.subset
+        if self.data is None and (subset.train is None or subset.test is None):
+            raise ValueError("an arm has a subset of its data, or says how many examples that has")
+        return self
+
+    @property
+    def counts(self) -> Counts:
+        """The examples that it takes in full."""
+        subset = self.config.subset
+        if self.data is None:
+            return Counts.model_validate(subset.model_dump())
+        taken = {"train": subset.train or self.data.train, "test": subset.test or self.data.test}
+        return self.data.model_copy(update=taken)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `highway reproduce` runs.
+
+    Args:
+        name: of the command line.
+        title: of its page.
+        source: paper, table or figure.
+        asks: its question, in one line.
+        arms: what is compared, by name.
+        seeds: runs of each arm, with the seeds 0, 1, ...
+        differs: what is not as in the source, each in a sentence.
+        tables: from the results to what is put beside the source's numbers.
+        draw: from the results to figures, with captions that say what the results show and not what a source says.
+    """
+
+    name: str
+    title: str
+    source: str
+    asks: str
+    arms: Mapping[str, Arm]
+    seeds: int
+    differs: tuple[str, ...]
+    tables: Callable[[Results], list[Table]]
+    draw: Callable[[Results, "Pictures"], None]

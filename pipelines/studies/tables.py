@@ -1,0 +1,79 @@
+"""Tables in Markdown, and results as they are written: best (mean +- std, n)."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MISSING = "-"
+"""Where a source says nothing, or nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a study.
+
+    Args:
+        title: above it.
+        head: of its columns.
+        rows: its cells.
+        note: below it, such as what a column means.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    Example:
+        markdown(("depth", "accuracy"), [("5", "90.30 %")])
+    """
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def measured(shares: Sequence[float], runs: int) -> str:
+    """Accuracies of the runs of an arm, in percent: best (mean +- std, n).
+
+    Args:
+        shares: of the runs that did not diverge.
+        runs: all of them.
+
+    Example:
+        measured([0.926, 0.904, 0.893], 3)  # "92.60 (90.77 +- 1.68, n = 3)"
+    """
+    if not shares:
+        return f"diverged (n = {runs})" if runs else MISSING
+    diverged = f", {runs - len(shares)} more diverged" if runs > len(shares) else ""
+    mean = statistics.mean(shares) if len(shares) > 1 else None
+    std = statistics.stdev(shares) if len(shares) > 1 else None
+    return spread(max(shares), mean, std, len(shares), diverged)
+
+
+def spread(best: float | None, mean: float | None, std: float | None, count: int | None, more: str = "") -> str:
+    """What is known of the runs of an arm, in percent; of a source that may be little.
+
+    Args:
+        best: share, or None.
+        mean: share, or None.
+        std: share, or None.
+        count: runs, or None.
+        more: behind the count.
+
+    Example:
+        spread(0.924, 0.9231, 0.0012, None)  # "92.40 (92.31 +- 0.12)"
+    """
+    inside = [] if mean is None else [f"{100 * mean:.2f}" + ("" if std is None else f" +- {100 * std:.2f}")]
+    inside += [] if count is None else [f"n = {count}"]
+    known = f"({', '.join(inside)}{more})" if inside else ""
+    first = "" if best is None else f"{100 * best:.2f}"
+    return " ".join(part for part in (first, known) if part) or MISSING
+
+
+def mean(values: Sequence[float], digits: int = 3) -> str:
+    """The mean of some numbers, or that there is none."""
+    return f"{statistics.mean(values):.{digits}f}" if values else MISSING

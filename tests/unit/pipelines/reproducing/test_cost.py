@@ -1,0 +1,56 @@
+import pytest
+
+from pipelines import environment
+from pipelines.config import Optimizer, Schedule
+from pipelines.reproducing import cost
+from pipelines.reproducing.cost import Cost
+from tests.toy_data import toy_config
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_what_was_measured_is_found_again():
+    made = Cost(start=2.0, step=0.01, steps_per_epoch=46)
+    assert cost.kept(toy_config()) is None
+    cost.keep(made, cost.file(toy_config()))
+    assert cost.kept(toy_config()) == made
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 4}, {"epochs": 9}, {"recipe": "b"}, {"schedule": Schedule(kind="exponential")}]
+)
+def test_what_does_not_change_a_step_is_the_same_net(changes):
+    assert cost.file(toy_config(**changes)) == cost.file(toy_config())
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 40}, {"data": "b"}, {"optimizer": Optimizer(name="adam")}])
+def test_what_changes_a_step_is_another(changes):
+    assert cost.file(toy_config(**changes)) != cost.file(toy_config())
+
+
+def test_another_machine_version_or_backend_is_measured_anew(monkeypatch):
+    found = {cost.file(toy_config())}
+    for name, other in (("cores", 64), ("cpu", ("Other", ())), ("versions", {"keras": "9"})):
+        with monkeypatch.context() as patch:
+            patch.setattr(environment, name, lambda other=other: other)
+            found.add(cost.file(toy_config()))
+    monkeypatch.setenv("KERAS_BACKEND", "another")
+    found.add(cost.file(toy_config()))
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"start": 1}', '{"start": 0, "step": 1, "steps_per_epoch": 1}'])
+def test_a_damaged_measurement_is_none(text):
+    path = cost.file(toy_config())
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert cost.kept(toy_config()) is None
+
+
+def test_a_study_costs_its_starts_and_its_steps():
+    costs = {"a": Cost(start=10.0, step=0.1, steps_per_epoch=50), "b": Cost(start=20.0, step=0.2, steps_per_epoch=50)}
+    arms = {"a": toy_config(epochs=2), "b": toy_config(epochs=4)}
+    assert cost.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 5 + 20 + 4 * 10))

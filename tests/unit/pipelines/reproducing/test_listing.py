@@ -1,0 +1,72 @@
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from pipelines import studies
+from pipelines.errors import UserError
+from pipelines.reproducing import cost, listing
+from pipelines.reproducing.cost import Cost
+from pipelines.studies.study import Arm
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """A function that lists the studies, and what it measured on the way."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    measured = []
+
+    def measure(name, config, data_dir, console):
+        measured.append(name)
+        cost.keep(Cost(start=20.0, step=0.1, steps_per_epoch=46), cost.file(config))
+
+    monkeypatch.setattr(listing, "_measure", measure)
+
+    def show():
+        out = io.StringIO()
+        listing.show(None, Console(file=out, width=400))
+        return out.getvalue(), measured
+
+    return show
+
+
+def test_runs_epochs_and_hours_of_each_study(listed):
+    said, measured = listed()
+    row = next(line.split() for line in said.splitlines() if line.startswith("depth-contrast"))
+    # 12 nets with 3 seeds, 12 epochs each; a run takes 20 s + 12 x 46 x 0.1 s.
+    assert row[-3:] == ["36", "432", f"{36 * 75.2 / 3600:.2g}"]
+    assert len(measured) == 12
+    assert "measures the steps of highway-5 of depth-contrast (1 of 12)" in said
+
+
+def test_what_was_measured_is_not_measured_again(listed):
+    listed()
+    said, measured = listed()
+    assert len(measured) == 12
+    assert "measures" not in said
+
+
+def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
+    def refuse(*_):
+        raise UserError("the data set 'mnist' is not prepared: highway data prepare mnist")
+
+    monkeypatch.setattr(listing, "_measure", refuse)
+    said, _ = listed()
+    assert "depth-contrast is not measured: the data set 'mnist' is not prepared: highway data prepare mnist" in said
+    assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2 000")])
+def test_hours_are_read_at_a_glance(seconds, told):
+    assert listing._hours(seconds) == told
+
+
+def test_arms_of_one_net_are_measured_once(listed, monkeypatch):
+    study = studies.get("depth-contrast")
+    config = study.arms["plain-5"].config
+    arms = {name: Arm(config=config.model_copy(update={"epochs": epochs})) for name, epochs in (("a", 1), ("b", 9))}
+    monkeypatch.setattr(studies, "get", lambda _: replace(study, arms=arms))
+    said, measured = listed()
+    assert measured == ["b"]
+    assert f"{3 * (2 * 20 + 10 * 4.6) / 3600:.2g}" in said
