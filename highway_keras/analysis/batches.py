@@ -1,6 +1,6 @@
 """Batches of examples with what is known of them, all of one size so that one compiled program serves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -8,6 +8,8 @@ import numpy as np
 
 Batches = Iterable[tuple[Any, Any]]
 """Pairs (x, y), each of one batch: a `tf.data.Dataset`, a list, a generator."""
+Told = Callable[[int], None]
+"""Is called with the number of examples done after each batch."""
 
 
 def in_batches(x: np.ndarray, y: np.ndarray, batch_size: int = 500) -> Iterator[tuple[np.ndarray, np.ndarray]]:

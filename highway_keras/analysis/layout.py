@@ -1,6 +1,7 @@
 """The gates of a whole model in one row: which of them belong to which layer."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ class Call:
     """Number of layers of a stack."""
     units: int
     """Units, or channels, of each layer."""
+    places: int = 1
+    """Places that share a channel: the pixels of a map, the steps of a sequence."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -53,6 +56,11 @@ class Layout:
     def gates(self) -> int:
         """Units of all layers."""
         return sum(self.units)
+
+    @property
+    def values(self) -> int:
+        """Gates of one example: of a convolutional layer one for each channel and place."""
+        return sum(call.units * (call.depth or 1) * call.places for call in self.calls)
 
     def split(self, array: np.ndarray) -> dict[str, np.ndarray]:
         """From an array over all gates to one for each layer.
@@ -88,9 +96,13 @@ class Layout:
 
 def layout_of(recorded: Recording) -> Layout:
     """The layout of what was recorded."""
-    return Layout(
-        tuple(Call(name, recorded.depths.get(name), int(gate.shape[-1])) for name, gate in recorded.items())
-    )
+
+    def call(name: str, shape: tuple[int | None, ...]) -> Call:
+        depth = recorded.depths.get(name)
+        places = shape[1:-1] if depth is None else shape[1:-2]
+        return Call(name, depth, int(shape[-1] or 0), math.prod(place or 1 for place in places))
+
+    return Layout(tuple(call(name, tuple(gate.shape)) for name, gate in recorded.items()))
 
 
 def flat(recorded: Mapping[str, Any], layout: Layout, reduce: Any) -> Any:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis.batches import Batches, even
+from highway_keras.analysis.batches import Batches, Told, even
 from highway_keras.analysis.layout import Layout, highway_layers
 from highway_keras.analysis.scores import Scores, classification
 from highway_keras.layers.lesion import Lesion, lesioned
@@ -22,7 +22,6 @@ from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan
 
 AT_ONCE = 64  # Lesions in one call of the program; between calls progress is told.
-Told = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def lesion_layers(
         model: any built Keras model with highway layers.
         batches: pairs (x, y); one pass.
         scores: what is measured: `classification`, `regression`, or a function of your own.
-        told: is called with the number of examples done, each time a batch is.
+        told: is called with the number of examples done after each batch.
 
     Returns:
         As many lesions as there are layers, in the order of their calls.
@@ -125,25 +124,6 @@ def lesion_sets(
         return layout.spread(rows)
 
     return _measured(model, batches, of, scores, told)
-
-
-def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> int:
-    """How many layers matter by themselves: those whose lesion makes a score worse by more than a tolerance.
-
-    The definition is ours; lesions of single layers as a measure of their use are the paper's (section 4.3), and were
-    applied to residual nets by Veit, Wilber and Belongie 2016 (arXiv 1605.06431). Layers that stand in for each other
-    are not counted.
-
-    Args:
-        lesions: from `lesion_layers`.
-        tolerance: in the unit of the score: nats of cross-entropy, or a share of the examples.
-        score: "loss", of which more is worse, or any other, of which less is.
-
-    Returns:
-        A number of layers.
-    """
-    worse = lesions.cost(score) * (1 if score == "loss" else -1)
-    return int(np.sum(worse > tolerance))
 
 
 def _measured(

@@ -1,6 +1,5 @@
 """What the gates of a model do over a whole data set: means, means of each class, and gates that do not move."""
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis.batches import Batches, even
+from highway_keras.analysis.batches import Batches, Told, even
 from highway_keras.analysis.layout import Layout, flat, highway_layers
 from highway_keras.layers.gate import gate_dtype
 from highway_keras.layers.recording import recording
@@ -25,6 +24,10 @@ class GateStatistics:
 
     layout: Layout
     """Which gate belongs to which layer."""
+    bias: np.ndarray
+    """float64 `[gates]`: the biases of the transform gates (paper, Figure 2, first column)."""
+    initial_bias: np.ndarray
+    """float64 `[layers]`: where they started."""
     counts: np.ndarray
     """int `[classes]`: the examples of each class; one "class" if none were told apart."""
     means: np.ndarray
@@ -59,13 +62,16 @@ class GateStatistics:
         return np.concatenate([slope.astype(_format(dtype)) == 0 for slope, dtype in layers])
 
 
-def gate_statistics(model: keras.Model, batches: Batches, classes: int | None = None) -> GateStatistics:
+def gate_statistics(
+    model: keras.Model, batches: Batches, classes: int | None = None, told: Told | None = None
+) -> GateStatistics:
     """Reads the gates of a model over a data set, batch by batch, and keeps sums alone.
 
     Args:
         model: any built Keras model.
         batches: pairs (x, y); of y, class numbers `[batch]` or one-hot `[batch, classes]`, only the classes are read.
         classes: how many there are; None tells none apart, and y may be anything.
+        told: is called with the number of examples done after each batch.
 
     Returns:
         The statistics. Fractions of saturated gates are those of Karpathy, Johnson and Fei-Fei 2015, "Visualizing and
@@ -95,17 +101,21 @@ def gate_statistics(model: keras.Model, batches: Batches, classes: int | None = 
         slope = np.maximum(found.pop("slope"), totals.pop("slope", 0.0))
         totals = {name: totals.get(name, 0.0) + sums.astype("float64") for name, sums in found.items()}
         totals["slope"] = slope
+        if told:
+            told(int(counts.sum()))
     with np.errstate(invalid="ignore"):
         means = totals["open"] / counts[:, None]
-    dtypes = [[layer.compute_dtype] * (call.depth or 1) for call, layer in zip(layout.calls, layers, strict=True)]
+    repeated = [layer for call, layer in zip(layout.calls, layers, strict=True) for _ in range(call.depth or 1)]
     return GateStatistics(
         layout,
+        np.concatenate([np.ravel(ops.convert_to_numpy(layer.transform_bias)) for layer in layers]).astype("float64"),
+        np.array([layer.initial_transform_bias for layer in repeated]),
         counts.astype(int),
         means,
         totals["left"] / counts.sum(),
         totals["right"] / counts.sum(),
         totals["slope"].astype("float64"),
-        tuple(itertools.chain.from_iterable(dtypes)),
+        tuple(layer.compute_dtype for layer in repeated),
     )
 
 

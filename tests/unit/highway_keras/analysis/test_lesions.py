@@ -6,7 +6,6 @@ import pytest
 
 from highway_keras import Highway
 from highway_keras.analysis import in_batches, lesion_layers, lesion_sets, lesion_units, regression
-from highway_keras.analysis.lesions import Lesions, effective_depth
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, Subclassed, examples, net, without
 from tests.unit.highway_keras.helpers import BACKEND, array
@@ -138,20 +137,6 @@ def test_a_subclassed_model_is_left_as_it_was():
     before = model.predict_on_batch(x)
     lesion_layers(model, in_batches(x, y))
     np.testing.assert_array_equal(model.predict_on_batch(x), before)
-
-
-def test_effective_depth_counts_the_layers_that_cost_more_than_the_tolerance():
-    found = Lesions(
-        layout=None,
-        closed=None,
-        examples=1,
-        intact={"loss": 1.0, "accuracy": 0.5},
-        scores={"loss": np.array([1.5, 1.005, 0.5]), "accuracy": np.array([0.2, 0.499, 0.7])},
-    )
-    assert effective_depth(found, 0.01) == 1
-    assert effective_depth(found, 0.001) == 2
-    assert effective_depth(found, 0.1, "accuracy") == 1
-    assert effective_depth(found, 0.0, "accuracy") == 2
 
 
 @pytest.mark.parametrize(
