@@ -103,7 +103,9 @@ def analyze(given: Arguments, console: Console) -> tuple[Path, "Analysis"]:
         )
         for split in splits
     )  # fmt: skip
-    found = measuring.measure(model, layout, whole, routed, Shown(console), units=given.units)
+    # It counts the programs of several models as one that is traced again and again.
+    with frameworks.quiet("tensorflow"):
+        found = measuring.measure(model, layout, whole, routed, Shown(console), units=given.units)
     with replacing_folder(folder) as aside:
         writing.write(found, run, given.weights, aside)
     return folder, found
@@ -112,7 +114,9 @@ def analyze(given: Arguments, console: Console) -> tuple[Path, "Analysis"]:
 def _refuse_other(folder: Path) -> None:
     """Raises a `UserError` if there is something in the folder, and it is no analysis."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / PAGE).is_file()):
-        raise UserError(f"{folder} holds something else, and only an analysis is replaced. Take another folder: --to DIR.")
+        raise UserError(
+            f"{folder} holds something else, and only an analysis is replaced. Take another folder: --to DIR."
+        )
 
 
 def _table(found: "Analysis") -> Table:
@@ -129,7 +133,7 @@ def _table(found: "Analysis") -> Table:
     shown.add_row("highway layers", f"{layers}")
     shown.add_row("sum of their mean gates", f"{open_layers(found.statistics):.2f}")
     for score, limit in captions.tolerances(found).items():
-        shown.add_row(f"cost more than {limit:.3g} of {score} when closed", f"{effective_depth(found.lesions, limit, score)}")
+        shown.add_row(f"{captions.counted(score)} when closed", f"{effective_depth(found.lesions, limit, score)}")
     dead = found.statistics.dead
     shown.add_row("dead gates", f"{int(dead.sum()):,} of {len(dead):,}")
     return shown

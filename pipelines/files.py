@@ -67,7 +67,12 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             flush(written)
         if path.exists():
             path.rename(before)
-        new.rename(path)
+        try:
+            new.rename(path)
+        except BaseException:
+            if before.exists():
+                before.rename(path)
+            raise
         flush(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Reading what a trained net does: numbers first. `highway_keras.analysis.plots`, which needs matplotlib, draws them."""
+"""Reading what a trained net does: numbers first. `highway_keras.analysis.plots` draws them, and needs matplotlib."""
 
 from highway_keras.analysis.batches import in_batches as in_batches
 from highway_keras.analysis.depth import effective_depth as effective_depth

@@ -1,5 +1,6 @@
 """Batches of examples with what is known of them, all of one size so that one compiled program serves."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -43,8 +44,8 @@ def even(batches: Batches) -> Iterator[tuple[Any, Any, int]]:
         if count > size:
             raise ValueError(f"Each batch must be at most as large as the first, {size} examples. Received: {count}")
         if count:
-            filled = keras.tree.map_structure(lambda array: _filled(array, size), (x, y))
-            yield *filled, count
+            fill = functools.partial(_filled, size=size)
+            yield keras.tree.map_structure(fill, x), fill(y), count
     if not size:
         raise ValueError("There is nothing to measure: the batches hold no example.")
 

@@ -14,6 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import compiling
 from highway_keras.analysis.batches import Batches, Told, even
 from highway_keras.analysis.layout import Layout, highway_layers
 from highway_keras.analysis.scores import Scores, classification
@@ -132,10 +133,10 @@ def _measured(
     program, done, totals = None, 0, {}
     for x, y, count in even(batches):
         if program is None:
-            layout, layers = highway_layers(model, x)
+            layout, _ = highway_layers(model, x)
             closed = lesions_of(layout)
             rows = _chunks(closed)
-            program = LesionModel(model, layout, scores, stacked=all(call.depth for call in layout.calls))
+            program = LesionModel(model, layout, scores)
         parts = [program.predict_on_batch({"x": x, "y": y, "closed": chunk}) for chunk in rows]
         for name in parts[0]:
             sums = np.concatenate([part[name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
@@ -161,16 +162,16 @@ def _chunks(closed: np.ndarray) -> list[np.ndarray]:
 class LesionModel(keras.Model):
     """The scores of each lesion on each example, `[lesions, batch]`."""
 
-    def __init__(self, model: keras.Model, layout: Layout, scores: Scores, stacked: bool) -> None:
+    def __init__(self, model: keras.Model, layout: Layout, scores: Scores) -> None:
         super().__init__(autocast=False)
         self.model = model
         self.layout = layout
         self.scores = scores
         self.built = True
-        # XLA pays for the loop of a stack; TensorFlow's own convolutions are faster than those of XLA on a CPU.
-        self.jit_compile = stacked or keras.backend.backend() != "tensorflow"
+        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """From "x", "y" and "closed", bool `[lesions, gates]`, to the scores by name."""
         x, y = inputs["x"], inputs["y"]
         with recording(outputs=True) as intact:
             names = sorted(self.scores(y, self.model(x, training=False)))

@@ -1,10 +1,10 @@
 """Draws what the rest of `highway_keras.analysis` measures, on a matplotlib `Figure` or `Axes` of yours.
 
-matplotlib is needed here alone. Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis; maps of
-numbers that may be negative go from blue over white to red. A map has a row for each layer, the input's side on top.
+matplotlib is needed here alone. Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis; maps
+of numbers that may be negative go from blue over white to red. A map has a row for each layer, the first one on top.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from highway_keras.analysis.statistics import LEFT, RIGHT, GateStatistics
 
 try:
     from matplotlib.axes import Axes
+    from matplotlib.colors import FuncNorm, Normalize, PowerNorm
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 except ImportError as error:
@@ -48,7 +49,13 @@ def layer_map(layout: Layout, gates: np.ndarray) -> np.ndarray:
     return picture
 
 
-def gate_maps(figure: Figure, layout: Layout, maps: Mapping[str, np.ndarray], signed: Sequence[str] = ()) -> None:
+def gate_maps(
+    figure: Figure,
+    layout: Layout,
+    maps: Mapping[str, np.ndarray],
+    signed: Collection[str] = (),
+    shared: Collection[str] = (),
+) -> None:
     """Several values of each gate side by side, as in the paper's Figure 2.
 
     Args:
@@ -56,14 +63,17 @@ def gate_maps(figure: Figure, layout: Layout, maps: Mapping[str, np.ndarray], si
         layout: of the model.
         maps: title to one value for each gate, `[gates]`.
         signed: titles of the maps whose values are told from 0 in both directions.
+        shared: titles of the maps that have one scale, from 0 on and by its root.
 
     Example:
         gate_maps(figure, found.layout, {"bias of the gate": found.bias, "mean of T": found.mean})
     """
     all_axes = np.atleast_1d(figure.subplots(1, len(maps), sharex=True, sharey=True))
+    # Most gates are nearly closed: a root tells small ones apart.
+    one_scale = PowerNorm(0.5, 0.0, max((float(maps[title].max()) for title in shared), default=1.0))
     for axes, (title, gates) in zip(all_axes, maps.items(), strict=True):
-        limits = _symmetric(gates) if title in signed else {}
-        mesh = _draw_map(axes, layer_map(layout, gates), cmap="RdBu_r" if title in signed else "viridis", **limits)
+        norm = _around_zero(gates) if title in signed else one_scale if title in shared else None
+        mesh = _draw_map(axes, layout, gates, cmap="RdBu_r" if title in signed else "viridis", norm=norm)
         axes.set_title(title, fontsize="medium")
         bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=25, pad=0.02)
         bar.locator = MaxNLocator(5)
@@ -86,10 +96,11 @@ def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, s
     columns = min(len(names), 5)
     rows = -(-len(names) // columns)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    limits = _symmetric(differences[list(names)])
+    norm = _around_zero(differences[list(names)])
     for axes, (number, name) in zip(grid.flat, names.items(), strict=False):
-        mesh = _draw_map(axes, layer_map(statistics.layout, differences[number]), cmap="RdBu_r", **limits)
+        mesh = _draw_map(axes, statistics.layout, differences[number], cmap="RdBu_r", norm=norm)
         axes.set_title(name, fontsize="medium")
+        axes.label_outer()
     for axes in grid.flat[len(names) :]:
         axes.set_visible(False)
     figure.supylabel(LAYER, fontsize="medium")
@@ -105,7 +116,7 @@ def lesion_curve(figure: Figure, lesions: Lesions) -> None:
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
     names = {"loss": "loss with one layer closed", "accuracy": "accuracy with one layer closed"}
-    shown = [name for name in sorted(lesions.scores, key=lambda name: name != "loss")]
+    shown = sorted(lesions.scores, key=lambda name: name != "loss")
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
         values = lesions.scores[name]
         dotted = len(numbers) > MARKED
@@ -117,7 +128,7 @@ def lesion_curve(figure: Figure, lesions: Lesions) -> None:
         _number_layers(axes.xaxis, len(numbers))
         low, high = min(values.min(), lesions.intact[name]), max(values.max(), lesions.intact[name])
         if name == "accuracy":
-            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.05 else 2))
         elif high > 5 * low > 0:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
@@ -136,9 +147,9 @@ def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
     """
     axes = figure.subplots()
     cost = lesions.cost(score)
-    mesh = _draw_map(axes, layer_map(lesions.layout, cost), cmap="RdBu_r", **_symmetric(cost))
+    mesh = _draw_map(axes, lesions.layout, cost, cmap="RdBu_r", norm=_around_zero(cost))
     axes.set_ylabel(LAYER)
-    figure.colorbar(mesh, ax=axes, label=f"{score} with the gate closed minus that of the intact net")
+    figure.colorbar(mesh, ax=axes, label=f"change of {score} with one gate closed")
 
 
 def openness(axes: Axes, statistics: GateStatistics) -> None:
@@ -164,7 +175,7 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
     axes.grid(visible=False)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(LAYER)
-    axes.set_ylabel("share of gates and examples")
+    axes.set_ylabel("share of gates and examples; mean of T")
     _number_layers(axes.xaxis, len(mean))
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small", frameon=False)
 
@@ -188,24 +199,36 @@ def route_bands(axes: Axes, signatures: np.ndarray) -> None:
     axes.legend()
 
 
-def _draw_map(axes: Axes, picture: np.ndarray, **options: Any) -> Any:
+def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> Any:
+    picture = layer_map(layout, gates)
     layers, units = picture.shape
     # An edge at each half, so that layer and unit numbers stand in the middle.
-    mesh = axes.pcolormesh(
-        np.arange(units + 1) + 0.5, np.arange(layers + 1) + 0.5, picture, rasterized=True, **options
-    )
+    mesh = axes.pcolormesh(np.arange(units + 1) + 0.5, np.arange(layers + 1) + 0.5, picture, rasterized=True, **options)
     axes.set_facecolor("#DDDDDD")  # where a layer has no such unit
     axes.grid(visible=False)
     axes.set_ylim(layers + 0.5, 0.5)
-    axes.set_xlabel("unit")
+    channels = {call.places > 1 for call in layout.calls}
+    axes.set_xlabel("unit or channel" if len(channels) > 1 else "channel" if True in channels else "unit")
     _number_layers(axes.yaxis, layers)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return mesh
 
 
-def _symmetric(values: np.ndarray) -> dict[str, float]:
-    largest = float(np.nanmax(np.abs(values), initial=0)) or 1.0
-    return {"vmin": -largest, "vmax": largest}
+def _around_zero(values: np.ndarray) -> Normalize:
+    """From the largest number below 0 to the same above; by the root where but few numbers are large."""
+    sizes = np.abs(values[~np.isnan(values)])
+    largest = float(sizes.max(initial=0)) or 1.0
+    if not sizes.size or np.percentile(sizes, 90) > largest / 10:
+        return Normalize(-largest, largest)
+    return FuncNorm((_root, _square), -largest, largest)
+
+
+def _root(values: Any) -> Any:
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
 
 
 def _number_layers(axis: Any, layers: int) -> None:

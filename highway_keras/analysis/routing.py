@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import compiling
 from highway_keras.analysis.gate_values import GateModel
 from highway_keras.analysis.layout import Layout, flat, highway_layers
 from highway_keras.layers.recording import recording
@@ -48,6 +49,7 @@ class UnitModel(keras.Model):
         super().__init__(autocast=False)
         self.model = model
         self.layout = layout
+        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: Any) -> Any:
         """Runs the model in inference."""

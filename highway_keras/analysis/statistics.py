@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import compiling
 from highway_keras.analysis.batches import Batches, Told, even
 from highway_keras.analysis.layout import Layout, flat, highway_layers
 from highway_keras.layers.gate import gate_dtype
@@ -43,17 +44,17 @@ class GateStatistics:
 
     @property
     def mean(self) -> np.ndarray:
-        """float64 `[gates]`: mean of T over all examples (paper, Figure 2, second column)."""
+        """Mean of T over all examples (paper, Figure 2, second column); float64 `[gates]`."""
         return np.nansum(self.means * self.counts[:, None], axis=0) / self.counts.sum()
 
     @property
     def differences(self) -> np.ndarray:
-        """float64 `[classes, gates]`: mean of T of a class minus mean of T of all examples (paper, Figure 3)."""
+        """Mean of T of a class minus that of all examples (paper, Figure 3); float64 `[classes, gates]`."""
         return self.means - self.mean
 
     @property
     def dead(self) -> np.ndarray:
-        """bool `[gates]`: whether the slope rounds to 0 on every example, so that no gradient reaches the gate.
+        """Whether the slope rounds to 0 on every example, so that no gradient reaches the gate; bool `[gates]`.
 
         To the dtype in which the layer computes; bfloat16 has the exponents of float32. In float16 a gate is dead where
         T stays below 3e-8 (-17.3 before the sigmoid), in float32 where it is 0, and in both where T rounds to 1.
@@ -127,8 +128,10 @@ class SumsModel(keras.Model):
         self.model = model
         self.layout = layout
         self.built = True
+        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """From "x" and "weights", `[batch, classes]`, to the sums by name; of "slope" the maximum."""
         with recording() as recorded:
             self.model(inputs["x"], training=False)
         # Each in the gates' own dtype: of Keras's backends not all promote.
@@ -139,7 +142,9 @@ class SumsModel(keras.Model):
             return ops.matmul(ops.transpose(weights), flat(share, self.layout, ops.mean))
 
         def often(condition: Any) -> Any:
-            return ops.sum(total({name: ops.cast(condition(gate), "float32") for name, gate in transform.items()}), axis=0)
+            return ops.sum(
+                total({name: ops.cast(condition(gate), "float32") for name, gate in transform.items()}), axis=0
+            )
 
         slopes = flat({name: gate * (1 - gate) for name, gate in transform.items()}, self.layout, ops.max)
         return {

@@ -18,7 +18,7 @@ class Lesion(NamedTuple):
     """
 
     closed: Any
-    """bool, `[units]`, of a stack `[depth, units]`: the units whose gates are closed, T = 0 and C = 1, so that y = x."""
+    """bool, `[units]`, of a stack `[depth, units]`: the units whose gates are closed: T = 0 and C = 1, hence y = x."""
     outputs: Any = None
     """y of the intact net, as `recording(outputs=True)` collects it; None computes everything."""
     spared: Any = 0

@@ -61,18 +61,18 @@ def infer(x: Any, weights: Weights, maths: Maths) -> Any:
     Returns:
         y, `[units, examples]`.
     """
-    return scan(_layer(maths, lambda *_: ()), x, weights)[0]
+    return scan(_layer(maths), x, weights)[0]
 
 
 def gates(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
     """The output of the last layer, and the transform gates of all, `[depth, units, examples]`; see `infer`."""
-    y, (transform,) = scan(_layer(maths, lambda x, block, gate, y: (gate,)), x, weights, kept=1)
+    y, (transform,) = scan(_layer(maths, "gate"), x, weights, kept=1)
     return y, transform
 
 
 def gates_and_outputs(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
     """The transform gates and the outputs of all layers, each `[depth, units, examples]`; see `infer`."""
-    return scan(_layer(maths, lambda x, block, gate, y: (gate, y)), x, weights, kept=2)[1]
+    return scan(_layer(maths, "gate", "y"), x, weights, kept=2)[1]
 
 
 def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) -> Any:
@@ -88,7 +88,6 @@ def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) ->
     Returns:
         y, `[units, examples]`.
     """
-
     closed = ops.convert_to_tensor(closed, dtype="bool")
 
     def body(row: Any, x: Any) -> Any:
@@ -124,11 +123,14 @@ def train(x: Any, weights: Weights, maths: Maths, *, rematerialize: bool = False
     return _differentiable(_forward_segments, _backward_segments, x, segments, maths)
 
 
-def _layer(maths: Maths, keep: Callable[[Any, Any, Any, Any], tuple]) -> Callable[[Any, Any], tuple[Any, tuple]]:
+def _layer(maths: Maths, *kept: str) -> Callable[[Any, Any], tuple[Any, tuple]]:
+    """The body of a loop over layers that keeps of each what is named: "x", "block", "gate", "y"."""
+
     def body(x: Any, layer: Any) -> tuple[Any, tuple]:
         block, gate = maths.block_and_gate(x, Weights(*layer))
         y = blend(block, x, gate, None)
-        return y, keep(x, block, gate, y)
+        values = {"x": x, "block": block, "gate": gate, "y": y}
+        return y, tuple(values[name] for name in kept)
 
     return body
 
@@ -147,7 +149,7 @@ def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weig
 
 
 def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
-    return scan(_layer(maths, lambda x, block, gate, y: (x, block, gate)), x, weights, kept=3)
+    return scan(_layer(maths, "x", "block", "gate"), x, weights, kept=3)
 
 
 def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:

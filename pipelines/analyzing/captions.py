@@ -6,15 +6,21 @@ from highway_keras.analysis import Layout, Lesions, effective_depth, explained_b
 from highway_keras.analysis.statistics import LEFT, RIGHT
 from pipelines.analyzing.measuring import Analysis
 
-NATS, SHARE, SQUARED = 0.01, 0.001, 0.01
-"""What a layer must cost to count: nats of cross-entropy, a share of the examples, a share of the squared error."""
+LOSS, ACCURACY = 0.1, 0.001
+"""What a layer must cost to count: a share of the intact net's loss, and a share of the examples."""
 
 
 def tolerances(analysis: Analysis) -> dict[str, float]:
-    """What a lesion must cost to count, by score: of a squared error 1 % of the intact net's."""
-    if "accuracy" in analysis.lesions.scores:
-        return {"loss": NATS, "accuracy": SHARE}
-    return {"loss": SQUARED * analysis.lesions.intact["loss"]}
+    """What a lesion must cost to count, in the unit of each score."""
+    of = {"loss": LOSS * analysis.lesions.intact["loss"], "accuracy": ACCURACY}
+    return {score: of[score] for score in ("loss", "accuracy") if score in analysis.lesions.scores}
+
+
+def counted(score: str) -> str:
+    """What such a lesion does."""
+    return (
+        f"raise the loss by more than {LOSS:.0%}" if score == "loss" else f"cost more than {ACCURACY:.1%} of accuracy"
+    )
 
 
 def by_layer(layout: Layout, gates: np.ndarray) -> np.ndarray:
@@ -68,8 +74,8 @@ def classes(analysis: Analysis) -> str:
     return (
         f"The gate that tells a class most is unit {unit + 1} of layer {layer + 1}: for '{names[label]}' its mean is "
         f"{abs(largest):.3f} {'above' if largest > 0 else 'below'} that of all examples. "
-        f"The typical difference (root of the mean square) is {np.sqrt(np.square(differences).mean()):.3f}, and half of "
-        f"the squared differences lies in the first {half} of {len(layout.layers)} layers."
+        f"The typical difference (root of the mean square) is {np.sqrt(np.square(differences).mean()):.3f}, and half "
+        f"of the squared differences lies in the first {half} of {len(layout.layers)} layers."
     )
 
 
@@ -84,10 +90,10 @@ def lesions(analysis: Analysis) -> str:
         text += f", the accuracy from {found.intact['accuracy']:.2%} to {found.scores['accuracy'][worst]:.2%}"
     for score, tolerance in tolerances(analysis).items():
         deep = effective_depth(found, tolerance, score)
-        what = f"{tolerance:.3g} of loss" if score == "loss" else f"{tolerance:.1%} of accuracy"
-        text += f"{'. ' if score == 'loss' else '; '}{deep} of {count} layers cost more than {what} each"
-    better = int(np.sum(cost < 0))
-    return text + f". Without {better} of them, each closed alone, the loss is lower than that of the intact net."
+        text += f"{'. ' if score == 'loss' else '; '}{deep} of {count} layers {counted(score)} each"
+        if score == "loss" and deep:
+            text += f", the last of them layer {last_useful(found, tolerance)}"
+    return f"{text}. {_better(cost, 'layer')}"
 
 
 def last_useful(found: Lesions, tolerance: float) -> int:
@@ -102,8 +108,8 @@ def units(analysis: Analysis, found: Lesions) -> str:
     threshold = tolerances(analysis)["loss"]
     return (
         f"The unit that costs most is {unit + 1} of layer {layer + 1}: {cost.max():+.4g} of loss. "
-        f"{int(np.sum(cost > threshold)):,} of {len(cost):,} units cost more than {threshold:.3g} each, and without "
-        f"{int(np.sum(cost < 0)):,} of them, each closed alone, the loss is lower."
+        f"{int(np.sum(cost > threshold)):,} of {len(cost):,} units {counted('loss')} each. "
+        f"{_better(cost, 'unit')}"
     )
 
 
@@ -119,6 +125,13 @@ def routes(analysis: Analysis) -> str:
     if analysis.classes is not None:
         text += f" The class explains {explained_by_class(analysis.routes, analysis.classes):.0%} of these differences."
     return text
+
+
+def _better(cost: np.ndarray, what: str) -> str:
+    count = int(np.sum(cost < 0))
+    if not count:
+        return f"No {what} is harmful: the loss is at its lowest with all of them."
+    return f"The loss is lower without {count:,} of them, each closed alone, by {-cost.min():.3g} at most."
 
 
 def _place(layout: Layout, gate: int) -> tuple[int, int]:

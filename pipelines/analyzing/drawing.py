@@ -24,7 +24,7 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
     # Few layers need no room, and many no more than a page.
     height = float(np.clip(1.6 + 0.11 * layers, 3.2, 7.0))
     with saved(folder / "gates.png", (12, height + 0.8)) as figure:
-        plots.gate_maps(figure, analysis.layout, maps(analysis), signed=(BIAS, OUTPUT))
+        plots.gate_maps(figure, analysis.layout, maps(analysis), signed=(OUTPUT,), shared=(MEAN, GATE))
         figure.suptitle(title)
     with saved(folder / "openness.png", (10, 4.2)) as figure:
         plots.openness(figure.subplots(), analysis.statistics)

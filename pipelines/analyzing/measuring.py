@@ -95,4 +95,6 @@ def _routes(model: keras.Model, part: Part, told: Any) -> tuple[np.ndarray, np.n
 
 def _of_one(layers: dict[str, np.ndarray]) -> np.ndarray:
     """The values of one example, those of a channel as their mean: `[gates]`."""
-    return np.concatenate([array[0].reshape(-1, array.shape[-1]).mean(axis=0, dtype="float64") for array in layers.values()])
+    return np.concatenate(
+        [array[0].reshape(-1, array.shape[-1]).mean(axis=0, dtype="float64") for array in layers.values()]
+    )

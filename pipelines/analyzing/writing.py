@@ -124,12 +124,12 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
         ("depth by gates: sum of the mean gates", f"{open_layers(analysis.statistics):.2f} of {depth}"),
         *(
             (
-                f"depth by lesions: layers that cost more than {limit:.3g} of {score}",
+                f"depth by lesions: layers that {captions.counted(score)} when closed alone",
                 f"{effective_depth(lesions, limit, score)} of {depth}",
             )
             for score, limit in limits.items()
         ),
-        ("the last layer that costs more than that of loss", f"{captions.last_useful(lesions, limits['loss'])}"),
+        ("the last of them by loss", f"{captions.last_useful(lesions, limits['loss']) or 'none'}"),
         ("command", f"`{environment.command()}`"),
         ("commit", commit),
     ]

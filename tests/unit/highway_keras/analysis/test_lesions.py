@@ -69,7 +69,9 @@ def test_a_closed_channel_carries_and_the_others_do_not():
     assert found.layout.units == (2, 2, 3)
     assert len(found.scores["loss"]) == 7
     # The gate of a channel whose bias is far below 0 is closed.
-    for number, (layer, unit) in enumerate((name, unit) for name, units in zip(("c1", "c2"), (2, 2), strict=True) for unit in range(units)):
+    for number, (layer, unit) in enumerate(
+        (name, unit) for name, units in zip(("c1", "c2"), (2, 2), strict=True) for unit in range(units)
+    ):
         bias = model.get_layer(layer).transform_bias
         kernel = model.get_layer(layer).transform_kernel
         before = array(bias), array(kernel)
@@ -140,7 +142,9 @@ def test_a_subclassed_model_is_left_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "closed", [np.ones((2, 4), bool), np.ones(3, bool), np.ones((2, 3)), [[0, 1, 2]]], ids=["width", "rank", "float", "int"]
+    "closed",
+    [np.ones((2, 4), bool), np.ones(3, bool), np.ones((2, 3)), [[0, 1, 2]]],
+    ids=["width", "rank", "float", "int"],
 )
 def test_sets_that_do_not_fit_are_refused(closed):
     with pytest.raises(ValueError, match=r"bool \[lesions, 3\]"):
