@@ -89,7 +89,6 @@ def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
     shown = re.findall(r"\]\((figures/\w+\.png)\)", page)
     assert shown == [f"figures/{name}.png" for name in FIGURES]
     assert all((folder / path).read_bytes().startswith(b"\x89PNG") for path in shown)
-    assert "highway analyze" in page or "analyze" in page
     assert "train split, 200 examples" in page
 
 
@@ -127,7 +126,7 @@ def test_test_examples_are_read_if_asked_for_alone(once, toy, tmp_path):
 
 def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
     _, found = analyze(Arguments(run=once, to=tmp_path / "a", examples=50), Console(file=io.StringIO()))
-    x, y = examples_of(toy, once, "train")
+    _, y = examples_of(toy, once, "train")
     assert (found.whole.count, found.whole.of, found.routed.count) == (50, 200, 40)
     np.testing.assert_array_equal(found.statistics.counts, np.bincount(y[::4], minlength=4))
     page = (tmp_path / "a" / "analysis.md").read_text()
@@ -145,10 +144,7 @@ def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypa
 
 def test_what_cannot_be_analysed_says_why(once, toy, tmp_path, monkeypatch, capsys):
     assert "there is no run directory" in refused(capsys, tmp_path / "none")
-    plain = finished(
-        tmp_path / "plain", keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()]), data=DIGITS
-    )
-    plain.record.data.shape  # noqa: B018
+    finished(tmp_path / "plain", keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten()]), data=DIGITS)
     assert "no highway layers" in refused(capsys, tmp_path / "plain")
     toy.counts = {**COUNTS, "validation": 0}
     monkeypatch.setattr("pipelines.data.sources.load", refuse_empty)
@@ -156,7 +152,6 @@ def test_what_cannot_be_analysed_says_why(once, toy, tmp_path, monkeypatch, caps
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
     assert "is not what" in refused(capsys, once)
     assert "with 2 classes: take other data" in refused(capsys, once, "--data", "other")
-    assert not (once / "analysis-x").exists()
 
 
 def refuse_empty(*_, **__):

@@ -8,7 +8,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.analysis.gradients import gradient_norms, jacobian
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.analysis.nets import NETS, ZEROS, examples, net
+from tests.unit.highway_keras.analysis.nets import ZEROS, examples, net
 from tests.unit.highway_keras.helpers import array, scramble, weights_of
 
 

@@ -20,10 +20,11 @@ def measured(outputs, y):
     return -np.log(chances[np.arange(len(y)), y]).mean(), (outputs.argmax(axis=1) == y).mean()
 
 
-def assert_as_rebuilt(model, found, removed, x, y, tolerance):
+def assert_as_rebuilt(model, found, removed, data):
+    x, y = data
     for row, names in enumerate(removed):
         loss, accuracy = measured(np.asarray(without(model, names)(x)), y)
-        np.testing.assert_allclose(found.scores["loss"][row], loss, err_msg=str(names), **tolerance)
+        np.testing.assert_allclose(found.scores["loss"][row], loss, err_msg=str(names), **EXACT)
         assert found.scores["accuracy"][row] == pytest.approx(accuracy), names
 
 
@@ -34,7 +35,7 @@ def test_each_layer_alone_is_the_net_without_it(name):
     layers = found.layout.layers
     assert found.examples == 11
     assert found.closed.shape == (len(layers), found.layout.gates)
-    assert_as_rebuilt(model, found, [(layer,) for layer in layers], x, y, EXACT)
+    assert_as_rebuilt(model, found, [(layer,) for layer in layers], (x, y))
     loss, accuracy = measured(np.asarray(without(model, ())(x)), y)
     assert found.intact["loss"] == pytest.approx(loss, rel=1e-4)
     assert found.intact["accuracy"] == pytest.approx(accuracy)
@@ -50,7 +51,7 @@ def test_several_layers_at_once(name):
     closed[0], closed[1] = True, False
     found = lesion_sets(model, in_batches(x, y, 5), closed)
     removed = [tuple(np.array(layers)[row]) for row in closed]
-    assert_as_rebuilt(model, found, removed, x, y, EXACT)
+    assert_as_rebuilt(model, found, removed, (x, y))
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])

@@ -42,7 +42,7 @@ def statistics(layout, classes=4):
 def lesions(layout, scores, count=None):
     count = count or len(layout.layers)
     rng = np.random.default_rng(0)
-    return Lesions(layout, None, 10, {score: 0.4 for score in scores}, {score: rng.random(count) for score in scores})
+    return Lesions(layout, None, 10, dict.fromkeys(scores, 0.4), {score: rng.random(count) for score in scores})
 
 
 def drawn(mesh):
