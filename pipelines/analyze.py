@@ -15,7 +15,9 @@ from pipelines.files import replacing_folder
 from pipelines.run import Weights, load_model, model_file, open_run
 
 if TYPE_CHECKING:
+    from pipelines.analyzing.examples import Part
     from pipelines.analyzing.measuring import Analysis
+    from pipelines.data.sources import Split
 
 PAGE = "analysis.md"
 
@@ -94,15 +96,15 @@ def analyze(given: Arguments, console: Console) -> tuple[Path, "Analysis"]:
     except ValueError as error:
         raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
     info = examples.described(run, given.data, given.data_dir)
-    fallback = "validation" if info.counts["validation"] else "train"
-    splits = ("train", fallback) if given.split == "auto" else (given.split, given.split)
-    whole, routed = (
-        examples.part(
+
+    def part(split: "Split") -> "Part":
+        return examples.part(
             run, info, split, data=given.data, data_dir=given.data_dir, limit=given.examples, fitted=fitted,
             batch_size=measuring.batch_size(layout),
-        )
-        for split in splits
-    )  # fmt: skip
+        )  # fmt: skip
+
+    held_out: Split = "validation" if info.counts["validation"] else "train"
+    whole, routed = (part("train"), part(held_out)) if given.split == "auto" else (part(given.split), part(given.split))
     # It counts the programs of several models as one that is traced again and again.
     with frameworks.quiet("tensorflow"):
         found = measuring.measure(model, layout, whole, routed, Shown(console), units=given.units)

@@ -130,7 +130,7 @@ def lesion_sets(
 def _measured(
     model: keras.Model, batches: Batches, lesions_of: Callable[[Layout], np.ndarray], scores: Scores, told: Told | None
 ) -> Lesions:
-    program, done, totals = None, 0, {}
+    program, done, totals = None, 0, dict[str, Any]()
     for x, y, count in even(batches):
         if program is None:
             layout, _ = highway_layers(model, x)

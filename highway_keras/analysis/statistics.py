@@ -90,7 +90,7 @@ def gate_statistics(
         arXiv 1507.06228, sections 4.1 and 4.2, Figures 2 and 3.
     """
     program: SumsModel | None = None
-    counts, totals = np.zeros(classes or 1), {}
+    counts, totals = np.zeros(classes or 1), dict[str, Any]()
     for x, y, count in even(batches):
         if program is None:
             layout, layers = highway_layers(model, x)

@@ -79,9 +79,9 @@ class HighwayStack(BaseHighway):
         if (lesion := next_lesion(self.name)) is not None:
             y = self._lesioned(x, weights, lesion)
         elif is_recording_outputs():
-            recorded = through_depth.gates_and_outputs(x, weights, self._maths)
-            record(self, *(self._layers_last(array, inputs) for array in recorded), depth=self.depth)
-            y = recorded[1][-1]
+            transform, outputs = through_depth.gates_and_outputs(x, weights, self._maths)
+            record(self, self._layers_last(transform, inputs), self._layers_last(outputs, inputs), depth=self.depth)
+            y = outputs[-1]
         elif is_recording():
             y, transform = through_depth.gates(x, weights, self._maths)
             record(self, self._layers_last(transform, inputs), depth=self.depth)

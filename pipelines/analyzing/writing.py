@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
         }
 
 
-def arrays(analysis: Analysis) -> dict[str, np.ndarray]:
+def arrays(analysis: Analysis) -> dict[str, Any]:
     """The contents of arrays.npz; shapes are told on the page."""
     found = analysis.statistics
     kept = {
