@@ -14,7 +14,7 @@ from pipelines import run as runs
 from pipelines.analyze import Arguments, analyze
 from pipelines.arguments import TrainArguments
 from pipelines.cli import main
-from pipelines.config import ModelConfig, Preprocess
+from pipelines.config import Preprocess
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
 from pipelines.train import train
@@ -165,7 +165,7 @@ def test_a_convolutional_net_and_its_channels(toy, tmp_path, monkeypatch):
     keras.utils.set_random_seed(0)
     net = keras.Sequential([*tiny_net().layers[:-1], keras.layers.Dense(4, dtype="float32")])
     net.build((None, 28, 28, 1))
-    run = finished(tmp_path / "run", net, data=data, model=ModelConfig(preset="tiny"))
+    run = finished(tmp_path / "run", net, data=data)
     folder, found = analyze(Arguments(run=run.path, examples=30, units=True), Console(file=io.StringIO()))
     assert found.layout.units == (4, 8)
     with np.load(folder / "arrays.npz") as arrays:
