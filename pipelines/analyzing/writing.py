@@ -15,6 +15,7 @@ from pipelines.analyzing.captions import by_layer
 from pipelines.analyzing.examples import Part
 from pipelines.analyzing.measuring import Analysis
 from pipelines.files import write_text
+from pipelines.report import table
 from pipelines.run import Run, Weights
 
 SHOWN = 60  # Rows of the page's table; layers.csv has all.
@@ -31,9 +32,9 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
     """
     rows = list(layers(analysis))
     text = io.StringIO()
-    table = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
+    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     write_text(folder / "layers.csv", text.getvalue())
     np.savez(folder / "arrays.npz", **arrays(analysis))
     drawing.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
@@ -130,23 +131,23 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
             )
             for score, limit in limits.items()
         ),
-        ("the last of them by loss", f"{captions.last_useful(lesions, limits['loss']) or 'none'}"),
+        ("the last layer that does so to the loss", f"{captions.last_useful(lesions, limits['loss']) or 'none'}"),
         ("command", f"`{environment.command()}`"),
         ("commit", commit),
     ]
     parts = [
         f"# What the gates of {run.config.recipe} do",
-        _table(("", ""), facts),
+        table(("", ""), facts),
         "Both depths are defined in `highway_keras.analysis.depth`; the definitions are ours.",
     ]
     for heading, name, caption in _figures(analysis):
         parts += [f"## {heading}", f"![{heading}](figures/{name})", caption]
-    parts += ["## The layers", _table(tuple(rows[0]), [tuple(map(_cell, row.values())) for row in _chosen(rows)])]
+    parts += ["## The layers", table(tuple(rows[0]), [tuple(map(_cell, row.values())) for row in _chosen(rows)])]
     if len(rows) > SHOWN:
         parts.append(f"The {SHOWN} layers whose lesion costs most; [layers.csv](layers.csv) has all {len(rows)}.")
     names = [(f"`{name}`", SHAPES[name]) for name in SHAPES if name in arrays(analysis)]
     parts += ["## The numbers", "[layers.csv](layers.csv) is the table above. [arrays.npz](arrays.npz) holds:"]
-    return "\n\n".join([*parts, _table(("array", "what it is"), names)]) + "\n"
+    return "\n\n".join([*parts, table(("array", "what it is"), names)]) + "\n"
 
 
 def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
@@ -172,9 +173,3 @@ def _examples(part: Part) -> str:
 
 def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
