@@ -14,6 +14,7 @@ VERBS = {
     "train": ("pipelines.train", "train the net of a recipe, or go on with a run that was stopped"),
     "tune": ("pipelines.tune", "search the hyperparameters of a recipe, with any number of workers"),
     "evaluate": ("pipelines.evaluate", "measure a run on the test images"),
+    "analyze": ("pipelines.analyze", "read the gates of a trained net, and close its layers one by one"),
     "reproduce": ("pipelines.reproduce", "run a study: its tables and figures, beside the source's own numbers"),
     "export": ("pipelines.export", "write a version of a model: SavedModel, ONNX, labels, manifest"),
     "release": ("pipelines.release", "say which versions of a model are served, label them, configure TF Serving"),

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,42 @@ def writing(path: Path) -> Iterator[None]:
         raise UserError(
             f"{path} cannot be written: {error.strerror}. Name another folder, or change its permissions."
         ) from error
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block ends without an error.
+
+    Args:
+        path: the folder to make or replace, with all that is in it. A process that is killed between the two renames
+            leaves the one before under its temporary name, and nothing at `path`.
+
+    Yields:
+        The folder to write to. If the block raises, it is removed and `path` stays as it was.
+
+    Example:
+        with replacing_folder(run / "analysis") as aside:
+            write_text(aside / "analysis.md", text)
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    try:
+        new, before = aside / "new", aside / "before"
+        new.mkdir()
+        yield new
+        for written in (*new.rglob("*"), new):
+            flush(written)
+        if path.exists():
+            path.rename(before)
+        try:
+            new.rename(path)
+        except BaseException:
+            if before.exists():
+                before.rename(path)
+            raise
+        flush(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """The first import of TensorFlow, without what it writes to the terminal before it reads its own log settings."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -62,3 +63,19 @@ def _hushed() -> Iterator[None]:
         finally:
             os.dup2(shown, 2)
             os.close(shown)
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Keeps a logger to errors.
+
+    Args:
+        name: of the logger.
+    """
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

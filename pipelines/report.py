@@ -49,13 +49,13 @@ def text(run: Run) -> str:
     ]
     parts = [
         f"# {config.recipe}: {record.state}",
-        _table(("measured on", "accuracy", "loss"), _results(run))
+        table(("measured on", "accuracy", "loss"), _results(run))
         if data.labels
-        else _table(("measured on", "mean absolute error", "loss"), _regression(run)),
+        else table(("measured on", "mean absolute error", "loss"), _regression(run)),
         "The loss of training and validation includes the weight penalty; training is measured with dropout and "
         "augmentation, while the weights still change.",
         "## How it was made",
-        _table(("", ""), made),
+        table(("", ""), made),
         "Every setting is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv).",
     ]
     for name, caption in FIGURES.items():
@@ -100,7 +100,8 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import compiling
 from highway_keras.layers.recording import Recording, layer_names, recording
 
 
@@ -31,6 +32,7 @@ class GateModel(keras.Model):
         self.mean = mean
         self.layer_names: tuple[str, ...] = ()
         self.depths: dict[str, int] = {}
+        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`.

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
-from highway_keras.layers.gate import blend, check_gate, gate_dtype, resolve_transform_bias
+from highway_keras.layers.gate import blend, check_gate, close, gate_dtype, resolve_transform_bias
+from highway_keras.layers.lesion import next_lesion, unless_spared
 from highway_keras.layers.recording import record
 
 Shape = tuple[int | None, ...]
@@ -93,13 +94,10 @@ class BaseHighway(keras.layers.Layer):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Blends H and x, y = T * H + C * x, with T, C and the sum in float32 or wider."""
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
-        seen = self._seen(inputs, mask)
-        transform = self._transform(seen, training)
-        record(self.name, transform)
-        carry = self._gate(seen, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
-        block = self._block(seen, training, mask)
-        outputs = blend(block, ops.cast(inputs, self._gate_dtype), transform, carry)
-        return ops.cast(outputs, self.compute_dtype)
+        lesion = next_lesion(self.name)
+        if lesion is None:
+            return self._outputs(inputs, training, mask)
+        return unless_spared(lesion, lambda: self._outputs(inputs, training, mask, lesion.closed))
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
         """The transform gate T of each unit for each input, as used in inference.
@@ -148,6 +146,18 @@ class BaseHighway(keras.layers.Layer):
     @property
     def _gate_dtype(self) -> str:
         return gate_dtype(self.compute_dtype)
+
+    def _outputs(self, inputs: Any, training: bool | None, mask: Any, closed: Any = None) -> Any:
+        seen = self._seen(inputs, mask)
+        transform = self._transform(seen, training)
+        carry = self._gate(seen, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
+        if closed is not None:
+            transform, carry = close(transform, carry, closed)
+        block = self._block(seen, training, mask)
+        outputs = blend(block, ops.cast(inputs, self._gate_dtype), transform, carry)
+        outputs = ops.cast(outputs, self.compute_dtype)
+        record(self, transform, outputs)
+        return outputs
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         raise NotImplementedError

@@ -7,6 +7,7 @@ from keras import ops
 
 from highway_keras.layers import one_pass
 from highway_keras.layers.base import BaseHighway, Shape, expand_mask
+from highway_keras.layers.lesion import is_lesioned
 from highway_keras.layers.one_pass import Activations
 from highway_keras.layers.recording import is_recording
 
@@ -68,7 +69,7 @@ class ConvHighway(BaseHighway):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout
-        if not (training and plain and one_pass.pays(inputs, activations)) or is_recording():
+        if not (training and plain and one_pass.pays(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
         seen = self._seen(inputs, mask)
         products = self._narrow_product(seen, self.kernel), self._narrow_product(seen, self.transform_kernel)

@@ -98,6 +98,25 @@ def blend(block: Any, inputs: Any, transform: Any, carry: Any) -> Any:
     return block * transform + inputs * (1.0 - transform if carry is None else carry)
 
 
+def close(transform: Any, carry: Any, closed: Any) -> tuple[Any, Any]:
+    """Closes gates, so that their units carry their input: T = 0, and C = 1.
+
+    Args:
+        transform: T.
+        carry: C, of the same shape; None if it is coupled, and follows T by itself.
+        closed: bool, of a shape that can be broadcast to that of T.
+
+    Returns:
+        T and C.
+
+    Reference:
+        arXiv 1507.06228, section 4.3.
+    """
+    closed = ops.convert_to_tensor(closed, dtype="bool")
+    transform = ops.where(closed, ops.zeros_like(transform), transform)
+    return transform, None if carry is None else ops.where(closed, ops.ones_like(carry), carry)
+
+
 def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compute_dtype: str) -> None:
     """Refuses what cannot be a gate, and warns where a gate cannot learn.
 

@@ -7,7 +7,8 @@ from keras import ops
 
 from highway_keras.layers import each_layer, through_depth
 from highway_keras.layers.base import BaseHighway, Shape
-from highway_keras.layers.recording import is_recording, record
+from highway_keras.layers.lesion import Lesion, next_lesion
+from highway_keras.layers.recording import is_recording, is_recording_outputs, record
 from highway_keras.layers.through_depth import Maths, Weights
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
@@ -75,9 +76,15 @@ class HighwayStack(BaseHighway):
         """Runs through all layers."""
         del mask
         x, weights = self._feature_major(inputs), self._stacked_weights()
-        if is_recording():
+        if (lesion := next_lesion(self.name)) is not None:
+            y = self._lesioned(x, weights, lesion)
+        elif is_recording_outputs():
+            transform, outputs = through_depth.gates_and_outputs(x, weights, self._maths)
+            record(self, self._layers_last(transform, inputs), self._layers_last(outputs, inputs), depth=self.depth)
+            y = outputs[-1]
+        elif is_recording():
             y, transform = through_depth.gates(x, weights, self._maths)
-            record(self.name, self._layers_last(transform, inputs), depth=self.depth)
+            record(self, self._layers_last(transform, inputs), depth=self.depth)
         elif training and self._maths.differentiated:
             y = through_depth.train(x, weights, self._maths, rematerialize=self.rematerialize)
         else:
@@ -118,14 +125,26 @@ class HighwayStack(BaseHighway):
         kernel = ops.concatenate([self.kernel, self.transform_kernel], axis=2)
         return Weights(*(ops.cast(array, self._gate_dtype) for array in (kernel, self.bias, self.transform_bias)))
 
+    def _lesioned(self, x: Any, weights: Weights, lesion: Lesion) -> Any:
+        """The output of the last layer, `[units, examples]`, from the last intact layer whose output is known."""
+        if lesion.outputs is None:
+            return through_depth.lesioned(x, weights, self._maths, lesion.closed, 0)
+        intact = lesion.outputs
+
+        def known() -> Any:
+            return self._feature_major(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2))
+
+        x = ops.cond(ops.greater(lesion.spared, 0), known, lambda: x)
+        return through_depth.lesioned(x, weights, self._maths, lesion.closed, lesion.spared)
+
     def _feature_major(self, inputs: Any) -> Any:
         """The inputs as `[units, examples]`."""
         return ops.transpose(ops.reshape(ops.cast(inputs, self._gate_dtype), (-1, inputs.shape[-1])))
 
-    def _layers_last(self, transform: Any, inputs: Any) -> Any:
-        """T from `[depth, units, examples]` to `[batch, ..., depth, units]`."""
+    def _layers_last(self, array: Any, inputs: Any) -> Any:
+        """T or y of all layers from `[depth, units, examples]` to `[batch, ..., depth, units]`."""
         *examples, units = ops.shape(inputs)
-        return ops.reshape(ops.transpose(transform, (2, 0, 1)), (*examples, self.depth, units))
+        return ops.reshape(ops.transpose(array, (2, 0, 1)), (*examples, self.depth, units))
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         return (self.depth, input_shape[-1], input_shape[-1])

@@ -1,30 +1,42 @@
 """Reading the gates of a whole model: while a recorder is active, every highway layer that is called writes T to it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 
 class Recording(dict[str, Any]):
-    """Layer name to T in the order of the calls; `depths` has the number of layers of those that are stacks."""
+    """Layer name to T in the order of the calls.
 
-    def __init__(self) -> None:
+    Args:
+        outputs: whether to collect what the layers give, too.
+    """
+
+    def __init__(self, outputs: bool = False) -> None:
         super().__init__()
+        self.layers: dict[str, Any] = {}
+        """The layers that were called, by the same names."""
         self.depths: dict[str, int] = {}
+        """The number of layers of those that are stacks."""
+        self.outputs: dict[str, Any] | None = {} if outputs else None
+        """y, of the shape of T, if asked for."""
 
 
 _active: ContextVar[Recording | None] = ContextVar("highway_keras_recording", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[Recording]:
+def recording(outputs: bool = False) -> Iterator[Recording]:
     """Collects the transform gates of the highway layers that are called inside the block, in this thread.
 
     What is collected inside a trace (`tf.function`, `jax.jit`) belongs to that trace: return it from the traced
     function, or better use `highway_keras.gates`, which does. Layers made under `keras.RematScope` are traced one by
     one, and cannot be recorded on JAX.
+
+    Args:
+        outputs: whether to collect the outputs of the layers, too, in the dictionary's `outputs`.
 
     Yields:
         A dictionary that fills in the order of the calls: layer name to T. A name that comes again, because a layer is
@@ -36,7 +48,7 @@ def recording() -> Iterator[Recording]:
             model(images, training=False)
         recorded["highway"]  # T of the layer of that name
     """
-    recorded = Recording()
+    recorded = Recording(outputs)
     token = _active.set(recorded)
     try:
         yield recorded
@@ -49,23 +61,48 @@ def is_recording() -> bool:
     return _active.get() is not None
 
 
-def record(name: str, transform: Any, depth: int | None = None) -> None:
-    """Writes T to the active recorder; does nothing where none is active.
+def is_recording_outputs() -> bool:
+    """Whether the recorder that is active in this thread asks for outputs."""
+    recorded = _active.get()
+    return recorded is not None and recorded.outputs is not None
+
+
+def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = None) -> None:
+    """Writes a call to the active recorder; does nothing where none is active.
 
     Args:
-        name: the layer's name.
+        layer: the layer that is called.
         transform: T as it was used in the call.
+        outputs: y; may be None where they are not asked for.
         depth: of a stack: its number of layers, and the length of the last axis of `transform` but one.
     """
     recorded = _active.get()
     if recorded is None:
         return
-    key, again = name, 2
-    while key in recorded:
-        key, again = f"{name}:{again}", again + 1
+    key = numbered(layer.name, recorded)
     recorded[key] = transform
+    recorded.layers[key] = layer
+    if recorded.outputs is not None:
+        recorded.outputs[key] = outputs
     if depth is not None:
         recorded.depths[key] = depth
+
+
+def numbered(name: str, taken: Container[str]) -> str:
+    """The name of a call: the layer's, and from the second call of that name on its number.
+
+    Args:
+        name: of the layer.
+        taken: the names of the calls before.
+
+    Example:
+        >>> numbered("highway", {"highway"})
+        'highway:2'
+    """
+    key, again = name, 2
+    while key in taken:
+        key, again = f"{name}:{again}", again + 1
+    return key
 
 
 def layer_names(stack: str, depth: int) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from highway_keras.layers.gate import blend, close
 from highway_keras.layers.scan import scan
 from highway_keras.layers.slopes import SLOPES
 
@@ -60,13 +61,42 @@ def infer(x: Any, weights: Weights, maths: Maths) -> Any:
     Returns:
         y, `[units, examples]`.
     """
-    return scan(_layer(maths, lambda *_: ()), x, weights)[0]
+    return scan(_layer(maths), x, weights)[0]
 
 
 def gates(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
     """The output of the last layer, and the transform gates of all, `[depth, units, examples]`; see `infer`."""
-    y, (transform,) = scan(_layer(maths, lambda *values: values[2:]), x, weights, kept=1)
+    y, (transform,) = scan(_layer(maths, "gate"), x, weights, kept=1)
     return y, transform
+
+
+def gates_and_outputs(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
+    """The transform gates and the outputs of all layers, each `[depth, units, examples]`; see `infer`."""
+    return scan(_layer(maths, "gate", "y"), x, weights, kept=2)[1]
+
+
+def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) -> Any:
+    """The output of the last layer with some gates closed; what comes before the first of them is not computed.
+
+    Args:
+        x: `[units, examples]`, in the gate's dtype: the input of layer `first`.
+        weights: see `infer`.
+        maths: see `infer`.
+        closed: bool, `[depth, units]`: the units whose gates are closed.
+        first: int: the layer to start at, from 0; `depth` computes none. May be a tensor.
+
+    Returns:
+        y, `[units, examples]`.
+    """
+    closed = ops.convert_to_tensor(closed, dtype="bool")
+
+    def body(row: Any, x: Any) -> Any:
+        layer = Weights(*(ops.take(array, row, axis=0) for array in weights))
+        block, gate = maths.block_and_gate(x, layer)
+        gate, _ = close(gate, None, ops.expand_dims(ops.take(closed, row, axis=0), -1))
+        return blend(block, x, gate, None)
+
+    return ops.fori_loop(first, weights.kernel.shape[0], body, x)
 
 
 def train(x: Any, weights: Weights, maths: Maths, *, rematerialize: bool = False) -> Any:
@@ -93,10 +123,14 @@ def train(x: Any, weights: Weights, maths: Maths, *, rematerialize: bool = False
     return _differentiable(_forward_segments, _backward_segments, x, segments, maths)
 
 
-def _layer(maths: Maths, keep: Callable[[Any, Any, Any], tuple]) -> Callable[[Any, Any], tuple[Any, tuple]]:
+def _layer(maths: Maths, *kept: str) -> Callable[[Any, Any], tuple[Any, tuple]]:
+    """The body of a loop over layers that keeps of each what is named: "x", "block", "gate", "y"."""
+
     def body(x: Any, layer: Any) -> tuple[Any, tuple]:
         block, gate = maths.block_and_gate(x, Weights(*layer))
-        return block * gate + x * (1 - gate), keep(x, block, gate)
+        y = blend(block, x, gate, None)
+        values = {"x": x, "block": block, "gate": gate, "y": y}
+        return y, tuple(values[name] for name in kept)
 
     return body
 
@@ -115,7 +149,7 @@ def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weig
 
 
 def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
-    return scan(_layer(maths, lambda *kept: kept), x, weights, kept=3)
+    return scan(_layer(maths, "x", "block", "gate"), x, weights, kept=3)
 
 
 def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:

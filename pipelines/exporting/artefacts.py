@@ -1,14 +1,12 @@
 """The files of a model: SavedModel, ONNX, and the ONNX of what makes its input of pictures."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from pipelines import frameworks
 from pipelines.exporting.graph import Function
 from pipelines.exporting.scans import replace_loops
 from pipelines.exporting.stack import LOOP
@@ -76,18 +74,6 @@ def _picture(convert: Function) -> bytes:
 def _converted(function: Function) -> Any:
     import tf2onnx
 
-    with _quiet("tf2onnx"):
+    with frameworks.quiet("tf2onnx"):
         proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)
     return proto
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Keeps a logger to errors."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -48,7 +48,7 @@ class InferenceStack(HighwayStack):
         x, gates = through(x, weights, is_recording())
         if gates is not None:
             # Means over the units are all that is read of them: the last axis is one number.
-            record(self.name, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
+            record(self, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
     def _unrolled(self, x: Any, weights: list[Any], recorded: bool) -> tuple[Any, Any]:

@@ -139,3 +139,17 @@ def test_what_belongs_to_images_is_refused_before_anything_is_written(words, tol
     assert main(["train", *words, "--run", str(tmp_path / "run"), "--data-dir", str(data_dir)]) == 2
     assert told in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_it_is_analysed_by_its_loss_alone(once, data_dir, tmp_path):
+    words = ["analyze", str(once.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "analysis")]
+    assert main(words) == 0
+    with np.load(tmp_path / "analysis" / "arrays.npz") as arrays:
+        examples = load("fama_french", "train", data_dir)
+        inputs = preprocess.apply(preprocess.load(once.path / "preprocess.npz"), examples.images)
+        errors = runs.load_model(once).predict(inputs, verbose=0) - examples.labels
+        assert arrays["intact_loss"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
+        assert arrays["lesion_loss"].shape == (4,)
+        assert not {"lesion_accuracy", "class_means", "route_classes"} & set(arrays)
+    assert not (tmp_path / "analysis" / "figures" / "classes.png").exists()
+    assert "](figures/lesions.png)" in (tmp_path / "analysis" / "analysis.md").read_text()

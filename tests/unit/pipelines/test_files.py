@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.files import remove_leftovers, replacing, write_text
+from pipelines.files import remove_leftovers, replacing, replacing_folder, write_text
 
 FULL = Path("/dev/full")
 
@@ -127,3 +127,41 @@ def test_only_temporary_files_are_left_overs(tmp_path):
     assert killed.__enter__().exists()
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == others
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_folder_takes_the_place_of_the_one_before_with_all_that_is_in_it(tmp_path):
+    for name in ("first", "second"):
+        with replacing_folder(tmp_path / "a" / "b") as aside:
+            assert not list(aside.iterdir())
+            write_text(aside / name / "file.txt", name)
+            assert not (tmp_path / "a" / "b" / name).exists()
+        assert contents(tmp_path) == {"a", "a/b", f"a/b/{name}", f"a/b/{name}/file.txt"}
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == stat.S_IMODE((tmp_path / "a").stat().st_mode)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
+    write_text(tmp_path / "b" / "old.txt", "old")
+    with pytest.raises(error), replacing_folder(tmp_path / "b") as aside:  # noqa: PT012
+        write_text(aside / "new.txt", "new")
+        raise error
+    assert contents(tmp_path) == {"b", "b/old.txt"}
+
+
+def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch):
+    write_text(tmp_path / "b" / "old.txt", "old")
+    rename = Path.rename
+
+    def refuses(self, target):
+        if self.name == "new":
+            raise OSError(errno.EIO, "no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    with pytest.raises(OSError, match="no"), replacing_folder(tmp_path / "b") as aside:
+        write_text(aside / "new.txt", "new")
+    assert contents(tmp_path) == {"b", "b/old.txt"}

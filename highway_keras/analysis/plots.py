@@ -1,0 +1,238 @@
+"""Draws what the rest of `highway_keras.analysis` measures, on a matplotlib `Figure` or `Axes` of yours.
+
+matplotlib is needed here alone. Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis; maps
+of numbers that may be negative go from blue over white to red. A map has a row for each layer, the first one on top.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from highway_keras.analysis.layout import Layout
+from highway_keras.analysis.lesions import Lesions
+from highway_keras.analysis.statistics import LEFT, RIGHT, GateStatistics
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import FuncNorm, Normalize, PowerNorm
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+except ImportError as error:
+    raise ImportError(
+        "highway_keras.analysis.plots draws with matplotlib, which is not installed. Install it: "
+        "pip install 'matplotlib>=3.10'. The numbers themselves need keras and numpy only."
+    ) from error
+
+MARKED = 60  # More points than these would run into each other.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+LAYER = "highway layer, from the input"
+
+
+def layer_map(layout: Layout, gates: np.ndarray) -> np.ndarray:
+    """One value for each gate as a picture: a row for each layer.
+
+    Args:
+        layout: of the model.
+        gates: `[gates]`.
+
+    Returns:
+        float `[layers, units of the widest layer]`; NaN where a layer has no such unit.
+
+    Example:
+        layer_map(found.layout, found.mean)  # [49, 50] for a net of 50 layers of 50
+    """
+    rows = list(layout.split(np.asarray(gates, "float64")).values())
+    picture = np.full((len(rows), max(layout.units)), np.nan)
+    for place, row in zip(picture, rows, strict=True):
+        place[: len(row)] = row
+    return picture
+
+
+def gate_maps(
+    figure: Figure,
+    layout: Layout,
+    maps: Mapping[str, np.ndarray],
+    signed: Collection[str] = (),
+    shared: Collection[str] = (),
+) -> None:
+    """Several values of each gate side by side, as in the paper's Figure 2.
+
+    Args:
+        figure: an empty figure.
+        layout: of the model.
+        maps: title to one value for each gate, `[gates]`.
+        signed: titles of the maps whose values are told from 0 in both directions.
+        shared: titles of the maps that have one scale, from 0 on and by its root.
+
+    Example:
+        gate_maps(figure, found.layout, {"bias of the gate": found.bias, "mean of T": found.mean})
+    """
+    all_axes = np.atleast_1d(figure.subplots(1, len(maps), sharex=True, sharey=True))
+    # Most gates are nearly closed: a root tells small ones apart.
+    one_scale = PowerNorm(0.5, 0.0, max((float(maps[title].max()) for title in shared), default=1.0))
+    for axes, (title, gates) in zip(all_axes, maps.items(), strict=True):
+        norm = _around_zero(gates) if title in signed else one_scale if title in shared else None
+        mesh = _draw_map(axes, layout, gates, cmap="RdBu_r" if title in signed else "viridis", norm=norm)
+        axes.set_title(title, fontsize="medium")
+        bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=25, pad=0.02)
+        bar.locator = MaxNLocator(5)
+        bar.update_ticks()
+    all_axes[0].set_ylabel(LAYER)
+
+
+def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, str]) -> None:
+    """How the mean gates of some classes differ from those of all examples, as in the paper's Figure 3.
+
+    Args:
+        figure: an empty figure.
+        statistics: from `gate_statistics` with classes.
+        names: class number to title, of the classes to draw.
+
+    Example:
+        class_maps(figure, found, {0: "zeros", 7: "sevens"})
+    """
+    differences = statistics.differences
+    columns = min(len(names), 5)
+    rows = -(-len(names) // columns)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    norm = _around_zero(differences[list(names)])
+    for axes, (number, name) in zip(grid.flat, names.items(), strict=False):
+        mesh = _draw_map(axes, statistics.layout, differences[number], cmap="RdBu_r", norm=norm)
+        axes.set_title(name, fontsize="medium")
+        axes.label_outer()
+    for axes in grid.flat[len(names) :]:
+        axes.set_visible(False)
+    figure.supylabel(LAYER, fontsize="medium")
+    figure.colorbar(mesh, ax=grid, label="mean of T of the class minus that of all", aspect=30)
+
+
+def lesion_curve(figure: Figure, lesions: Lesions) -> None:
+    """The scores with each layer closed, and of the intact net, as in the paper's Figure 4.
+
+    Args:
+        figure: an empty figure.
+        lesions: from `lesion_layers`.
+    """
+    numbers = np.arange(1, len(lesions.layout.layers) + 1)
+    names = {"loss": "loss with one layer closed", "accuracy": "accuracy with one layer closed"}
+    shown = sorted(lesions.scores, key=lambda name: name != "loss")
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
+        values = lesions.scores[name]
+        dotted = len(numbers) > MARKED
+        style = {"ls": "none", "marker": ".", "ms": 3} if dotted else {"marker": "o", "ms": 4, "lw": 1}
+        axes.plot(numbers, values, color=BLUE, **style, label="one layer closed")
+        axes.axhline(lesions.intact[name], color="black", ls="--", lw=1.2, label="intact net")
+        axes.set_title(names.get(name, name), fontsize="medium")
+        axes.set_xlabel(f"closed {LAYER}")
+        _number_layers(axes.xaxis, len(numbers))
+        low, high = min(values.min(), lesions.intact[name]), max(values.max(), lesions.intact[name])
+        if name == "accuracy":
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.05 else 2))
+        elif high > 5 * low > 0:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.legend()
+
+
+def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
+    """What closing each unit or channel alone changes.
+
+    Args:
+        figure: an empty figure.
+        lesions: from `lesion_units`.
+        score: which score.
+    """
+    axes = figure.subplots()
+    cost = lesions.cost(score)
+    mesh = _draw_map(axes, lesions.layout, cost, cmap="RdBu_r", norm=_around_zero(cost))
+    axes.set_ylabel(LAYER)
+    figure.colorbar(mesh, ax=axes, label=f"change of {score} with one gate closed")
+
+
+def openness(axes: Axes, statistics: GateStatistics) -> None:
+    """How often the gates of each layer are nearly closed, nearly open, and between, with their mean.
+
+    Args:
+        axes: empty axes.
+        statistics: from `gate_statistics`.
+    """
+    left, right, mean = (
+        np.array([values.mean() for values in statistics.layout.split(array).values()])
+        for array in (statistics.left, statistics.right, statistics.mean)
+    )
+    numbers = np.arange(1, len(mean) + 1)
+    bars: dict[str, Any] = {"width": 1.0, "linewidth": 0, "align": "center"}
+    axes.bar(numbers, left, color=BLUE, alpha=0.75, label=f"T below {LEFT:g}: carries", **bars)
+    axes.bar(numbers, 1 - left - right, bottom=left, color="#DDDDDD", label="between", **bars)
+    axes.bar(numbers, right, bottom=1 - right, color=ORANGE, alpha=0.85, label=f"T above {RIGHT:g}: transforms", **bars)
+    few = len(mean) <= MARKED
+    axes.plot(numbers, mean, color="black", lw=1.2, marker="o" if few else None, ms=3, label="mean of T")
+    axes.set_xlim(0.5, len(mean) + 0.5)
+    axes.set_ylim(0, 1)
+    axes.grid(visible=False)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(LAYER)
+    axes.set_ylabel("share of gates and examples; mean of T")
+    _number_layers(axes.xaxis, len(mean))
+    axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small", frameon=False)
+
+
+def route_bands(axes: Axes, signatures: np.ndarray) -> None:
+    """How the mean gate of each layer differs from example to example: median, and the middle 50 % and 90 % of them.
+
+    Args:
+        axes: empty axes.
+        signatures: `[examples, layers]`, from `signatures`.
+    """
+    numbers = np.arange(1, signatures.shape[1] + 1)
+    low, first, median, third, high = np.percentile(signatures, (5, 25, 50, 75, 95), axis=0)
+    axes.fill_between(numbers, low, high, color=BLUE, alpha=0.2, lw=0, label="90 % of the examples")
+    axes.fill_between(numbers, first, third, color=BLUE, alpha=0.4, lw=0, label="50 %")
+    axes.plot(numbers, median, color=BLUE, lw=1.5, marker="o" if len(numbers) <= MARKED else None, ms=3, label="median")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(LAYER)
+    axes.set_ylabel("mean of T over the units of the layer")
+    _number_layers(axes.xaxis, len(numbers))
+    axes.legend()
+
+
+def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> Any:
+    picture = layer_map(layout, gates)
+    layers, units = picture.shape
+    # An edge at each half, so that layer and unit numbers stand in the middle.
+    mesh = axes.pcolormesh(np.arange(units + 1) + 0.5, np.arange(layers + 1) + 0.5, picture, rasterized=True, **options)
+    axes.set_facecolor("#DDDDDD")  # where a layer has no such unit
+    axes.grid(visible=False)
+    axes.set_ylim(layers + 0.5, 0.5)
+    channels = {call.places > 1 for call in layout.calls}
+    axes.set_xlabel("unit or channel" if len(channels) > 1 else "channel" if True in channels else "unit")
+    _number_layers(axes.yaxis, layers)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    return mesh
+
+
+def _around_zero(values: np.ndarray) -> Normalize:
+    """From the largest number below 0 to the same above; by the root where but few numbers are large."""
+    sizes = np.abs(values[~np.isnan(values)])
+    largest = float(sizes.max(initial=0)) or 1.0
+    if not sizes.size or np.percentile(sizes, 90) > largest / 10:
+        return Normalize(-largest, largest)
+    return FuncNorm((_root, _square), -largest, largest)
+
+
+def _root(values: Any) -> Any:
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
+
+
+def _number_layers(axis: Any, layers: int) -> None:
+    if layers <= 12:
+        axis.set_ticks(range(1, layers + 1))
+    else:
+        axis.set_major_locator(MaxNLocator(10, integer=True))

@@ -1,0 +1,175 @@
+"""`highway analyze` on trained runs: what is measured, written, and refused."""
+
+import csv
+import io
+import re
+
+import keras
+import numpy as np
+import pytest
+from rich.console import Console
+
+import highway_keras
+from pipelines import run as runs
+from pipelines.analyze import Arguments, analyze
+from pipelines.arguments import TrainArguments
+from pipelines.cli import main
+from pipelines.config import Preprocess
+from pipelines.data import preprocess
+from pipelines.data.sources import DataInfo
+from pipelines.train import train
+from tests.finished_run import DIGITS, finished, tiny_net
+from tests.toy_data import COUNTS, ToyData, toy_config
+
+FIGURES = ("gates", "openness", "classes", "lesions", "routes")
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A trained run that tests may analyse."""
+    path = tmp_path_factory.mktemp("runs") / "toy"
+    with pytest.MonkeyPatch.context() as patch:
+        ToyData().install(patch)
+        config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
+        train(TrainArguments(config, path, None, None), Console(file=io.StringIO()))
+    return path
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    return ToyData().install(monkeypatch)
+
+
+def refused(capsys, *words):
+    assert main(["analyze", *map(str, words)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("highway analyze: error: ")
+    return said
+
+
+def examples_of(toy, run, split):
+    data = toy.load("toy", split)
+    return np.asarray(preprocess.apply(preprocess.load(run / "preprocess.npz"), data.images)), data.labels
+
+
+def table(folder):
+    with (folder / "layers.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
+    assert main(["analyze", str(once)]) == 0
+    said = capsys.readouterr().out
+    assert "analysis.md" in said
+    assert "lesions: 200 examples" in said
+    assert toy.asked == ["train", "validation"]  # and not test
+    folder = once / "analysis"
+    assert sorted(path.name for path in folder.iterdir()) == ["analysis.md", "arrays.npz", "figures", "layers.csv"]
+    assert not [path for path in once.iterdir() if path.name.startswith(".")]
+
+    model = runs.load_model(runs.open_run(once))
+    x, y = examples_of(toy, once, "train")
+    rows = table(folder)
+    gates = highway_keras.gates(model, x)
+    assert [row["name"] for row in rows] == list(gates)
+    for row, gate in zip(rows, gates.values(), strict=True):
+        assert float(row["mean_T"]) == pytest.approx(gate.mean(), abs=1e-5)
+        assert float(row["share_below_0.1"]) == pytest.approx((gate < 0.1).mean(), abs=1e-5)
+    with np.load(folder / "arrays.npz") as arrays:
+        np.testing.assert_allclose(arrays["mean"], np.concatenate([g.mean(0) for g in gates.values()]), rtol=1e-4)
+        means = [np.concatenate([g[y == label].mean(0) for g in gates.values()]) for label in range(4)]
+        np.testing.assert_allclose(arrays["class_means"], means, rtol=1e-4)
+        np.testing.assert_allclose(arrays["example_gates"], np.concatenate([g[0] for g in gates.values()]), rtol=1e-4)
+        assert arrays["routes"].shape == (COUNTS["validation"], len(rows))
+        np.testing.assert_array_equal(arrays["route_classes"], toy.load("toy", "validation").labels)
+        logits = model.predict(x, verbose=0)
+        assert arrays["intact_accuracy"] == pytest.approx((logits.argmax(1) == y).mean())
+        assert float(rows[0]["lesion_loss"]) == pytest.approx(arrays["lesion_loss"][0], abs=1e-6)
+    page = (folder / "analysis.md").read_text()
+    shown = re.findall(r"\]\((figures/\w+\.png)\)", page)
+    assert shown == [f"figures/{name}.png" for name in FIGURES]
+    assert all((folder / path).read_bytes().startswith(b"\x89PNG") for path in shown)
+    assert "train split, 200 examples" in page
+
+
+def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
+    folder, found = analyze(Arguments(run=once, to=tmp_path / "there"), Console(file=io.StringIO()))
+    model = runs.load_model(runs.open_run(once))
+    x, y = examples_of(toy, once, "train")
+    stack = model.get_layer("highway")
+    for weights, value in ((stack.transform_kernel, 0), (stack.transform_bias, -100)):
+        changed = np.array(weights)
+        changed[0] = value
+        weights.assign(changed)
+    accuracy = (model.predict(x, verbose=0).argmax(1) == y).mean()
+    assert found.lesions.scores["accuracy"][0] == pytest.approx(accuracy)
+    assert folder == tmp_path / "there"
+
+
+def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys):
+    words = [once, "--to", tmp_path / "a", "--examples", "10", "--split", "validation"]
+    assert main(["analyze", *map(str, words)]) == 0
+    (tmp_path / "a" / "old").touch()
+    assert main(["analyze", *map(str, words)]) == 0
+    assert not (tmp_path / "a" / "old").exists()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").touch()
+    assert "holds something else" in refused(capsys, once, "--to", tmp_path / "b")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_test_examples_are_read_if_asked_for_alone(once, toy, tmp_path):
+    _, found = analyze(Arguments(run=once, to=tmp_path / "a", split="test"), Console(file=io.StringIO()))
+    assert toy.asked == ["test", "test"]
+    assert (found.whole.split, found.routed.split, found.whole.count) == ("test", "test", 60)
+
+
+def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
+    _, found = analyze(Arguments(run=once, to=tmp_path / "a", examples=50), Console(file=io.StringIO()))
+    _, y = examples_of(toy, once, "train")
+    assert (found.whole.count, found.whole.of, found.routed.count) == (50, 200, 40)
+    np.testing.assert_array_equal(found.statistics.counts, np.bincount(y[::4], minlength=4))
+    page = (tmp_path / "a" / "analysis.md").read_text()
+    assert "50 examples of 200, evenly spaced" in page
+
+
+def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pipelines.analyzing.drawing.draw", full)
+    assert main(["analyze", str(once), "--to", str(tmp_path / "a"), "--examples", "20"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_analysed_says_why(once, toy, tmp_path, monkeypatch, capsys):
+    assert "there is no run directory" in refused(capsys, tmp_path / "none")
+    finished(tmp_path / "plain", keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten()]), data=DIGITS)
+    assert "no highway layers" in refused(capsys, tmp_path / "plain")
+    toy.counts = {**COUNTS, "validation": 0}
+    monkeypatch.setattr("pipelines.data.sources.load", refuse_empty)
+    other = DataInfo("other", "2.0.0", (8, 8, 1), ("a", "b"), {"train": 1, "validation": 1, "test": 1})
+    monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
+    assert "is not what" in refused(capsys, once)
+    assert "with 2 classes: take other data" in refused(capsys, once, "--data", "other")
+
+
+def refuse_empty(*_, **__):
+    raise AssertionError("read before the data was checked")
+
+
+def test_a_convolutional_net_and_its_channels(toy, tmp_path, monkeypatch):
+    ToyData(side=28).install(monkeypatch)
+    labels = ("nw", "ne", "sw", "se")
+    data = runs.DataRecord(name="toy", version="1.0.0", shape=(28, 28, 1), labels=labels, counts=COUNTS)
+    keras.utils.set_random_seed(0)
+    net = keras.Sequential([*tiny_net().layers[:-1], keras.layers.Dense(4, dtype="float32")])
+    net.build((None, 28, 28, 1))
+    run = finished(tmp_path / "run", net, data=data)
+    folder, found = analyze(Arguments(run=run.path, examples=30, units=True), Console(file=io.StringIO()))
+    assert found.layout.units == (4, 8)
+    with np.load(folder / "arrays.npz") as arrays:
+        assert arrays["unit_lesion_loss"].shape == (12,)
+        assert arrays["example_outputs"].shape == (12,)
+    assert (folder / "figures" / "units.png").exists()
+    assert "Units closed one by one" in (folder / "analysis.md").read_text()

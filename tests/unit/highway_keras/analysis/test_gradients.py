@@ -1,0 +1,95 @@
+"""Gradients by layer beside differences of the loss, and Jacobians beside differences of the outputs."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, Highway, HighwayStack
+from highway_keras.analysis.gradients import gradient_norms, jacobian
+from highway_keras.surgery.stacking import layers_of
+from tests.unit.highway_keras import reference
+from tests.unit.highway_keras.analysis.nets import ZEROS, examples, net
+from tests.unit.highway_keras.helpers import array, scramble, weights_of
+
+
+def loss_of(model, x, y):
+    outputs = np.asarray(model.predict_on_batch(x), "float64")
+    return np.mean(np.log(np.exp(outputs).sum(axis=1)) - outputs[np.arange(len(y)), y])
+
+
+def differences(model, variable, x, y, step=1e-2):
+    """The gradient of the loss by moving one number after another."""
+    before = array(variable).astype("float32")
+    found = np.zeros(before.shape)
+    for index in np.ndindex(before.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = before.copy()
+            moved[index] += sign * step
+            variable.assign(moved)
+            ends.append(loss_of(model, x, y))
+        found[index] = (ends[0] - ends[1]) / (2 * step)
+    variable.assign(before)
+    return found
+
+
+@pytest.mark.parametrize("name", ["dense", "stacked", "conv"])
+def test_norms_are_those_of_the_differences_of_the_loss(name):
+    model, (x, y) = net(name), examples(name, 6)
+    found = gradient_norms(model, x, y)
+    expected = {}
+    for layer in model.layers + [
+        each for inner in model.layers if isinstance(inner, keras.Model) for each in inner.layers
+    ]:
+        for variable in () if isinstance(layer, keras.Model) else layer.trainable_variables:
+            slopes = differences(model, variable, x, y)
+            rows = {layer.name: slopes}
+            if layer.name == "stack":
+                rows = {f"stack_{number + 1:02}": row for number, row in enumerate(slopes)}
+            for row, values in rows.items():
+                expected.setdefault(row, {})[variable.name] = np.linalg.norm(values)
+    assert found.keys() == expected.keys()
+    for layer, norms in expected.items():
+        assert found[layer] == pytest.approx(norms, rel=0.02, abs=2e-4), layer
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_the_parts_add_up_to_the_jacobian(activation):
+    stack = HighwayStack(2, activation=activation, **ZEROS)
+    stack.build((None, 3))
+    layer = layers_of(scramble(stack))[1]
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    weights = weights_of(layer)
+    function = {"tanh": np.tanh, "relu": reference.relu}[activation]
+    columns = []
+    for unit in range(3):
+        ends = [reference.forward(x + sign * 1e-5 * np.eye(3)[unit], weights, activation=function) for sign in (1, -1)]
+        columns.append((ends[0] - ends[1]) / 2e-5)
+    parts = jacobian(layer, x)
+    np.testing.assert_allclose(parts.identity + parts.rest, np.stack(columns, axis=2), rtol=1e-3, atol=1e-4)
+    diagonals = np.stack([np.diag(each) for each in parts.identity])
+    np.testing.assert_allclose(diagonals, 1 - reference.transform(x, weights), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Highway(carry_gate="separate"),
+        Highway(dropout=0.5),
+        Highway(batch_normalization=True),
+        Highway(activation="gelu"),
+        ConvHighway(3),
+        HighwayStack(2),
+    ],
+)
+def test_other_layers_are_refused(layer):
+    with pytest.raises(ValueError, match="parts are known for"):
+        jacobian(layer, np.zeros((1, 3)))
+
+
+def test_plain_nets_have_gradients_too():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="plain", kernel_initializer="zeros")])
+    x, y = examples("dense", 5)
+    kernel = x.T @ (np.full((5, 3), 1 / 3) - np.eye(3)[y]) / 5
+    found = gradient_norms(model, x, y)
+    assert found["plain"]["kernel"] == pytest.approx(np.linalg.norm(kernel), rel=1e-5)

@@ -1,0 +1,43 @@
+"""Which gate belongs to which layer."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import gates
+from highway_keras.analysis import highway_layers
+from tests.unit.highway_keras.analysis.nets import NETS, examples, net
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_layers_are_found_from_shapes_alone(name):
+    model, (x, _) = net(name), examples(name, 3)
+    layout, layers = highway_layers(model, x)
+    every = gates(model, x)
+    assert layout.layers == tuple(every)
+    assert layout.units == tuple(gate.shape[-1] for gate in every.values())
+    assert layout.values == sum(gate[0].size for gate in every.values())
+    assert layout.gates == sum(layout.units)
+    assert len(layers) == len(layout.calls)
+    for layer, call in zip(layers, layout.calls, strict=True):
+        assert call.name.startswith(layer.name)
+    assert [number for _, _, number in layout.parts()] == [layout.layers.index(call.layers[0]) for call in layout.calls]
+
+
+def test_values_are_spread_over_the_units_of_their_layer_and_split_again():
+    layout, _ = highway_layers(net("conv"), examples("conv", 1)[0])
+    spread = layout.spread(np.array([[1, 2, 3]]))
+    assert spread.shape == (1, layout.gates)
+    split = layout.split(spread)
+    assert {name: part.tolist() for name, part in split.items()} == {"c1": [[1] * 2], "c2": [[2] * 2], "c3": [[3] * 3]}
+    places = [call.places for call in layout.calls]
+    assert places == [36, 36, 9]
+
+
+def test_a_model_with_several_inputs():
+    first, second = keras.Input((2,), name="first"), keras.Input((2,), name="second")
+    from highway_keras import Highway
+
+    model = keras.Model({"first": first, "second": second}, Highway(name="of_sum")(first + second))
+    layout, _ = highway_layers(model, {"first": np.zeros((1, 2)), "second": np.zeros((1, 2))})
+    assert layout.layers == ("of_sum",)

@@ -1,0 +1,171 @@
+"""A lesion is the model without that layer, whatever the model; and all lesions are one program."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import Highway
+from highway_keras.analysis import in_batches, lesion_layers, lesion_sets, lesion_units, regression
+from highway_keras.surgery import unstacked
+from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, Subclassed, examples, net, without
+from tests.unit.highway_keras.helpers import BACKEND, array
+
+EXACT = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def measured(outputs, y):
+    """Mean cross-entropy and accuracy by numpy."""
+    outputs = outputs.astype("float64")
+    chances = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+    return -np.log(chances[np.arange(len(y)), y]).mean(), (outputs.argmax(axis=1) == y).mean()
+
+
+def assert_as_rebuilt(model, found, removed, data):
+    x, y = data
+    for row, names in enumerate(removed):
+        loss, accuracy = measured(np.asarray(without(model, names)(x)), y)
+        np.testing.assert_allclose(found.scores["loss"][row], loss, err_msg=str(names), **EXACT)
+        assert found.scores["accuracy"][row] == pytest.approx(accuracy), names
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_each_layer_alone_is_the_net_without_it(name):
+    model, (x, y) = net(name), examples(name)
+    found = lesion_layers(model, in_batches(x, y, 4))  # the last batch has 3
+    layers = found.layout.layers
+    assert found.examples == 11
+    assert found.closed.shape == (len(layers), found.layout.gates)
+    assert_as_rebuilt(model, found, [(layer,) for layer in layers], (x, y))
+    loss, accuracy = measured(np.asarray(without(model, ())(x)), y)
+    assert found.intact["loss"] == pytest.approx(loss, rel=1e-4)
+    assert found.intact["accuracy"] == pytest.approx(accuracy)
+    # Each of them counts: a lesion that did nothing would pass for a layer that does nothing.
+    assert np.all(np.abs(found.cost("loss")) > 1e-4)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_several_layers_at_once(name):
+    model, (x, y) = net(name), examples(name)
+    layers = lesion_layers(model, in_batches(x, y)).layout.layers
+    closed = np.random.default_rng(0).random((9, len(layers))) < 0.5
+    closed[0], closed[1] = True, False
+    found = lesion_sets(model, in_batches(x, y, 5), closed)
+    removed = [tuple(np.array(layers)[row]) for row in closed]
+    assert_as_rebuilt(model, found, removed, (x, y))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("name", ["dense", "stacked", "conv"])
+def test_in_mixed_precision(name, policy):
+    model, (x, y) = net(name, policy), examples(name)
+    found = lesion_layers(model, in_batches(x, y, 4))
+    for row, layer in enumerate(found.layout.layers):
+        loss, _ = measured(np.asarray(without(model, (layer,))(x), "float32"), y)
+        assert found.scores["loss"][row] == pytest.approx(loss, rel=0.05)
+
+
+def test_a_closed_channel_carries_and_the_others_do_not():
+    model, (x, y) = net("conv"), examples("conv", 3)
+    found = lesion_units(model, in_batches(x, y))
+    assert found.layout.units == (2, 2, 3)
+    assert len(found.scores["loss"]) == 7
+    # The gate of a channel whose bias is far below 0 is closed.
+    for number, (layer, unit) in enumerate(
+        (name, unit) for name, units in zip(("c1", "c2"), (2, 2), strict=True) for unit in range(units)
+    ):
+        bias = model.get_layer(layer).transform_bias
+        kernel = model.get_layer(layer).transform_kernel
+        before = array(bias), array(kernel)
+        shut = np.arange(2) == unit
+        bias.assign(np.where(shut, -100, before[0]))
+        kernel.assign(np.where(shut, 0, before[1]))
+        loss, _ = measured(model.predict(x, verbose=0), y)
+        bias.assign(before[0])
+        kernel.assign(before[1])
+        assert found.scores["loss"][number] == pytest.approx(loss, rel=1e-4)
+
+
+def test_a_stack_is_lesioned_as_its_layers_are():
+    model, (x, y) = net("stacked"), examples("stacked")
+    one, other = (lesion_units(each, in_batches(x, y, 4)) for each in (model, unstacked(model)))
+    assert one.layout.layers == other.layout.layers
+    np.testing.assert_allclose(one.scores["loss"], other.scores["loss"], rtol=1e-5)
+
+
+def test_numbers_are_predicted_too():
+    model, (x, _) = net("stacked"), examples("stacked")
+    targets = np.random.default_rng(2).normal(size=(11, CLASSES)).astype("float32")
+    found = lesion_layers(model, in_batches(x, targets, 4), regression)
+    for row, layer in enumerate(found.layout.layers):
+        errors = np.asarray(without(model, (layer,))(x)) - targets
+        assert found.scores["loss"][row] == pytest.approx(np.square(errors).mean(), rel=1e-4)
+    assert set(found.scores) == {"loss"}
+
+
+def test_one_hot_labels_are_classes():
+    model, (x, y) = net("dense"), examples("dense")
+    one, other = (lesion_layers(model, in_batches(x, each)) for each in (y, np.eye(CLASSES)[y]))
+    np.testing.assert_array_equal(one.scores["accuracy"], other.scores["accuracy"])
+    np.testing.assert_array_equal(one.scores["loss"], other.scores["loss"])
+
+
+def test_one_program_serves_all_lesions_and_batches():
+    traces = []
+
+    class Counted(Highway):
+        def call(self, inputs, training=None, mask=None):
+            traces.append(1)
+            return super().call(inputs, training=training, mask=mask)
+
+    def calls(batches, closed):
+        model = keras.Sequential([keras.Input((4,)), Counted(name="a"), Counted(name="b"), keras.layers.Dense(CLASSES)])
+        traces.clear()
+        lesion_sets(model, batches, closed)
+        return len(traces)
+
+    x, y = examples("dense", 40)
+    few = calls(in_batches(x, y, 40), np.ones((2, 2), bool))
+    many = calls(in_batches(x, y, 7), np.ones((200, 2), bool))
+    assert few == many
+
+
+def test_progress_is_told_in_examples():
+    told = []
+    lesion_layers(net("dense"), in_batches(*examples("dense"), 4), told=told.append)
+    assert told == [4, 8, 11]
+
+
+def test_a_subclassed_model_is_left_as_it_was():
+    model, (x, y) = Subclassed("float32"), examples("subclassed")
+    before = model.predict_on_batch(x)
+    lesion_layers(model, in_batches(x, y))
+    np.testing.assert_array_equal(model.predict_on_batch(x), before)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [np.ones((2, 4), bool), np.ones(3, bool), np.ones((2, 3)), [[0, 1, 2]]],
+    ids=["width", "rank", "float", "int"],
+)
+def test_sets_that_do_not_fit_are_refused(closed):
+    with pytest.raises(ValueError, match=r"bool \[lesions, 3\]"):
+        lesion_sets(net("dense"), in_batches(*examples("dense")), closed)
+
+
+def test_what_cannot_be_measured_is_refused():
+    x, y = examples("dense")
+    with pytest.raises(ValueError, match="no highway layers"):
+        lesion_layers(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]), in_batches(x, y))
+    with pytest.raises(ValueError, match="no example"):
+        lesion_layers(net("dense"), [])
+    with pytest.raises(ValueError, match="at most as large as the first"):
+        lesion_layers(net("dense"), [(x[:2], y[:2]), (x, y)])
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="the data of TensorFlow")
+def test_batches_may_be_a_tf_dataset():
+    import tensorflow as tf
+
+    model, (x, y) = net("stacked"), examples("stacked")
+    one = lesion_layers(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(4))
+    np.testing.assert_allclose(one.scores["loss"], lesion_layers(model, in_batches(x, y, 4)).scores["loss"])
