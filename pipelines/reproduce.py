@@ -15,10 +15,11 @@ from pipelines.processes import signals
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
-from pipelines.processes.train import EVALUATION, TrainTask
+from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, run_folder
+from pipelines.reproducing.task import StudyTask
 from pipelines.run import Run
 
 DESCRIPTION = """Runs a study: every arm with every seed, then a page with tables and figures.
@@ -113,7 +114,7 @@ def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
-            task = TrainTask(folder=path, data_dir=given.data_dir, config=one, evaluate=True)
+            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = work.seeds * len(work.arms)

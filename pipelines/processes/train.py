@@ -35,7 +35,7 @@ class TrainTask(Task):
     @property
     def done(self) -> bool:
         """Whether nothing is left to do. A run that diverged is done: that is its result."""
-        return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or _diverged(self.folder))
+        return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or diverged(self.folder))
 
 
 def main(words: list[str]) -> int:
@@ -48,14 +48,20 @@ def main(words: list[str]) -> int:
         The exit status: 0 when the run is done; 2 for a user's mistake.
     """
     task = TrainTask.model_validate_json(words[0])
-    return perform("highway train", task, lambda: _act(task))
+    return perform("highway train", task, lambda: act(task))
 
 
-def _act(task: TrainTask) -> None:
+def act(task: TrainTask) -> None:
+    """Trains the run to its end, and measures it if that is asked for; what is done already is not done again.
+
+    Raises:
+        UserError: the run cannot be trained or measured.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
+    """
     if not _trained(task.folder):
         _wait(task.folder)
         _train(task)
-    if not task.done:
+    if task.evaluate and not (_evaluated(task.folder) or diverged(task.folder)):
         # Not before the cores are chosen: NumPy counts them when it is imported.
         from pipelines.evaluate import evaluate
 
@@ -73,7 +79,7 @@ def _train(task: TrainTask) -> None:
         train(given, Console())
     except UserError:
         # With some seed a net may diverge; that is a result.
-        if not task.folder.exists() or not _diverged(task.folder):
+        if not task.folder.exists() or not diverged(task.folder):
             raise
 
 
@@ -92,7 +98,7 @@ def _wait(folder: Path) -> None:
 
 def _trained(folder: Path) -> bool:
     """Whether a run is at its end; the report is the last that training writes."""
-    return folder.exists() and (_diverged(folder) or (folder / "report.md").exists())
+    return folder.exists() and (diverged(folder) or (folder / "report.md").exists())
 
 
 def _evaluated(folder: Path) -> bool:
@@ -101,7 +107,8 @@ def _evaluated(folder: Path) -> bool:
     return result.exists() and result.stat().st_mtime_ns <= report.stat().st_mtime_ns
 
 
-def _diverged(folder: Path) -> bool:
+def diverged(folder: Path) -> bool:
+    """Whether the loss of a run was no number any more, which ended it."""
     return open_run(folder).record.state == "diverged"
 
 

@@ -1,10 +1,15 @@
 """Studies: what is trained, what a source says of it, and what is drawn of it; a file each. No framework needed."""
 
 import importlib
+from typing import TYPE_CHECKING
 
 from pipelines.errors import unknown
-from pipelines.studies.study import Study
 
+if TYPE_CHECKING:
+    from pipelines.studies.study import Study
+
+MEASURED = "measured.npz"
+"""In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
 _MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
 
@@ -14,7 +19,7 @@ def names() -> tuple[str, ...]:
     return tuple(_MODULES)
 
 
-def get(name: str) -> Study:
+def get(name: str) -> "Study":
     """The study of that name.
 
     Args:

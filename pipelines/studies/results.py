@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import evaluation
 from pipelines.evaluation import Evaluation
 from pipelines.run import Run, open_run
+from pipelines.studies import MEASURED
 from pipelines.training import table
 from pipelines.training.table import Row
 
@@ -36,6 +37,14 @@ class Result:
         """On the test split; None if the run diverged."""
         return self.evaluation.accuracy if self.evaluation else None
 
+    @property
+    def measured(self) -> dict[str, np.ndarray]:
+        """What `Study.measure` gave; nothing if the run diverged."""
+        if self.evaluation is None:
+            return {}
+        with np.load(self.run.path / MEASURED) as arrays:
+            return dict(arrays)
+
 
 class Results:
     """All runs of a study.
@@ -54,6 +63,10 @@ class Results:
     def accuracies(self, arm: str) -> list[float]:
         """On the test split, of the runs of an arm that did not diverge."""
         return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
+
+    def measured(self, arm: str, name: str) -> np.ndarray:
+        """An array that was measured of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
+        return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
 
     def curves(self, arm: str, column: str) -> np.ndarray:
         """A column of metrics.csv over epochs, of each run of an arm that has come to its end.

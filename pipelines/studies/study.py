@@ -12,6 +12,11 @@ from pipelines.studies.results import Results
 from pipelines.studies.tables import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from pipelines.run import Run
     from pipelines.studies.pictures import Pictures
 
 
@@ -100,6 +105,8 @@ class Study:
         differs: what is not as in the source, each in a sentence.
         tables: from the results to what is put beside the source's numbers.
         draw: from the results to figures, with captions that say what the results show and not what a source says.
+        measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
+            the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
     """
 
     name: str
@@ -111,3 +118,4 @@ class Study:
     differs: tuple[str, ...]
     tables: Callable[[Results], list[Table]]
     draw: Callable[[Results, "Pictures"], None]
+    measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
