@@ -1,0 +1,62 @@
+"""A process that takes one run of a study to its end: it is trained, evaluated, and what the study asks is measured."""
+
+import sys
+from typing import ClassVar
+
+from pipelines import studies
+from pipelines.files import remove_leftovers, replacing
+from pipelines.processes import train
+from pipelines.processes.task import leave, perform
+from pipelines.processes.train import TrainTask
+from pipelines.run import open_run
+from pipelines.studies import MEASURED
+
+
+class StudyTask(TrainTask):
+    """A run of a study; the folder is its run directory."""
+
+    module: ClassVar[str] = "pipelines.reproducing.task"
+    study: str
+    """The name of the study."""
+    evaluate: bool = True
+    """As every run of a study is."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do. A run that diverged is done: that is its result."""
+        if not super().done:
+            return False
+        return (
+            studies.get(self.study).measure is None or (self.folder / MEASURED).exists() or train.diverged(self.folder)
+        )
+
+
+def main(words: list[str]) -> int:
+    """Does a task.
+
+    Args:
+        words: the task as JSON.
+
+    Returns:
+        The exit status: 0 when the run is done; 2 for a user's mistake.
+    """
+    task = StudyTask.model_validate_json(words[0])
+    return perform("highway reproduce", task, lambda: _act(task))
+
+
+def _act(task: StudyTask) -> None:
+    train.act(task)
+    measure = studies.get(task.study).measure
+    if task.done or measure is None:
+        return
+    # Not before the cores are chosen: NumPy counts them when it is imported.
+    import numpy as np
+
+    remove_leftovers(task.folder)
+    arrays = measure(open_run(task.folder), task.data_dir)
+    with replacing(task.folder / MEASURED) as aside, aside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))
