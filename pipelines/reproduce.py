@@ -17,6 +17,7 @@ from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
 from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing import reuse
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, run_folder
 from pipelines.reproducing.task import StudyTask
@@ -98,7 +99,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
     plans.keep(Plan(study=study.name, budget=given.budget, backend=backend, arms=dict(work.arms)), folder)
     with plans.locked(folder):
         try:
-            _train(work, folder, given, console)
+            _train(work, folder, given, backend, console)
         except UserError:
             if not (folder / "runs").exists():
                 plans.forget(folder)
@@ -106,7 +107,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
         return _page(work, folder, given.name, console)
 
 
-def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
+def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:
     plans.clean(folder)
     members: list[Member] = []
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
@@ -114,6 +115,9 @@ def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
+            if not path.exists() and (other := reuse.find(one, backend, folder)):
+                reuse.take(other, path)
+                say(console, f"{path.name}: trained already, as {other}")
             task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))

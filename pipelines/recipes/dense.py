@@ -27,15 +27,15 @@ SEARCH = Space(
 )
 
 
-def _recipe(name: str, learning_rate: float, epochs: int, figures: str) -> Recipe:
+def _recipe(name: str, learning_rate: float, epochs: int, figures: str, steps: int = 600) -> Recipe:
     return Recipe(
         config=Config(
             recipe=name,
             model=ModelConfig(preset=name),
-            data="mnist",
+            data=name.partition("_")[0],
             optimizer=Optimizer(name="sgd", learning_rate=learning_rate, momentum=0.9, nesterov=False),
-            # 600 steps are one epoch.
-            schedule=Schedule(kind="exponential", factor=0.95, decay_steps=600),
+            # The rate falls once an epoch.
+            schedule=Schedule(kind="exponential", factor=0.95, decay_steps=steps),
             epochs=epochs,
             batch_size=100,
         ),
@@ -63,4 +63,5 @@ RECIPES = (
     _recipe("mnist_dense_10", learning_rate=0.1, epochs=20, figures="Figure 1"),
     _recipe("mnist_dense_50", learning_rate=0.15, epochs=50, figures="Figures 1 to 4"),
     _recipe("mnist_dense_100", learning_rate=0.2, epochs=20, figures="Figure 1"),
+    _recipe("cifar100_dense_50", learning_rate=0.05, epochs=50, figures="Figures 2 to 4", steps=500),
 )

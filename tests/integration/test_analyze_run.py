@@ -83,7 +83,7 @@ def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
         assert arrays["routes"].shape == (COUNTS["validation"], len(rows))
         np.testing.assert_array_equal(arrays["route_classes"], toy.load("toy", "validation").labels)
         logits = model.predict(x, verbose=0)
-        assert arrays["intact_accuracy"] == pytest.approx((logits.argmax(1) == y).mean())
+        assert arrays["lesion_intact_accuracy"] == pytest.approx((logits.argmax(1) == y).mean())
         assert float(rows[0]["lesion_loss"]) == pytest.approx(arrays["lesion_loss"][0], abs=1e-6)
     page = (folder / "analysis.md").read_text()
     shown = re.findall(r"\]\((figures/\w+\.png)\)", page)
