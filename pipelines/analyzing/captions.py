@@ -161,7 +161,7 @@ def routes(found: np.ndarray, classes: np.ndarray | None) -> str:
         f"{spread[widest]:.3f} around {found[:, widest].mean():.3f}; over all layers it is "
         f"{spread.mean():.3f} on average."
     )
-    if classes is not None:
+    if classes is not None and spread.any():
         text += f" The class explains {explained_by_class(found, classes):.0%} of these differences."
     return text
 

@@ -75,7 +75,7 @@ def lesions(net: Net, part: Part, told: Told | None = None, *, units: bool = Fal
 
 
 def example(net: Net, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """T and the outputs for the first example of a part, `[gates]` each; those of a channel as the mean of its places."""
+    """T and the outputs for the first example of a part, `[gates]` each; of a channel the mean of its places."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
     read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
     transform, outputs = (

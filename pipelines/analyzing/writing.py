@@ -87,7 +87,7 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
     commit = f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
     facts = [
         ("run", f"{run.path.resolve().name}, recipe {run.config.recipe}, {weights} weights"),
-        ("highway layers", f"{depth}, with {analysis.layout.gates:,} units or channels"),
+        ("highway layers", f"{depth}, with {analysis.layout.gates:,} {analysis.layout.unit}s"),
         ("gates and lesions on", _examples(whole)),
         ("routes on", _examples(routed)),
         ("intact net on the first", intact),
@@ -128,7 +128,7 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
         yield "Gates of the classes", "classes.png", captions.classes(found, labels)
     yield "Layers closed one by one", "lesions.png", captions.lesions(analysis.lesions)
     if analysis.unit_lesions:
-        yield "Units closed one by one", "units.png", captions.units(analysis.unit_lesions)
+        yield f"{analysis.layout.unit.capitalize()}s closed one by one", "units.png", captions.units(analysis.unit_lesions)
     yield "The routes of the examples", "routes.png", captions.routes(analysis.routes, analysis.classes)
 
 
