@@ -64,9 +64,9 @@ class Layout:
 
     @property
     def unit(self) -> str:
-        """What a unit is called: "channel" where layers have places, "unit" where they have none."""
+        """What units are called: "channel" where all layers have places, else "unit"."""
         kinds = {"channel" if call.places > 1 else "unit" for call in self.calls}
-        return kinds.pop() if len(kinds) == 1 else "unit or channel"
+        return kinds.pop() if len(kinds) == 1 else "unit"
 
     def split(self, array: np.ndarray) -> dict[str, np.ndarray]:
         """From an array over all gates to one for each layer.
