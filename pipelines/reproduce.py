@@ -110,12 +110,14 @@ def reproduce(given: Arguments, console: Console) -> Path:
 def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:
     plans.clean(folder)
     members: list[Member] = []
+    watches = studies.get(str(given.name)).watch
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
-            if not path.exists() and (other := reuse.find(one, backend, folder)):
+            # What was not watched while it trained cannot be watched now.
+            if not path.exists() and not watches and (other := reuse.find(one, backend, folder)):
                 reuse.take(other, path)
                 say(console, f"{path.name}: trained already, as {other}")
             task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))

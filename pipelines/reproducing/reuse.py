@@ -11,6 +11,7 @@ from pipelines.processes.train import TrainTask
 from pipelines.reproducing.plan import FILE
 from pipelines.run import open_run
 from pipelines.studies import MEASURED
+from pipelines.training.watch import WATCHED
 
 
 def find(config: Config, backend: str, folder: Path) -> Path | None:
@@ -43,7 +44,7 @@ def _is(path: Path, config: Config, backend: str) -> bool:
 
 
 def take(path: Path, to: Path) -> None:
-    """Copies a run directory, complete or not at all; what its study measured beside the accuracy stays behind.
+    """Copies a run directory, complete or not at all; what its study measured and watched stays behind.
 
     Args:
         path: from `find`.
@@ -52,7 +53,7 @@ def take(path: Path, to: Path) -> None:
     # As a name that `plan.clean` removes if this process is killed.
     aside = to.parent / f".{to.name}-{os.getpid()}"
     try:
-        shutil.copytree(path, aside, ignore=shutil.ignore_patterns(MEASURED, ".*"))
+        shutil.copytree(path, aside, ignore=shutil.ignore_patterns(MEASURED, WATCHED, ".*"))
         for copied in (*aside.rglob("*"), aside):
             flush(copied)
         aside.rename(to)

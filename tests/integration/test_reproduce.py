@@ -194,6 +194,22 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     assert other.returncode == 2
 
 
+def test_nets_that_another_study_has_trained_are_not_trained_again(start, tmp_path):
+    folders = [tmp_path / "studies" / name for name in ("lesions", "routing")]
+    for folder in folders:
+        study = start(folder.name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
+        said = study.communicate()[0]
+        assert study.returncode == 0, said
+    arms = studies.get("lesions").arms
+    for arm in arms:
+        one, other = (folder / "runs" / f"{arm}-seed-0" for folder in folders)
+        assert f"{one.name}: trained already, as {one}" in said
+        assert (one / "model.keras").read_bytes() == (other / "model.keras").read_bytes()
+        assert (one / "run.json").read_bytes() == (other / "run.json").read_bytes()
+        assert (one / "measured.npz").read_bytes() != (other / "measured.npz").read_bytes()
+    complete(folders[1], "lesions", arms)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
