@@ -94,7 +94,7 @@ def _made(study: Study, results: Results) -> list[tuple[str, str]]:
         ("wall time", _time([record.seconds for record in records])),
         ("versions", _once(_versions(run) for run in runs)),
         ("precision", _once(record.precision.policy for record in records)),
-        ("page made at", _code(environment.code())),
+        ("page made by", f"`{environment.command()}` at {_code(environment.code())}"),
     ]
 
 

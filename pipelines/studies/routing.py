@@ -30,12 +30,11 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     from highway_keras.analysis import explained_by_class, signatures
     from pipelines.analyzing import examples, kept, measuring
 
-    some = examples.part(net, "train", ROUTED)
-    routes, classes = measuring.routes(net, some)
-    x = np.concatenate([np.asarray(x) for x, _ in some.batches])
-    of_units = signatures(net.model, x, per="unit", batch_size=examples.batch_size(net.layout))
+    x, y = (np.concatenate(all_of) for all_of in zip(*examples.part(net, "train", ROUTED).batches, strict=True))
+    size, classes = examples.batch_size(net.layout), y.argmax(axis=1)
+    of_units = signatures(net.model, x, per="unit", batch_size=size)
     return kept.of_statistics(measuring.statistics(net, part)) | {
-        "routes": routes,
+        "routes": signatures(net.model, x, batch_size=size),
         "route_classes": classes,
         "explained_of_units": np.array(explained_by_class(of_units, classes)),
     }
