@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(folder / "layers.csv", text.getvalue())
-    np.savez(folder / "arrays.npz", **arrays(analysis))
+    np.savez(folder / "arrays.npz", allow_pickle=False, **arrays(analysis))
     drawing.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
     write_text(folder / "analysis.md", page(analysis, run, weights, rows))
 
@@ -62,7 +63,7 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
         }
 
 
-def arrays(analysis: Analysis) -> dict[str, np.ndarray]:
+def arrays(analysis: Analysis) -> dict[str, Any]:
     """The contents of arrays.npz; `kept.SHAPES` says what each is."""
     found = {
         **kept.of_statistics(analysis.statistics),

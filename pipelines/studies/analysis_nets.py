@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines import recipes
+from pipelines import frameworks, recipes
 from pipelines.run import Run
 from pipelines.studies import tables
 from pipelines.studies.results import Result, Results
@@ -54,8 +54,6 @@ def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tupl
         data_dir: where prepared data lies; None for the default of TFDS.
         limit: at most as many images, evenly spaced; None takes all.
     """
-    from pipelines import frameworks
-
     frameworks.load()
     from pipelines.analyzing import examples
 
