@@ -5,6 +5,7 @@
     preprocess.npz   the fitted preprocessing
     metrics.csv      one row an epoch
     tensorboard/     the same for TensorBoard
+    watched.csv      what a study measures on the way through training: one row for each of some steps
     checkpoint/      the state to resume from, one file, and until the end the one before it
     best.keras       the net of the epoch with the highest validation accuracy (of a regression: the lowest loss on
                      validation), where there is validation

@@ -9,6 +9,7 @@ from pipelines.arguments import TrainArguments, parse_train
 from pipelines.errors import UserError, disk_is_full
 from pipelines.files import remove_leftovers
 from pipelines.run import Run, locked, open_run, refuse_existing
+from pipelines.training.watch import Watches
 
 
 def main(arguments: list[str]) -> None:
@@ -26,12 +27,13 @@ def main(arguments: list[str]) -> None:
     console.print(_summary(run), highlight=False, soft_wrap=True)
 
 
-def train(given: TrainArguments, console: Console) -> Run:
+def train(given: TrainArguments, console: Console, watch: Watches | None = None) -> Run:
     """Trains a run to its end and draws its figures.
 
     Args:
         given: recipe with overrides and folder, or the run to go on with.
         console: for progress.
+        watch: what is measured on the way; None for nothing.
 
     Returns:
         The finished run.
@@ -55,11 +57,11 @@ def train(given: TrainArguments, console: Console) -> Run:
 
     try:
         if given.config is not None:
-            run = loop.start(given.config, path, given.data_dir, console, interval=given.interval)
+            run = loop.start(given.config, path, given.data_dir, console, interval=given.interval, watch=watch)
         elif _only_undrawn(path):
             run = open_run(path)
         else:
-            run = loop.resume(path, given.data_dir, console, interval=given.interval)
+            run = loop.resume(path, given.data_dir, console, interval=given.interval, watch=watch)
         _draw(run)
     except KeyboardInterrupt:
         if path.is_dir():

@@ -14,6 +14,7 @@ from pipelines.files import remove_leftovers
 from pipelines.processes.task import Task, leave, perform
 from pipelines.run import locked, open_run
 from pipelines.train import train
+from pipelines.training.watch import Watches
 
 EVALUATION = "evaluation.json"
 PATIENCE = 30.0
@@ -51,8 +52,12 @@ def main(words: list[str]) -> int:
     return perform("highway train", task, lambda: act(task))
 
 
-def act(task: TrainTask) -> None:
+def act(task: TrainTask, watch: Watches | None = None) -> None:
     """Trains the run to its end, and measures it if that is asked for; what is done already is not done again.
+
+    Args:
+        task: the run.
+        watch: what is measured on the way; None for nothing.
 
     Raises:
         UserError: the run cannot be trained or measured.
@@ -60,7 +65,7 @@ def act(task: TrainTask) -> None:
     """
     if not _trained(task.folder):
         _wait(task.folder)
-        _train(task)
+        _train(task, watch)
     if task.evaluate and not (_evaluated(task.folder) or diverged(task.folder)):
         # Not before the cores are chosen: NumPy counts them when it is imported.
         from pipelines.evaluate import evaluate
@@ -70,13 +75,13 @@ def act(task: TrainTask) -> None:
         evaluate(task.folder, "final", task.data_dir)
 
 
-def _train(task: TrainTask) -> None:
+def _train(task: TrainTask, watch: Watches | None) -> None:
     if task.folder.exists():
         given = TrainArguments(None, None, task.folder, task.data_dir)
     else:
         given = TrainArguments(task.config, task.folder, None, task.data_dir)
     try:
-        train(given, Console())
+        train(given, Console(), watch)
     except UserError:
         # With some seed a net may diverge; that is a result.
         if not task.folder.exists() or not diverged(task.folder):

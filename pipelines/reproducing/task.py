@@ -45,15 +45,15 @@ def main(words: list[str]) -> int:
 
 
 def _act(task: StudyTask) -> None:
-    train.act(task)
-    measure = studies.get(task.study).measure
-    if task.done or measure is None:
+    study = studies.get(task.study)
+    train.act(task, study.watch)
+    if task.done or study.measure is None:
         return
     # Not before the cores are chosen: NumPy counts them when it is imported.
     import numpy as np
 
     remove_leftovers(task.folder)
-    arrays = measure(open_run(task.folder), task.data_dir)
+    arrays = study.measure(open_run(task.folder), task.data_dir)
     with replacing(task.folder / MEASURED) as aside, aside.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 

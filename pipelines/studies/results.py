@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from pipelines import evaluation
+from pipelines.errors import UserError
 from pipelines.evaluation import Evaluation
 from pipelines.run import Run, open_run
 from pipelines.studies import MEASURED
 from pipelines.training import table
 from pipelines.training.table import Row
+from pipelines.training.watch import WATCHED
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,30 @@ class Results:
     def measured(self, arm: str, name: str) -> np.ndarray:
         """An array that was measured of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
+
+    def watched(self, arm: str) -> dict[str, np.ndarray]:
+        """What `Study.watch` had measured of each run of an arm that did not diverge.
+
+        Args:
+            arm: its name.
+
+        Returns:
+            "step" to the steps, float [rows], the same for all runs; every other column to float [runs, rows].
+
+        Raises:
+            UserError: a run was gone on with by `highway train`, which does not watch.
+        """
+        whole = [result.run.path / WATCHED for result in self.of(arm) if result.evaluation]
+        tables = [table.read(path) for path in whole]
+        steps = [[row["step"] for row in rows] for rows in tables]
+        for path, some in zip(whole, steps, strict=True):
+            if some != max(steps, key=len) or not some:
+                raise UserError(
+                    f"{path} has not all of the steps that were to be watched, as if `highway train` had gone on with "
+                    f"the run. Remove {path.parent} and repeat the command."
+                )
+        columns = {name: np.array([[row[name] for row in rows] for rows in tables]) for name in tables[0][0]}
+        return columns | {"step": np.array(steps[0])} if tables else {}
 
     def curves(self, arm: str, column: str) -> np.ndarray:
         """A column of metrics.csv over epochs, of each run of an arm that has come to its end.

@@ -23,6 +23,8 @@ from pipelines.training.intervals import Interval, Saves
 from pipelines.training.keeping import CHECKPOINTS, Count, DivergedError, Keep, StopOnNaN, ValidateAveraged, record
 from pipelines.training.progress import ProgressBar
 from pipelines.training.stopping import on_signals
+from pipelines.training.watch import WATCHED, Watches
+from pipelines.training.watching import Watching
 
 # Examples on which the mean gates are read after each epoch.
 GATE_EXAMPLES = 256
@@ -43,6 +45,7 @@ class Training:
         interval: steps between two checkpoints.
         console: for progress.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
+        watch: what is measured on the way; None for nothing.
     """
 
     run: Run
@@ -55,6 +58,7 @@ class Training:
     interval: Interval
     console: Console
     callbacks: Sequence[keras.callbacks.Callback] = ()
+    watch: Watches | None = None
 
 
 def finish(training: Training) -> None:
@@ -94,6 +98,11 @@ def _fit(training: Training) -> None:
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.step:
         run.update(gates=_initial_gates(gates, model))
+    watching = (
+        [Watching(run.path / WATCHED, training.net, progress, training.watch(run, training.data_dir))]
+        if training.watch
+        else []
+    )
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
@@ -108,6 +117,7 @@ def _fit(training: Training) -> None:
             # Those of an epoch that is over have been of its validation since.
             Count(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
+            *watching,
             gates,
             bar,
             Keep(

@@ -26,6 +26,8 @@ from pipelines.training.keeping import CHECKPOINTS, record
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy
 from pipelines.training.prepare import prepare
+from pipelines.training.watch import WATCHED, Watches
+from pipelines.training.watching import cut
 
 # Packages whose versions do not change the numbers that come next: what they decided is kept in the run.
 INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
@@ -39,6 +41,7 @@ def start(
     *,
     interval: Interval = "auto",
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    watch: Watches | None = None,
 ) -> Run:
     """Trains a new run to its end.
 
@@ -51,6 +54,7 @@ def start(
         console: for progress.
         interval: steps between two checkpoints; "auto" keeps what they cost below 2 % of the time.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
+        watch: what is measured on the way; None for nothing.
 
     Returns:
         The finished run.
@@ -79,7 +83,11 @@ def start(
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         _announce(run, console)
-        finish(Training(run, ready.net, ready.model, fitted, examples, data_dir, State(), interval, console, callbacks))
+        finish(
+            Training(
+                run, ready.net, ready.model, fitted, examples, data_dir, State(), interval, console, callbacks, watch
+            )
+        )
     return run
 
 
@@ -90,6 +98,7 @@ def resume(
     *,
     interval: Interval = "auto",
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    watch: Watches | None = None,
 ) -> Run:
     """Goes on with a run that was stopped, from its last checkpoint, to the end that it would have had.
 
@@ -99,6 +108,7 @@ def resume(
         console: for progress.
         interval: as in `start`; it may be another than before.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
+        watch: what is measured on the way; None for nothing.
 
     Returns:
         The finished run.
@@ -133,13 +143,14 @@ def resume(
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
         table.truncate(path / "metrics.csv", progress.step // steps_per_epoch)
+        cut(path / WATCHED, progress.step)
         record(run, progress)
         _announce(run, console)
         for damage in state.damaged:
             console.print(f"{damage}; the one before it is whole", highlight=False, soft_wrap=True)
         if progress.step:
             console.print(f"goes on after step {progress.step:,}", highlight=False)
-        finish(Training(run, net, model, fitted, examples, data_dir, state, interval, console, callbacks))
+        finish(Training(run, net, model, fitted, examples, data_dir, state, interval, console, callbacks, watch))
     return run
 
 
