@@ -12,6 +12,7 @@ from pipelines.config import Config
 from pipelines.errors import UserError
 from pipelines.files import remove_leftovers
 from pipelines.processes.task import Task, leave, perform
+from pipelines.processes.watchdog import watched
 from pipelines.run import locked, open_run
 from pipelines.train import train
 from pipelines.training.watch import Watches
@@ -81,7 +82,8 @@ def _train(task: TrainTask, watch: Watches | None) -> None:
     else:
         given = TrainArguments(task.config, task.folder, None, task.data_dir)
     try:
-        train(given, Console(), watch)
+        with watched() as alive:
+            train(given, Console(), watch, alive)
     except UserError:
         # With some seed a net may diverge; that is a result.
         if not task.folder.exists() or not diverged(task.folder):
