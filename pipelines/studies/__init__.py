@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 MEASURED = "measured.npz"
 """In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
-_MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
+_MODULES = {
+    "depth-contrast": "pipelines.studies.depth_contrast",
+    "bias": "pipelines.studies.bias",
+    "thousand": "pipelines.studies.thousand",
+    "gradients": "pipelines.studies.gradients",
+}
 
 
 def names() -> tuple[str, ...]:

@@ -78,6 +78,7 @@ class Results:
 
         Returns:
             "step" to the steps, float [rows], the same for all runs; every other column to float [runs, rows].
+            Nothing if every run diverged.
 
         Raises:
             UserError: a run was gone on with by `highway train`, which does not watch.
@@ -91,8 +92,10 @@ class Results:
                     f"{path} has not all of the steps that were to be watched, as if `highway train` had gone on with "
                     f"the run. Remove {path.parent} and repeat the command."
                 )
+        if not tables:
+            return {}
         columns = {name: np.array([[row[name] for row in rows] for rows in tables]) for name in tables[0][0]}
-        return columns | {"step": np.array(steps[0])} if tables else {}
+        return columns | {"step": np.array(steps[0])}
 
     def curves(self, arm: str, column: str) -> np.ndarray:
         """A column of metrics.csv over epochs, of each run of an arm that has come to its end.

@@ -15,12 +15,12 @@ import tensorflow_datasets as tfds
 
 from pipelines import studies
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
 BUDGET = "0.0005"
-LABEL = "short schedule, budget 0.0005: 1 of 12 epochs, 128 of 6 000 training examples, 1 of 3 seeds"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def toy(tmp_path_factory):
     """A folder of data sets in which the toy data lies prepared as MNIST."""
     root = tmp_path_factory.mktemp("data_sets")
     source = ToyData(side=28, validation=False)
-    source.counts = {"train": 300, "test": 120}
+    source.counts = {"train": 600, "test": 120}
 
     class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("3.0.1")
@@ -108,14 +108,14 @@ def ended(folder):
     return working(folder) == []
 
 
-def complete(folder, name, arms):
+def complete(folder, name, arms, label):
     """What a study leaves that came to its end."""
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == list(arms)
-    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", LABEL)}
+    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", label)}
     page = (folder / "README.md").read_text()
-    assert page.count(LABEL) >= 2 + page.count("![")
+    assert page.count(label) >= 2 + page.count("![")
     assert f"reproduce {name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
@@ -131,13 +131,15 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     folder = tmp_path / "study"
     words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
     arms = studies.get(name).arms
+    label = scheduled(arms, studies.get(name).seeds, float(BUDGET)).label
+    assert label.startswith(f"short schedule, budget {BUDGET}: 1 of ")
 
     study = start(*words)
     until(lambda: evaluated(folder), study)
     study.terminate()
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
-    assert f"{name} in {folder}: {len(arms)} runs ({LABEL})" in said
+    assert f"{name} in {folder}: {len(arms)} runs ({label})" in said
     assert "SIGTERM: every process saves and ends; once more ends at once" in said
     assert "highway reproduce: stopped; repeat the command to go on" in said
     assert "Traceback" not in said
@@ -166,7 +168,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     assert len(after) == len(arms)
     # All but those that were being measured when their process was stopped or killed are as they were.
     assert sum(after[path] != when for path, when in before.items()) <= 4
-    complete(folder, name, arms)
+    complete(folder, name, arms, label)
 
     # A study that is over is summed up again, without any process.
     again = start(*words)
