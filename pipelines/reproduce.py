@@ -17,12 +17,14 @@ from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
 from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing import searching
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, run_folder
 from pipelines.reproducing.task import StudyTask
 from pipelines.run import Run
+from pipelines.studies.study import Study
 
-DESCRIPTION = """Runs a study: every arm with every seed, then a page with tables and figures.
+DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then a page with tables and figures.
 
   highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to go on after any stop
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure says so
@@ -39,7 +41,7 @@ class Arguments(Frozen):
     to: Path | None = None
     """Folder of the study; none is studies/NAME."""
     seeds: Count | None = None
-    """Runs of each arm, with the seeds 0, 1, ...; none is the study's."""
+    """Runs of each arm, with the seeds 0, 1, ...; none is the study's. A study that draws settings has none."""
     budget: Share = 1.0
     """Share of the work: fewer seeds, epochs and examples, and a label on every table and figure."""
     workers: Count = 1
@@ -92,22 +94,28 @@ def reproduce(given: Arguments, console: Console) -> Path:
     if given.name is None:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
     study = studies.get(given.name)
+    if study.search and given.seeds:
+        raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = given.to or Path("studies") / study.name
-    work = scheduled(study.arms, given.seeds or study.seeds, given.budget)
+    each = "settings of each net" if study.search else "seeds"
+    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, each)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     plans.keep(Plan(study=study.name, budget=given.budget, backend=backend, arms=dict(work.arms)), folder)
     with plans.locked(folder):
+        plans.clean(folder)
         try:
-            _train(work, folder, given, console)
+            if study.search:
+                _search(study, work, folder, given, console)
+            else:
+                _train(work, folder, given, console)
         except UserError:
-            if not (folder / "runs").exists():
+            if not plans.begun(folder):
                 plans.forget(folder)
             raise
-        return _page(work, folder, given.name, console)
+        return _page(study, work, folder, console)
 
 
 def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
-    plans.clean(folder)
     members: list[Member] = []
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
@@ -124,12 +132,25 @@ def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None
     train_all(members, workers=given.workers, console=console, doing=str(given.name), found=_told)
 
 
-def _page(work: Work, folder: Path, name: str, console: Console) -> Path:
+def _search(study: Study, work: Work, folder: Path, given: Arguments, console: Console) -> None:
+    searching.search(
+        study,
+        work,
+        given.budget,
+        plans.search_folder(folder),
+        data_dir=given.data_dir,
+        workers=given.workers,
+        console=console,
+    )
+
+
+def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
     from pipelines.reproducing import page
-    from pipelines.studies import results
+    from pipelines.studies import results, trials
 
     arms = [(arm, seed, run_folder(folder, arm, seed)) for arm in work.arms for seed in range(work.seeds)]
-    page.write(folder, studies.get(name), results.read(arms), work.label)
+    found = trials.read(plans.search_folder(folder)) if study.search else results.read(arms)
+    page.write(folder, study, found, work.label)
     say(console, f"tables and figures {folder / 'README.md'}, every run {folder / 'results.csv'}")
     return folder / "README.md"
 

@@ -25,7 +25,7 @@ class Work:
     label: str
 
 
-def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
+def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "seeds") -> Work:
     """What a share of the work of a study leaves of it.
 
     What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
@@ -35,6 +35,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
         arms: in full.
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
+        each: what the runs of an arm are called in the label.
 
     Returns:
         What is left.
@@ -52,7 +53,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
     parts = [
         _pairs("epochs", [(short[name].epochs, whole[name].epochs) for name in arms]),
         _pairs("training examples", examples),
-        f"{runs} of {seeds} seeds",
+        f"{runs} of {seeds} {each}",
     ]
     return Work(runs, short, f"short schedule, budget {share:g}: {', '.join(parts)}")
 

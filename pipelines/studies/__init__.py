@@ -16,6 +16,7 @@ _MODULES = {
     "bias": "pipelines.studies.bias",
     "thousand": "pipelines.studies.thousand",
     "gradients": "pipelines.studies.gradients",
+    "optimization": "pipelines.studies.optimization",
 }
 
 

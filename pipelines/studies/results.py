@@ -47,6 +47,25 @@ class Result:
         with np.load(self.run.path / MEASURED) as arrays:
             return dict(arrays)
 
+    def row(self, folder: Path) -> dict[str, str]:
+        """Of results.csv; the path is told from the folder of the study."""
+        record, config, measured = self.run.record, self.run.config, self.evaluation
+        return {
+            "arm": self.arm,
+            "seed": str(self.seed),
+            "state": record.state,
+            "test_accuracy": "" if measured is None else f"{measured.accuracy:.6g}",
+            "test_loss": "" if measured is None else f"{measured.loss:.6g}",
+            "test_examples": "" if measured is None else str(measured.count),
+            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in ("loss", "accuracy")},
+            "epochs": str(config.epochs),
+            "steps": str(record.step),
+            "examples": str(record.data.counts["train"]),
+            "parameters": str(record.parameters),
+            "seconds": f"{record.seconds:.1f}",
+            "run": str(self.run.path.relative_to(folder)),
+        }
+
 
 class Results:
     """All runs of a study.
@@ -57,6 +76,15 @@ class Results:
 
     def __init__(self, results: Iterable[Result]) -> None:
         self.all = tuple(results)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run directories."""
+        return [result.run for result in self.all]
+
+    def rows(self, folder: Path) -> list[dict[str, str]]:
+        """Of results.csv; paths are told from the folder of the study."""
+        return [result.row(folder) for result in self.all]
 
     def of(self, arm: str) -> list[Result]:
         """The runs of an arm, by seed."""

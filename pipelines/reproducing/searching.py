@@ -1,0 +1,67 @@
+"""A study whose settings are drawn at random: a search of the kind that `highway tune` leads, over all its nets."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.processes.together import say
+from pipelines.reproducing.budget import Work
+from pipelines.studies.study import Study
+from pipelines.tuning import plan as plans
+from pipelines.tuning import search as searches
+from pipelines.tuning import state as states
+from pipelines.tuning.plan import Budget, Net, Plan
+
+
+def search(
+    study: Study, work: Work, share: float, folder: Path, *, data_dir: Path | None, workers: int, console: Console
+) -> None:
+    """Draws and trains all settings of a study, or goes on with it.
+
+    Args:
+        study: with what is drawn.
+        work: what is trained.
+        share: of the study's work that this is.
+        folder: of the search; the caller holds that of the study.
+        data_dir: where prepared data lies; None for the default of TFDS.
+        workers: trials at the same time, each on its share of the cores.
+        console: for a table of the trials, or a line for each.
+
+    Raises:
+        UserError: the folder holds another search, the data cannot be had, or a process dies again and again.
+    """
+    one = searches.here(planned(study, work, share), folder, data_dir)
+    plans.keep(one.plan, one.folder)
+    state = states.read(one.folder)
+    drawn = len(work.arms) * work.seeds
+    over = sum(trial.over for trial in state.trials) if state else 0
+    done = f", {over} of them done" if over else ""
+    say(console, f"{study.name} in {folder}: {drawn} settings{done}{f' ({work.label})' if work.label else ''}")
+    if state is None or not state.over:
+        names = searches.numbered(workers)
+        searches.lead(one, [searches.chief(one), *searches.workers(one, names)], console)
+
+
+def planned(study: Study, work: Work, share: float) -> Plan:
+    """The search of a study.
+
+    Args:
+        study: with what is drawn; its arms differ in their nets alone.
+        work: what is trained.
+        share: of the study's work that this is.
+
+    Raises:
+        ValueError: the study draws nothing.
+    """
+    if study.search is None:
+        raise ValueError(f"{study.name} draws no settings")
+    whole = next(iter(study.arms.values())).config
+    return Plan(
+        name=study.name,
+        config=next(iter(work.arms.values())),
+        nets=tuple(Net(name=name, model=config.model) for name, config in work.arms.items()),
+        space=study.search,
+        algorithm="random",
+        trials=work.seeds * len(work.arms),
+        budget=Budget(share=share, trials=study.seeds, epochs=whole.epochs),
+    )
