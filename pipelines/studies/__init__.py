@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 MEASURED = "measured.npz"
 """In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
-_MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
+_MODULES = {
+    "depth-contrast": "pipelines.studies.depth_contrast",
+    "depth-twins": "pipelines.studies.depth_twins",
+    "depth-hundred": "pipelines.studies.depth_hundred",
+    "depth-routes": "pipelines.studies.depth_routes",
+    "data-movement": "pipelines.studies.data_movement",
+}
 
 
 def names() -> tuple[str, ...]:

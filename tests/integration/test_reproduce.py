@@ -15,12 +15,12 @@ import tensorflow_datasets as tfds
 
 from pipelines import studies
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-BUDGET = "0.0005"
-LABEL = "short schedule, budget 0.0005: 1 of 12 epochs, 128 of 6 000 training examples, 1 of 3 seeds"
+BUDGET = "0.0001"
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,20 @@ def ended(folder):
     return working(folder) == []
 
 
+def label(name):
+    """What stands on every table and figure."""
+    study = studies.get(name)
+    return scheduled(study.arms, study.seeds, float(BUDGET)).label
+
+
 def complete(folder, name, arms):
     """What a study leaves that came to its end."""
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == list(arms)
-    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", LABEL)}
+    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", label(name))}
     page = (folder / "README.md").read_text()
-    assert page.count(LABEL) >= 2 + page.count("![")
+    assert page.count(label(name)) >= 2 + page.count("![")
     assert f"reproduce {name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
@@ -137,7 +143,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     study.terminate()
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
-    assert f"{name} in {folder}: {len(arms)} runs ({LABEL})" in said
+    assert f"{name} in {folder}: {len(arms)} runs ({label(name)})" in said
     assert "SIGTERM: every process saves and ends; once more ends at once" in said
     assert "highway reproduce: stopped; repeat the command to go on" in said
     assert "Traceback" not in said
@@ -172,8 +178,8 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluated(folder) == after
-    other = start(name, "--budget", "0.0001", "--to", str(folder))
-    assert "is another one: its budget was 0.0005 and is 0.0001" in other.communicate()[0]
+    other = start(name, "--budget", "0.0002", "--to", str(folder))
+    assert "is another one: its budget was 0.0001 and is 0.0002" in other.communicate()[0]
     assert other.returncode == 2
 
 
