@@ -237,9 +237,7 @@ def learning(results: Results, pictures: Pictures) -> None:
 
 def learning_caption(results: Results) -> str:
     """What the runs show of the training at `SHOWN` blocks."""
-    parts = [
-        f"{kind} {ranged(results.curves(arm(kind, SHOWN), 'accuracy')[:, -1], percent=True)}" for kind in KINDS
-    ]
+    parts = [f"{kind} {ranged(results.curves(arm(kind, SHOWN), 'accuracy')[:, -1], percent=True)}" for kind in KINDS]
     return f"Thin lines are seeds, thick ones their means. Training accuracy in the last epoch: {', '.join(parts)}."
 
 

@@ -4,8 +4,8 @@ Command     highway reproduce depth-hundred
 Net         as depth-twins, of 100 blocks alone
 Data        MNIST, all 60 000 training images, pixels in [-1, 1]
 Published   nothing
-Sources     the training is that of depth-contrast, recorded for a tenth of the images and at most 50 blocks; depth, gate
-            bias -4 and the nets beside highway and plain ones of 50 units are ours
+Sources     the training is that of depth-contrast, recorded for a tenth of the images and at most 50 blocks; depth,
+            gate bias -4 and the nets beside highway and plain ones of 50 units are ours
 """
 
 import math

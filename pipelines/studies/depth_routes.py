@@ -142,8 +142,12 @@ def typical(found: Mapping[str, np.ndarray], seed: int, pictures: Pictures) -> N
         f"cluster; {len(set(shares.argmax(axis=1)))} of {shares.shape[1]} classes are the commonest of one."
     )
     height = 0.7 * len(images) + 0.6
-    with pictures.figure("typical_images", (9.4, height), "Typical images of each cluster of routes", caption) as figure:
-        for axes, row, size, share in zip(np.atleast_1d(figure.subplots(len(images), 1)), images, sizes, shares, strict=True):
+    with pictures.figure(
+        "typical_images", (9.4, height), "Typical images of each cluster of routes", caption
+    ) as figure:
+        for axes, row, size, share in zip(
+            np.atleast_1d(figure.subplots(len(images), 1)), images, sizes, shares, strict=True
+        ):
             strip = np.concatenate([np.pad(image[..., 0], 1) for image in row], axis=1)
             axes.imshow(strip, cmap="gray_r", vmin=0, vmax=255)
             axes.set_axis_off()
@@ -158,7 +162,9 @@ def composition(found: Mapping[str, np.ndarray], seed: int, results: Results, pi
     shares = clusters.shares(assigned, labels, classes)
     everyone = np.bincount(assigned) @ found["profile"] / len(assigned)
     away = found["profile"] - everyone
-    with pictures.figure("routes", (11, 4.8), "Clusters of routes: their classes and their gates", caption(results)) as figure:
+    with pictures.figure(
+        "routes", (11, 4.8), "Clusters of routes: their classes and their gates", caption(results)
+    ) as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1, 2), sharey=True)
         rows = np.arange(len(shares) + 1) + 0.5
         mesh = left.pcolormesh(np.arange(classes + 1) - 0.5, rows, shares, cmap="viridis", vmin=0, vmax=1)
@@ -212,8 +218,7 @@ STUDY = Study(
     arms={ARM: _arm()},
     seeds=3,
     differs=(
-        "The source trains on 6 000 images; here on 55 000, so that the routes are those of a net that is right on most "
-        "held-out images.",
+        "The source trains on 6 000 images; here on 55 000.",
         f"The number of clusters, {CLUSTERS}, is that of the classes and was not chosen by what came out.",
         "The images are of the training split but were held out of training: a net tells images apart that it was "
         "trained on.",

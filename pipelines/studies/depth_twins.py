@@ -94,9 +94,7 @@ def losses(results: Results, pictures: Pictures) -> None:
                     # One legend for all three.
                     label = net.title if blocks == BLOCKS[0] else None
                     epochs = np.arange(1, curves.shape[1] + 1)
-                    axes.plot(
-                        epochs, curves.mean(axis=0), net.style, color=net.colour, marker="o", ms=3, label=label
-                    )
+                    axes.plot(epochs, curves.mean(axis=0), net.style, color=net.colour, marker="o", ms=3, label=label)
             axes.axhline(math.log(10), color=GREY, ls="--", lw=1)
             axes.set_title(f"{blocks} blocks")
             axes.set_xlabel("epoch")

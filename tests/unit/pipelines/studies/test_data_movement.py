@@ -22,8 +22,8 @@ def results(path, **changes):
             counted=np.array(counted),
             weights=np.array(0.5e6),
             activations=np.array(1.5e6),
-            seconds=np.array([1, 2, 9]) * counted / 2e9,
-            bandwidth=np.array([1e9, 2e9, 3e9]),
+            seconds=np.array([9, 2, 3]) * counted / 2e9,
+            bandwidth=np.array([1e9, 2e9, 0.5e9]),
         )
     return Results(runs)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies import clusters, depth_routes
+from pipelines.studies import depth_routes
 from pipelines.studies.clusters import Clusters
 from pipelines.studies.depth_routes import ARM, STUDY, TYPICAL, VIEWS
 from pipelines.studies.pictures import Pictures
@@ -76,8 +76,3 @@ def test_nothing_is_drawn_of_a_net_that_diverged(tmp_path):
     pictures = Pictures(tmp_path / "figures", "")
     STUDY.draw(lost, pictures)
     assert pictures.made == []
-
-
-def test_clusters_are_as_many_as_classes():
-    assert depth_routes.CLUSTERS == 10
-    assert clusters.SAMPLE <= STUDY.arms[ARM].config.validation
