@@ -17,6 +17,10 @@ _MODULES = {
     "thousand": "pipelines.studies.thousand",
     "gradients": "pipelines.studies.gradients",
     "optimization": "pipelines.studies.optimization",
+    "depth-twins": "pipelines.studies.depth_twins",
+    "depth-hundred": "pipelines.studies.depth_hundred",
+    "depth-routes": "pipelines.studies.depth_routes",
+    "data-movement": "pipelines.studies.data_movement",
 }
 
 

@@ -26,7 +26,7 @@ from pipelines.studies.results import Results
 from pipelines.studies.shades import shades
 from pipelines.studies.study import Arm, Counts, Study
 from pipelines.studies.tables import MISSING, Table
-from pipelines.studies.words import ends, listed
+from pipelines.studies.words import listed, ranged
 
 DEPTHS = (10, 30, 100, 300)
 """Hidden layers; the first is plain."""
@@ -146,7 +146,7 @@ def chart_caption(results: Results) -> str:
         clauses = []
         if learning:
             best = max(learning, key=learning.__getitem__)
-            reached = ends(learning.values(), ".1%")
+            reached = ranged(learning.values(), ".1%")
             clauses.append(f"biases of {_told(learning)} reach {reached}, the most at {best:g}")
         if guessing:
             clauses.append(f"those of {_told(guessing)} guess")
@@ -155,7 +155,7 @@ def chart_caption(results: Results) -> str:
         parts.append(f"At {depth} layers {'; '.join(clauses)}.")
     alone, low = results.accuracies(ALONE), [results.accuracies(arm(depth, BIASES[0])) for depth in DEPTHS]
     if alone and all(low):
-        ended = ends([float(np.mean(scores)) for scores in low], ".1%")
+        ended = ranged([float(np.mean(scores)) for scores in low], ".1%")
         parts.append(
             f"With the lowest bias, {BIASES[0]:g}, nets of {listed(DEPTHS)} layers end at {ended}; the plain layer "
             f"without any block ends at {np.mean(alone):.1%}."

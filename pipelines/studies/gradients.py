@@ -24,7 +24,7 @@ from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Study
 from pipelines.studies.tables import MISSING, Table
-from pipelines.studies.words import ends, listed
+from pipelines.studies.words import listed, ranged
 
 GREEN = "#009E73"
 KINDS = ("highway", "residual", "plain")
@@ -246,8 +246,8 @@ def jacobian_caption(results: Results) -> str:
     parts = {name: by_block(results, "highway", SHOWN, name) for name in names}
     gap = np.abs(parts["identity"] - parts["diagonal"]).max(axis=1)
     told = [
-        f"{when} training 1 - T is {ends(parts['identity'][time])} over the blocks, at most {gap[time]:.3f} from the "
-        f"mean diagonal that was measured, and the rest scales a gradient by {ends(parts['rest'][time])}."
+        f"{when} training 1 - T is {ranged(parts['identity'][time])} over the blocks, at most {gap[time]:.3f} from the "
+        f"mean diagonal that was measured, and the rest scales a gradient by {ranged(parts['rest'][time])}."
         for when, time in (("Before", 0), ("After", -1))
     ]
     return (
