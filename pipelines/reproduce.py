@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from pipelines import studies
+from pipelines import environment, studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError
@@ -18,14 +18,16 @@ from pipelines.processes.together import say, train_all
 from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing.budget import Work, scheduled
-from pipelines.reproducing.plan import Plan, run_folder
+from pipelines.reproducing.plan import Plan, Schedule, run_folder
 from pipelines.reproducing.task import StudyTask
 from pipelines.run import Run
+from pipelines.studies.study import Study
 
 DESCRIPTION = """Runs a study: every arm with every seed, then a page with tables and figures.
 
   highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to go on after any stop
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure says so
+  highway reproduce cifar10 --schedule short      ten epochs for each net, in place of hundreds; they say so too
   highway reproduce --list                        the studies, and what each takes on this machine"""
 
 
@@ -42,6 +44,9 @@ class Arguments(Frozen):
     """Runs of each arm, with the seeds 0, 1, ...; none is the study's."""
     budget: Share = 1.0
     """Share of the work: fewer seeds, epochs and examples, and a label on every table and figure."""
+    schedule: Schedule | None = None
+    """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
+    has a short schedule."""
     workers: Count = 1
     """Runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
@@ -91,11 +96,12 @@ def reproduce(given: Arguments, console: Console) -> Path:
     """
     if given.name is None:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
-    study = studies.get(given.name)
+    study, schedule = _chosen(given.name, given.schedule, console)
     folder = given.to or Path("studies") / study.name
-    work = scheduled(study.arms, given.seeds or study.seeds, given.budget)
+    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, study.label)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    plans.keep(Plan(study=study.name, budget=given.budget, backend=backend, arms=dict(work.arms)), folder)
+    arms = dict(work.arms)
+    plans.keep(Plan(study=study.name, schedule=schedule, budget=given.budget, backend=backend, arms=arms), folder)
     with plans.locked(folder):
         try:
             _train(work, folder, given, console)
@@ -103,7 +109,20 @@ def reproduce(given: Arguments, console: Console) -> Path:
             if not (folder / "runs").exists():
                 plans.forget(folder)
             raise
-        return _page(work, folder, given.name, console)
+        return _page(study, work, folder, console)
+
+
+def _chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:
+    study = studies.get(name)
+    if asked == "short" and study.short is None:
+        raise UserError(f"{name} has no short schedule. Leave --schedule out; --budget 0.1 does a tenth of the work.")
+    if asked == "full" or study.short is None:
+        return study, "full"
+    if asked is None and environment.devices():
+        return study, "full"
+    if asked is None:
+        say(console, f"there is no GPU or TPU: the short schedule of {name}; the full one with --schedule full")
+    return study.short, "short"
 
 
 def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
@@ -124,12 +143,12 @@ def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None
     train_all(members, workers=given.workers, console=console, doing=str(given.name), found=_told)
 
 
-def _page(work: Work, folder: Path, name: str, console: Console) -> Path:
+def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
     from pipelines.reproducing import page
     from pipelines.studies import results
 
     arms = [(arm, seed, run_folder(folder, arm, seed)) for arm in work.arms for seed in range(work.seeds)]
-    page.write(folder, studies.get(name), results.read(arms), work.label)
+    page.write(folder, study, results.read(arms), work.label)
     say(console, f"tables and figures {folder / 'README.md'}, every run {folder / 'results.csv'}")
     return folder / "README.md"
 

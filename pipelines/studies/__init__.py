@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 MEASURED = "measured.npz"
 """In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
-_MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
+_MODULES = {
+    "depth-contrast": "pipelines.studies.depth_contrast",
+    "mnist": "pipelines.studies.mnist",
+    "cifar10": "pipelines.studies.cifar10",
+    "cifar100": "pipelines.studies.cifar100",
+    "fitnets": "pipelines.studies.fitnets",
+}
 
 
 def names() -> tuple[str, ...]:

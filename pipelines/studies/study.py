@@ -109,6 +109,8 @@ class Study:
         measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
             the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
         watch: what is measured of a net on its way through training, at which steps. None for nothing.
+        short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
+        label: what stands on every table and figure of a study whose trainings are shorter than the source's.
     """
 
     name: str
@@ -122,3 +124,5 @@ class Study:
     draw: Callable[[Results, "Pictures"], None]
     measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
     watch: Watches | None = None
+    short: "Study | None" = None
+    label: str = ""
