@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from pipelines import studies
+from pipelines import environment, studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError
@@ -19,7 +19,7 @@ from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing import searching
 from pipelines.reproducing.budget import Work, scheduled
-from pipelines.reproducing.plan import Plan, run_folder
+from pipelines.reproducing.plan import Plan, Schedule, run_folder
 from pipelines.reproducing.task import StudyTask
 from pipelines.run import Run
 from pipelines.studies.study import Study
@@ -28,6 +28,7 @@ DESCRIPTION = """Runs a study: every arm with every seed, or with many settings;
 
   highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to go on after any stop
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure says so
+  highway reproduce cifar10 --schedule short      ten epochs for each net, in place of hundreds; they say so too
   highway reproduce --list                        the studies, and what each takes on this machine"""
 
 
@@ -44,6 +45,9 @@ class Arguments(Frozen):
     """Runs of each arm, with the seeds 0, 1, ...; none is the study's. A study that draws settings has none."""
     budget: Share = 1.0
     """Share of the work: fewer seeds, epochs and examples, and a label on every table and figure."""
+    schedule: Schedule | None = None
+    """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
+    has a short schedule."""
     workers: Count = 1
     """Runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
@@ -93,14 +97,15 @@ def reproduce(given: Arguments, console: Console) -> Path:
     """
     if given.name is None:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
-    study = studies.get(given.name)
+    study, schedule = _chosen(given.name, given.schedule, console)
     if study.search and given.seeds:
         raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = given.to or Path("studies") / study.name
     each = "settings of each net" if study.search else "seeds"
-    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, each)
+    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, label=study.label, each=each)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    plans.keep(Plan(study=study.name, budget=given.budget, backend=backend, arms=dict(work.arms)), folder)
+    arms = dict(work.arms)
+    plans.keep(Plan(study=study.name, schedule=schedule, budget=given.budget, backend=backend, arms=arms), folder)
     with plans.locked(folder):
         plans.clean(folder)
         try:
@@ -113,6 +118,19 @@ def reproduce(given: Arguments, console: Console) -> Path:
                 plans.forget(folder)
             raise
         return _page(study, work, folder, console)
+
+
+def _chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:
+    study = studies.get(name)
+    if asked == "short" and study.short is None:
+        raise UserError(f"{name} has no short schedule. Leave --schedule out; --budget 0.1 does a tenth of the work.")
+    if asked == "full" or study.short is None:
+        return study, "full"
+    if asked is None and environment.devices():
+        return study, "full"
+    if asked is None:
+        say(console, f"there is no GPU or TPU: the short schedule of {name}; the full one with --schedule full")
+    return study.short, "short"
 
 
 def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:

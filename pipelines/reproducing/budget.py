@@ -25,7 +25,7 @@ class Work:
     label: str
 
 
-def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "seeds") -> Work:
+def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str = "", each: str = "seeds") -> Work:
     """What a share of the work of a study leaves of it.
 
     What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
@@ -35,6 +35,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "se
         arms: in full.
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
+        label: what is said of the work in full.
         each: what the runs of an arm are called in the label.
 
     Returns:
@@ -45,7 +46,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "se
     """
     whole = {name: arm.config for name, arm in arms.items()}
     if share == 1:
-        return Work(seeds, whole, "")
+        return Work(seeds, whole, label)
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -55,7 +56,8 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "se
         _pairs("training examples", examples),
         f"{runs} of {seeds} {each}",
     ]
-    return Work(runs, short, f"short schedule, budget {share:g}: {', '.join(parts)}")
+    told = f"budget {share:g}: {', '.join(parts)}"
+    return Work(runs, short, f"{label}; {told}" if label else f"short schedule, {told}")
 
 
 def shortened(config: Config, share: float, counts: Counts) -> Config:

@@ -14,6 +14,7 @@ The folder of a study:
 import shutil
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -23,6 +24,7 @@ from pipelines.files import held, remove_leftovers, write_text
 from pipelines.recipes.provenance import flat
 
 FILE = "study.json"
+Schedule = Literal["full", "short"]
 
 
 class Plan(Frozen):
@@ -32,6 +34,8 @@ class Plan(Frozen):
     """Its name."""
     budget: Share
     """Of its work."""
+    schedule: Schedule = "full"
+    """Whether its trainings are the full ones."""
     backend: str
     """Of Keras."""
     arms: dict[str, Config]
@@ -113,7 +117,7 @@ def _open(path: Path) -> Plan:
 
 def _difference(kept: Plan, asked: Plan) -> str:
     """The first thing in which two plans differ."""
-    for name in ("study", "budget", "backend"):
+    for name in ("study", "schedule", "budget", "backend"):
         before, now = getattr(kept, name), getattr(asked, name)
         if before != now:
             return f"its {name} was {before} and is {now}"

@@ -21,6 +21,10 @@ _MODULES = {
     "depth-hundred": "pipelines.studies.depth_hundred",
     "depth-routes": "pipelines.studies.depth_routes",
     "data-movement": "pipelines.studies.data_movement",
+    "mnist": "pipelines.studies.mnist",
+    "cifar10": "pipelines.studies.cifar10",
+    "cifar100": "pipelines.studies.cifar100",
+    "fitnets": "pipelines.studies.fitnets",
 }
 
 

@@ -126,6 +126,8 @@ class Study(Generic[Found]):
         watch: what is measured of a net on its way through training, at which steps. None for nothing.
         search: what is drawn for each run, whose seed is that of the arm; arms differ in their nets alone. None for
             runs that differ by their seeds.
+        short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
+        label: what stands on every table and figure of a study whose trainings are shorter than the source's.
     """
 
     name: str
@@ -140,3 +142,5 @@ class Study(Generic[Found]):
     measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
     watch: Watches | None = None
     search: Space | None = None
+    short: "Study | None" = None
+    label: str = ""
