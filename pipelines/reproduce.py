@@ -17,7 +17,7 @@ from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
 from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
-from pipelines.reproducing import searching
+from pipelines.reproducing import reuse, searching
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, Schedule, run_folder
 from pipelines.reproducing.task import StudyTask
@@ -112,7 +112,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
             if study.search:
                 _search(study, work, folder, given, console)
             else:
-                _train(work, folder, given, console)
+                _train(work, folder, given, backend, console)
         except UserError:
             if not plans.begun(folder):
                 plans.forget(folder)
@@ -133,13 +133,18 @@ def _chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study,
     return study.short, "short"
 
 
-def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
+def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:
     members: list[Member] = []
+    watches = studies.get(str(given.name)).watch
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
+            # What was not watched while it trained cannot be watched now.
+            if not path.exists() and not watches and (other := reuse.find(one, backend, folder)):
+                reuse.take(other, path)
+                say(console, f"{path.name}: trained already, as {other}")
             task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))

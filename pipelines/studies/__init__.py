@@ -25,6 +25,9 @@ _MODULES = {
     "cifar10": "pipelines.studies.cifar10",
     "cifar100": "pipelines.studies.cifar100",
     "fitnets": "pipelines.studies.fitnets",
+    "gates": "pipelines.studies.gate_maps",
+    "routing": "pipelines.studies.routing",
+    "lesions": "pipelines.studies.lesions",
 }
 
 

@@ -10,33 +10,43 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from pipelines import studies
+from pipelines.reproducing import budget
 from pipelines.reproducing import plan as plans
-from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-BUDGET = "0.0005"
+# So small that every arm trains one epoch on what the toy data has.
+BUDGET = "2e-06"
+IMAGES = {"mnist": ((28, 28, 1), 10), "cifar100": ((32, 32, 3), 100)}
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    """A folder of data sets in which the toy data lies prepared as MNIST."""
+    """A folder of data sets in which the toy data lies prepared as those that the studies are of."""
     root = tmp_path_factory.mktemp("data_sets")
-    source = ToyData(side=28, validation=False)
-    source.counts = {"train": 600, "test": 120}
+    for name in IMAGES:
+        prepared(root, name)
+    return root
 
-    class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+
+def prepared(root, name):
+    (side, *_, channels), classes = IMAGES[name]
+    source = ToyData(side=side, validation=False)
+    source.counts = {"train": 300, "test": 120}
+
+    class Toy(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("3.0.1")
 
         def _info(self):
             features = {
-                "image": tfds.features.Image(shape=(28, 28, 1)),
-                "label": tfds.features.ClassLabel(num_classes=10),
+                "image": tfds.features.Image(shape=(side, side, channels)),
+                "label": tfds.features.ClassLabel(num_classes=classes),
             }
             return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
 
@@ -46,10 +56,10 @@ def toy(tmp_path_factory):
         def _generate_examples(self, split):
             examples = source.load("toy", split)
             for number, (image, label) in enumerate(zip(examples.images, examples.labels, strict=True)):
-                yield number, {"image": image, "label": int(label)}
+                yield number, {"image": np.repeat(image, channels, axis=2), "label": int(label)}
 
-    Mnist(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    return root
+    Toy.name = name
+    Toy(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
 
 
 @pytest.fixture
@@ -108,14 +118,21 @@ def ended(folder):
     return working(folder) == []
 
 
-def complete(folder, name, arms, label):
+def label_of(name):
+    study = studies.get(name)
+    return budget.scheduled(study.arms, study.seeds, float(BUDGET)).label
+
+
+def complete(folder, name, arms):
     """What a study leaves that came to its end."""
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == list(arms)
-    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", label)}
+    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {
+        ("finished", "100", label_of(name))
+    }
     page = (folder / "README.md").read_text()
-    assert page.count(label) >= 2 + page.count("![")
+    assert page.count(label_of(name)) >= 2 + page.count("![")
     assert f"reproduce {name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
@@ -131,15 +148,13 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     folder = tmp_path / "study"
     words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
     arms = studies.get(name).arms
-    label = scheduled(arms, studies.get(name).seeds, float(BUDGET)).label
-    assert label.startswith(f"short schedule, budget {BUDGET}: 1 of ")
 
     study = start(*words)
     until(lambda: evaluated(folder), study)
     study.terminate()
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
-    assert f"{name} in {folder}: {len(arms)} runs ({label})" in said
+    assert f"{name} in {folder}: {len(arms)} runs ({label_of(name)})" in said
     assert "SIGTERM: every process saves and ends; once more ends at once" in said
     assert "highway reproduce: stopped; repeat the command to go on" in said
     assert "Traceback" not in said
@@ -168,15 +183,31 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     assert len(after) == len(arms)
     # All but those that were being measured when their process was stopped or killed are as they were.
     assert sum(after[path] != when for path, when in before.items()) <= 4
-    complete(folder, name, arms, label)
+    complete(folder, name, arms)
 
     # A study that is over is summed up again, without any process.
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluated(folder) == after
     other = start(name, "--budget", "0.0001", "--to", str(folder))
-    assert "is another one: its budget was 0.0005 and is 0.0001" in other.communicate()[0]
+    assert "is another one: its budget was 2e-06 and is 0.0001" in other.communicate()[0]
     assert other.returncode == 2
+
+
+def test_nets_that_another_study_has_trained_are_not_trained_again(start, tmp_path):
+    folders = [tmp_path / "studies" / name for name in ("lesions", "routing")]
+    for folder in folders:
+        study = start(folder.name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
+        said = study.communicate()[0]
+        assert study.returncode == 0, said
+    arms = studies.get("lesions").arms
+    for arm in arms:
+        one, other = (folder / "runs" / f"{arm}-seed-0" for folder in folders)
+        assert f"{one.name}: trained already, as {one}" in said
+        assert (one / "model.keras").read_bytes() == (other / "model.keras").read_bytes()
+        assert (one / "run.json").read_bytes() == (other / "run.json").read_bytes()
+        assert (one / "measured.npz").read_bytes() != (other / "measured.npz").read_bytes()
+    complete(folders[1], "lesions", arms)
 
 
 @pytest.mark.parametrize(
