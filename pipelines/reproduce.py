@@ -10,12 +10,11 @@ from pipelines import studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError
-from pipelines.evaluation import Evaluation, read
+from pipelines.evaluation import of_run
 from pipelines.processes import signals
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
-from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, run_folder
@@ -108,13 +107,14 @@ def reproduce(given: Arguments, console: Console) -> Path:
 
 def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
     plans.clean(folder)
+    study = studies.get(str(given.name))
     members: list[Member] = []
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
-            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
+            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=study.name, weights=study.weights)
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = work.seeds * len(work.arms)
@@ -135,6 +135,6 @@ def _page(work: Work, folder: Path, name: str, console: Console) -> Path:
 
 
 def _told(run: Run) -> str:
-    measured = read(run.path / EVALUATION, Evaluation)
-    found = "diverged" if measured is None else f"test accuracy {measured.accuracy:.2%}"
+    measured = of_run(run)
+    found = "diverged" if measured is None else measured.told
     return f"{found}, {clock(run.record.seconds)} of training"

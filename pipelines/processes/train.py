@@ -12,7 +12,7 @@ from pipelines.config import Config
 from pipelines.errors import UserError
 from pipelines.files import remove_leftovers
 from pipelines.processes.task import Task, leave, perform
-from pipelines.run import locked, open_run
+from pipelines.run import Weights, locked, open_run
 from pipelines.train import train
 
 EVALUATION = "evaluation.json"
@@ -31,6 +31,8 @@ class TrainTask(Task):
     """Of the run; one that has begun keeps its own."""
     evaluate: bool = False
     """Whether to measure it on the test split at its end."""
+    weights: Weights = "final"
+    """Which are measured."""
 
     @property
     def done(self) -> bool:
@@ -67,7 +69,7 @@ def act(task: TrainTask) -> None:
 
         for folder in (task.folder, task.folder / "figures"):
             remove_leftovers(folder)
-        evaluate(task.folder, "final", task.data_dir)
+        evaluate(task.folder, task.weights, task.data_dir)
 
 
 def _train(task: TrainTask) -> None:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 MEASURED = "measured.npz"
 """In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
-_MODULES = {"depth-contrast": "pipelines.studies.depth_contrast"}
+_MODULES = {
+    "depth-contrast": "pipelines.studies.depth_contrast",
+    "factors": "pipelines.studies.factors",
+}
 
 
 def names() -> tuple[str, ...]:

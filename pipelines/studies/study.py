@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import model_validator
 
 from pipelines.config import Config, Count, Frozen, NonNegative, Provenance
+from pipelines.run import Weights
 from pipelines.studies.results import Results
 from pipelines.studies.tables import Table
 
@@ -107,6 +108,7 @@ class Study:
         draw: from the results to figures, with captions that say what the results show and not what a source says.
         measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
             the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
+        weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
     """
 
     name: str
@@ -119,3 +121,4 @@ class Study:
     tables: Callable[[Results], list[Table]]
     draw: Callable[[Results, "Pictures"], None]
     measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
+    weights: Weights = "final"
