@@ -10,12 +10,11 @@ from pipelines import environment, studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError
-from pipelines.evaluation import Evaluation, read
+from pipelines.evaluation import of_run
 from pipelines.processes import signals
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
-from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing import reuse, searching
 from pipelines.reproducing.budget import Work, scheduled
@@ -134,18 +133,18 @@ def _chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study,
 
 
 def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:
+    study = studies.get(str(given.name))
     members: list[Member] = []
-    watches = studies.get(str(given.name)).watch
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
             # What was not watched while it trained cannot be watched now.
-            if not path.exists() and not watches and (other := reuse.find(one, backend, folder)):
+            if not path.exists() and not study.watch and (other := reuse.find(one, backend, folder)):
                 reuse.take(other, path)
                 say(console, f"{path.name}: trained already, as {other}")
-            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
+            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=study.name, weights=study.weights)
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = work.seeds * len(work.arms)
@@ -179,6 +178,6 @@ def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
 
 
 def _told(run: Run) -> str:
-    measured = read(run.path / EVALUATION, Evaluation)
-    found = "diverged" if measured is None else f"test accuracy {measured.accuracy:.2%}"
+    measured = of_run(run)
+    found = "diverged" if measured is None else measured.told
     return f"{found}, {clock(run.record.seconds)} of training"

@@ -99,4 +99,7 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:
     """What is left of what, once for all arms that are alike."""
-    return " / ".join(f"{some:,} of {whole:,}".replace(",", " ") for some, whole in dict.fromkeys(pairs)) + f" {what}"
+    unlike = dict.fromkeys(pairs)
+    if len(unlike) > 1 and all(some == whole for some, whole in unlike):
+        return f"all {what}"
+    return " / ".join(f"{some:,} of {whole:,}".replace(",", " ") for some, whole in unlike) + f" {what}"

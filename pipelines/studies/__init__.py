@@ -28,6 +28,7 @@ _MODULES = {
     "gates": "pipelines.studies.gate_maps",
     "routing": "pipelines.studies.routing",
     "lesions": "pipelines.studies.lesions",
+    "factors": "pipelines.studies.factors",
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import evaluation
 from pipelines.errors import UserError
 from pipelines.evaluation import Evaluation
+from pipelines.regression import Regression
 from pipelines.run import Run, open_run
 from pipelines.studies import MEASURED
 from pipelines.training import table
@@ -32,12 +33,17 @@ class Result:
     seed: int
     run: Run
     rows: tuple[Row, ...]
-    evaluation: Evaluation | None
+    evaluation: Evaluation | Regression | None
 
     @property
     def accuracy(self) -> float | None:
-        """On the test split; None if the run diverged."""
-        return self.evaluation.accuracy if self.evaluation else None
+        """On the test split; None if the run diverged, or predicts a number."""
+        return self.evaluation.accuracy if isinstance(self.evaluation, Evaluation) else None
+
+    @property
+    def r2(self) -> float | None:
+        """On the test split, against the mean of training; None if the run diverged, or predicts a class."""
+        return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
@@ -54,7 +60,8 @@ class Result:
             "arm": self.arm,
             "seed": str(self.seed),
             "state": record.state,
-            "test_accuracy": "" if measured is None else f"{measured.accuracy:.6g}",
+            "test_accuracy": "" if self.accuracy is None else f"{self.accuracy:.6g}",
+            "test_r2": "" if self.r2 is None else f"{self.r2:.6g}",
             "test_loss": "" if measured is None else f"{measured.loss:.6g}",
             "test_examples": "" if measured is None else str(measured.count),
             **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in ("loss", "accuracy")},
@@ -175,5 +182,5 @@ def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
 
 
 def _read(arm: str, seed: int, path: Path) -> Result:
-    rows = tuple(table.read(path / "metrics.csv"))
-    return Result(arm, seed, open_run(path), rows, evaluation.read(path / "evaluation.json", Evaluation))
+    run = open_run(path)
+    return Result(arm, seed, run, tuple(table.read(path / "metrics.csv")), evaluation.of_run(run))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 from pydantic import model_validator
 
 from pipelines.config import Config, Count, Frozen, NonNegative, Provenance, Space
+from pipelines.run import Weights
 from pipelines.studies.tables import Table
 from pipelines.training.watch import Watches
 
@@ -128,6 +129,7 @@ class Study(Generic[Found]):
             runs that differ by their seeds.
         short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
         label: what stands on every table and figure of a study whose trainings are shorter than the source's.
+        weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
     """
 
     name: str
@@ -144,3 +146,4 @@ class Study(Generic[Found]):
     search: Space | None = None
     short: "Study | None" = None
     label: str = ""
+    weights: Weights = "final"
