@@ -10,33 +10,51 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from pipelines import studies
+from pipelines.reproducing import budget
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing.measure import measured
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-BUDGET = "0.0005"
-LABEL = "short schedule, budget 0.0005: 1 of 12 epochs, 128 of 6 000 training examples, 1 of 3 seeds"
+# So small that every arm trains one epoch on what the toy data has.
+BUDGET = "1e-06"
+IMAGES = {"mnist": ((28, 28, 1), 10), "cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100)}
+# With fewer arms there is no moment to stop and to kill a study, and there are some that are done.
+MANY = [name for name in studies.names() if len(studies.get(name).arms) > 3]
+FEW = [
+    (name, schedule)
+    for name in studies.names()
+    if name not in MANY
+    for schedule in (("full", "short") if studies.get(name).short else ("full",))
+]
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    """A folder of data sets in which the toy data lies prepared as MNIST."""
+    """A folder of data sets in which the toy data lies prepared as those that the studies are of."""
     root = tmp_path_factory.mktemp("data_sets")
-    source = ToyData(side=28, validation=False)
+    for name in IMAGES:
+        prepared(root, name)
+    return root
+
+
+def prepared(root, name):
+    (side, *_, channels), classes = IMAGES[name]
+    source = ToyData(side=side, validation=False)
     source.counts = {"train": 300, "test": 120}
 
-    class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class Toy(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("3.0.1")
 
         def _info(self):
             features = {
-                "image": tfds.features.Image(shape=(28, 28, 1)),
-                "label": tfds.features.ClassLabel(num_classes=10),
+                "image": tfds.features.Image(shape=(side, side, channels)),
+                "label": tfds.features.ClassLabel(num_classes=classes),
             }
             return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
 
@@ -46,10 +64,10 @@ def toy(tmp_path_factory):
         def _generate_examples(self, split):
             examples = source.load("toy", split)
             for number, (image, label) in enumerate(zip(examples.images, examples.labels, strict=True)):
-                yield number, {"image": image, "label": int(label)}
+                yield number, {"image": np.repeat(image, channels, axis=2), "label": int(label)}
 
-    Mnist(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    return root
+    Toy.name = name
+    Toy(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
 
 
 @pytest.fixture
@@ -108,14 +126,20 @@ def ended(folder):
     return working(folder) == []
 
 
-def complete(folder, name, arms):
+def label_of(study):
+    """What stands on its tables and figures."""
+    return budget.scheduled(study.arms, study.seeds, float(BUDGET), study.label).label
+
+
+def complete(folder, study):
     """What a study leaves that came to its end."""
+    name, arms, label = study.name, study.arms, label_of(study)
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == list(arms)
-    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", LABEL)}
+    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", label)}
     page = (folder / "README.md").read_text()
-    assert page.count(LABEL) >= 2 + page.count("![")
+    assert page.count(label) >= 2 + page.count("![")
     assert f"reproduce {name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
@@ -126,18 +150,29 @@ def complete(folder, name, arms):
     assert all("test split" in path.read_text() for path in folder.glob("runs/*/report.md"))
 
 
-@pytest.mark.parametrize("name", studies.names())
+@pytest.mark.parametrize(("name", "schedule"), FEW)
+def test_a_study_of_few_nets_comes_to_its_end(start, tmp_path, name, schedule):
+    folder = tmp_path / "study"
+    study = start(name, "--budget", BUDGET, "--schedule", schedule, "--workers", "2", "--to", str(folder))
+    said = study.communicate()[0]
+    assert study.returncode == 0, said
+    whole = studies.get(name)
+    complete(folder, whole.short if schedule == "short" else whole)
+
+
+@pytest.mark.parametrize("name", MANY)
 def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     folder = tmp_path / "study"
     words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
     arms = studies.get(name).arms
+    label = label_of(studies.get(name))
 
     study = start(*words)
     until(lambda: evaluated(folder), study)
     study.terminate()
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
-    assert f"{name} in {folder}: {len(arms)} runs ({LABEL})" in said
+    assert f"{name} in {folder}: {len(arms)} runs ({label})" in said
     assert "SIGTERM: every process saves and ends; once more ends at once" in said
     assert "highway reproduce: stopped; repeat the command to go on" in said
     assert "Traceback" not in said
@@ -166,14 +201,14 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     assert len(after) == len(arms)
     # All but those that were being measured when their process was stopped or killed are as they were.
     assert sum(after[path] != when for path, when in before.items()) <= 4
-    complete(folder, name, arms)
+    complete(folder, studies.get(name))
 
     # A study that is over is summed up again, without any process.
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluated(folder) == after
     other = start(name, "--budget", "0.0001", "--to", str(folder))
-    assert "is another one: its budget was 0.0005 and is 0.0001" in other.communicate()[0]
+    assert "is another one: its budget was 1e-06 and is 0.0001" in other.communicate()[0]
     assert other.returncode == 2
 
 
@@ -183,6 +218,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
         ("", "which study? highway reproduce NAME. Choices: depth-contrast"),
         ("depth_contrast", "there is no study 'depth_contrast'. Did you mean 'depth-contrast'?"),
         ("depth-contrast --list", "--list takes no study. Did you mean: highway reproduce depth-contrast"),
+        ("depth-contrast --schedule short", "depth-contrast has no short schedule. Leave --schedule out"),
         ("depth-contrast --budget 2", "--budget must be a number greater than 0 and at most 1. Received: '2'."),
         ("depth-contrast --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
     ],
