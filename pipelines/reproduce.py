@@ -1,6 +1,7 @@
 """`highway reproduce`: runs a study, and makes a page with its tables and figures beside the source's own numbers."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import tyro
@@ -9,7 +10,7 @@ from rich.console import Console
 from pipelines import environment, studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
-from pipelines.errors import UserError
+from pipelines.errors import UserError, unknown
 from pipelines.evaluation import of_run
 from pipelines.processes import signals
 from pipelines.processes.clock import clock
@@ -47,6 +48,8 @@ class Arguments(Frozen):
     schedule: Schedule | None = None
     """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
     has a short schedule."""
+    arms: tuple[str, ...] = ()
+    """Run these alone, and make the page of them; none is all. Others can be run later, in the same folder."""
     workers: Count = 1
     """Runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
@@ -88,23 +91,25 @@ def reproduce(given: Arguments, console: Console) -> Path:
         The page.
 
     Raises:
-        UserError: no or an unknown study, its folder holds another one or is used by another process, the data cannot
-            be had, or a run dies again and again.
+        UserError: no or an unknown study, arm or schedule, its folder holds another one or is used by another process,
+            the data cannot be had, or a run dies again and again.
 
     Example:
         reproduce(Arguments(name="depth-contrast", budget=0.01), Console())
     """
     if given.name is None:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
-    study, schedule = _chosen(given.name, given.schedule, console)
+    study, schedule = chosen(given.name, given.schedule, console)
     if study.search and given.seeds:
         raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = given.to or Path("studies") / study.name
     each = "settings of each net" if study.search else "seeds"
     work = scheduled(study.arms, given.seeds or study.seeds, given.budget, label=study.label, each=each)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    asked = _asked(study, given.arms)
     arms = dict(work.arms)
     plans.keep(Plan(study=study.name, schedule=schedule, budget=given.budget, backend=backend, arms=arms), folder)
+    work = replace(work, arms={name: arms[name] for name in asked})
     with plans.locked(folder):
         plans.clean(folder)
         try:
@@ -119,17 +124,36 @@ def reproduce(given: Arguments, console: Console) -> Path:
         return _page(study, work, folder, console)
 
 
-def _chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:
+def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:
+    """The study of that name, in full or short.
+
+    Args:
+        name: of the study.
+        asked: the schedule; None takes the short one, if the study has one, where there is no GPU or TPU.
+        console: is told of a short one that was not asked for.
+
+    Returns:
+        What is run, and which schedule that is.
+
+    Raises:
+        UserError: there is no such study, or it has no short schedule.
+    """
     study = studies.get(name)
-    if asked == "short" and study.short is None:
-        raise UserError(f"{name} has no short schedule. Leave --schedule out; --budget 0.1 does a tenth of the work.")
-    if asked == "full" or study.short is None:
+    if study.short is None:
+        if asked == "short":
+            raise UserError(f"{name} has no short schedule. Leave --schedule out; --budget 0.1 is a tenth of the work.")
         return study, "full"
-    if asked is None and environment.devices():
-        return study, "full"
-    if asked is None:
+    if asked is None and not environment.devices():
         say(console, f"there is no GPU or TPU: the short schedule of {name}; the full one with --schedule full")
-    return study.short, "short"
+        asked = "short"
+    return (study.short, "short") if asked == "short" else (study, "full")
+
+
+def _asked(study: Study, names: tuple[str, ...]) -> list[str]:
+    for name in names:
+        if name not in study.arms:
+            raise unknown(f"arm of {study.name}", name, study.arms)
+    return [name for name in study.arms if name in names or not names]
 
 
 def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:

@@ -30,7 +30,7 @@ DIFFERS = (
     "The scale of the contrast normalisation is not recorded (0.67 fits the recorded loss before training best), nor "
     "whether the mean that is subtracted is that of each pixel or of each channel.",
     "The nets that the paper cites are not trained here: their numbers are those that it prints.",
-    "The number format, where it is not float32, as Caffe's was.",
+    "The number format, where it is not that of Caffe, float32.",
 )
 
 STUDY = compared.study(

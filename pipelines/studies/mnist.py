@@ -44,7 +44,7 @@ STUDY = compared.study(
     differs=(
         "Of width 16 no training is recorded: it takes the numbers of width 32.",
         "Maxout and DSN are not trained here: their numbers are those that the paper cites.",
-        "The number format, where it is not float32, as Caffe's was.",
+        "The number format, where it is not that of Caffe, float32.",
     ),
     log=LOG,
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pipelines.figures import BLUE, ORANGE
 from pipelines.run import Run
@@ -67,9 +67,9 @@ def table(results: Results, names: Mapping[str, str], log: Mapping[int, float]) 
 
 def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
     """Share of the test images at each step that was measured, of each run of an arm; nothing if every run diverged."""
-    watched = results.watched(arm)
-    if not watched:
+    if not results.accuracies(arm):
         return {}
+    watched = results.watched(arm)
     return {int(step): list(runs) for step, runs in zip(watched["step"], watched[ACCURACY].T, strict=True)}
 
 
@@ -97,12 +97,15 @@ def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Ma
             errors = [100 * (1 - share) for share in log.values()]
             axes.plot(list(log), errors, "x", color="black", ms=8, mew=1.8, label="the authors' log")
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("steps")
         axes.set_ylabel("error on test images")
-        figure.legend(loc="outside right center", fontsize=9)
+        if axes.lines:
+            figure.legend(loc="outside right center", fontsize=9)
 
 
 def told(results: Results, names: Mapping[str, str], log: Mapping[int, float]) -> str:
@@ -110,6 +113,8 @@ def told(results: Results, names: Mapping[str, str], log: Mapping[int, float]) -
     parts = []
     for arm, name in names.items():
         ours = accuracies(results, arm)
+        if not results.of(arm):
+            continue
         if not ours:
             parts.append(f"{name}: every run diverged.")
             continue
