@@ -53,6 +53,8 @@ def tabulated(results: Results) -> list[Table]:
 
 def drawn(results: Results, pictures: Pictures) -> None:
     """All figures of the study."""
+    if not any(results.accuracies(arm) for arm in STUDY.arms):
+        return
     learning(results, pictures)
     name = nets.name(GATED, BLOCKS)
     if results.accuracies(name):

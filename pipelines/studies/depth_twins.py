@@ -11,6 +11,7 @@ Sources     the training is that of depth-contrast, recorded for its nets; for t
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
@@ -55,8 +56,9 @@ def tabulated(results: Results) -> list[Table]:
 
 def drawn(results: Results, pictures: Pictures) -> None:
     """All figures of the study."""
-    sweep(results, pictures)
-    losses(results, pictures)
+    if any(results.accuracies(arm) for arm in STUDY.arms):
+        sweep(results, pictures)
+        losses(results, pictures)
 
 
 def sweep(results: Results, pictures: Pictures) -> None:
@@ -87,14 +89,15 @@ def losses(results: Results, pictures: Pictures) -> None:
     """Training loss over epochs at each depth."""
     caption = f"Means over seeds; dashed grey is the loss of guessing, ln 10 = {math.log(10):.3f}."
     with pictures.figure("training_loss", (11, 4.4), "Training loss at equal depth", caption) as figure:
+        lines: dict[str, Any] = {}
         for axes, blocks in zip(figure.subplots(1, len(BLOCKS), sharey=True), BLOCKS, strict=True):
             for key, net in NETS.items():
                 curves = results.curves(nets.name(key, blocks), "loss")
                 if curves.size:
-                    # One legend for all three.
-                    label = net.title if blocks == BLOCKS[0] else None
                     epochs = np.arange(1, curves.shape[1] + 1)
-                    axes.plot(epochs, curves.mean(axis=0), net.style, color=net.colour, marker="o", ms=3, label=label)
+                    lines[net.title], *_ = axes.plot(
+                        epochs, curves.mean(axis=0), net.style, color=net.colour, marker="o", ms=3
+                    )
             axes.axhline(math.log(10), color=GREY, ls="--", lw=1)
             axes.set_title(f"{blocks} blocks")
             axes.set_xlabel("epoch")
@@ -102,7 +105,7 @@ def losses(results: Results, pictures: Pictures) -> None:
             if blocks == BLOCKS[0]:
                 axes.set_yscale("log")
                 axes.set_ylabel("training loss")
-        figure.legend(loc="outside right center", fontsize=9)
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
 
 
 STUDY = Study(

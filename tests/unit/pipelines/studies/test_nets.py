@@ -35,7 +35,8 @@ def test_each_number_has_its_provenance_once(name, arm):
     values = flat(arm.config)
     default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
     assert len(tagged) == len(set(tagged))
-    assert {field for field in values if values[field] != default[field]} == set(tagged)
+    # One epoch is what a configuration has by default, and is chosen all the same.
+    assert {field for field in values if values[field] != default[field]} | {"epochs"} == set(tagged)
 
 
 @pytest.mark.parametrize(("name", "arm"), ARMS)
@@ -97,4 +98,4 @@ def test_nothing_is_drawn_of_nets_that_diverged(study, tmp_path):
     assert study.tables(lost)[0].rows
     pictures = Pictures(tmp_path / "figures", "")
     study.draw(lost, pictures)
-    assert "diverged" in pictures.made[0].caption
+    assert pictures.made == []

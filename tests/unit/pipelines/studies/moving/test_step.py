@@ -28,8 +28,8 @@ def test_a_block_more_moves_what_its_passes_do(kind):
         least(kind, blocks=blocks, units=32, batch=256, inputs=4, parameters=net.count_params()).total
         for blocks, (net, _) in programs.items()
     ]
-    # No program does with less, and one that moved far more would not be what the passes are about.
-    assert 0.95 < counted / (by_hand[1] - by_hand[0]) < 1.5
+    # No program does with less; where XLA computes something twice rather than keep it, a program moves more.
+    assert 0.95 < counted / (by_hand[1] - by_hand[0]) < 2
 
 
 def test_steps_train():
