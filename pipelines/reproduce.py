@@ -137,7 +137,7 @@ def _search(study: Study, work: Work, folder: Path, given: Arguments, console: C
         study,
         work,
         given.budget,
-        plans.search_folder(folder),
+        folder,
         data_dir=given.data_dir,
         workers=given.workers,
         console=console,

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from pipelines.processes.together import say
 from pipelines.reproducing.budget import Work
+from pipelines.reproducing.plan import search_folder
 from pipelines.studies.study import Study
 from pipelines.tuning import plan as plans
 from pipelines.tuning import search as searches
@@ -22,7 +23,7 @@ def search(
         study: with what is drawn.
         work: what is trained.
         share: of the study's work that this is.
-        folder: of the search; the caller holds that of the study.
+        folder: of the study, which the caller holds.
         data_dir: where prepared data lies; None for the default of TFDS.
         workers: trials at the same time, each on its share of the cores.
         console: for a table of the trials, or a line for each.
@@ -30,7 +31,7 @@ def search(
     Raises:
         UserError: the folder holds another search, the data cannot be had, or a process dies again and again.
     """
-    one = searches.here(planned(study, work, share), folder, data_dir)
+    one = searches.here(planned(study, work, share), search_folder(folder), data_dir)
     plans.keep(one.plan, one.folder)
     state = states.read(one.folder)
     drawn = len(work.arms) * work.seeds
