@@ -15,11 +15,13 @@ class Work:
     """What is run of a study.
 
     Args:
+        share: of the work of the study.
         seeds: runs of each arm.
         arms: what each trains, by name.
         label: what stands on every table and figure; empty if the study is run in full.
     """
 
+    share: float
     seeds: int
     arms: Mapping[str, Config]
     label: str
@@ -45,7 +47,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "se
     """
     whole = {name: arm.config for name, arm in arms.items()}
     if share == 1:
-        return Work(seeds, whole, "")
+        return Work(share, seeds, whole, "")
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -55,7 +57,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, each: str = "se
         _pairs("training examples", examples),
         f"{runs} of {seeds} {each}",
     ]
-    return Work(runs, short, f"short schedule, budget {share:g}: {', '.join(parts)}")
+    return Work(share, runs, short, f"short schedule, budget {share:g}: {', '.join(parts)}")
 
 
 def shortened(config: Config, share: float, counts: Counts) -> Config:
