@@ -44,7 +44,7 @@ class Arguments(Frozen):
     seeds: Count | None = None
     """Runs of each arm, with the seeds 0, 1, ...; none is the study's. A study that draws settings has none."""
     budget: Share = 1.0
-    """Share of the work: fewer seeds, epochs and examples, and a label on every table and figure."""
+    """Share of the work: fewer seeds or settings, epochs and examples, and a label on every table and figure."""
     schedule: Schedule | None = None
     """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
     has a short schedule."""
@@ -114,7 +114,7 @@ def reproduce(given: Arguments, console: Console) -> Path:
         plans.clean(folder)
         try:
             if study.search:
-                _search(study, work, folder, given, console)
+                searching.search(study, work, folder, data_dir=given.data_dir, workers=given.workers, console=console)
             else:
                 _train(work, folder, given, backend, console)
         except UserError:
@@ -176,18 +176,6 @@ def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Co
     done = f", {runs - len(members)} of them done" if len(members) < runs else ""
     say(console, f"{given.name} in {folder}: {runs} runs{done}{label}")
     train_all(members, workers=given.workers, console=console, doing=str(given.name), found=_told)
-
-
-def _search(study: Study, work: Work, folder: Path, given: Arguments, console: Console) -> None:
-    searching.search(
-        study,
-        work,
-        given.budget,
-        plans.search_folder(folder),
-        data_dir=given.data_dir,
-        workers=given.workers,
-        console=console,
-    )
 
 
 def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:

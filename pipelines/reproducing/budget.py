@@ -15,11 +15,13 @@ class Work:
     """What is run of a study.
 
     Args:
+        share: of the work of the study.
         seeds: runs of each arm.
         arms: what each trains, by name.
         label: what stands on every table and figure; empty if the study is run in full.
     """
 
+    share: float
     seeds: int
     arms: Mapping[str, Config]
     label: str
@@ -46,7 +48,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str =
     """
     whole = {name: arm.config for name, arm in arms.items()}
     if share == 1:
-        return Work(seeds, whole, label)
+        return Work(share, seeds, whole, label)
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -57,7 +59,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str =
         f"{runs} of {seeds} {each}",
     ]
     told = f"budget {share:g}: {', '.join(parts)}"
-    return Work(runs, short, f"{label}; {told}" if label else f"short schedule, {told}")
+    return Work(share, runs, short, f"{label}; {told}" if label else f"short schedule, {told}")
 
 
 def shortened(config: Config, share: float, counts: Counts) -> Config:

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from pipelines.processes.together import say
 from pipelines.reproducing.budget import Work
+from pipelines.reproducing.plan import search_folder
 from pipelines.studies.study import Study
 from pipelines.tuning import plan as plans
 from pipelines.tuning import search as searches
@@ -13,16 +14,13 @@ from pipelines.tuning import state as states
 from pipelines.tuning.plan import Budget, Net, Plan
 
 
-def search(
-    study: Study, work: Work, share: float, folder: Path, *, data_dir: Path | None, workers: int, console: Console
-) -> None:
+def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, workers: int, console: Console) -> None:
     """Draws and trains all settings of a study, or goes on with it.
 
     Args:
         study: with what is drawn.
         work: what is trained.
-        share: of the study's work that this is.
-        folder: of the search; the caller holds that of the study.
+        folder: of the study, which the caller holds.
         data_dir: where prepared data lies; None for the default of TFDS.
         workers: trials at the same time, each on its share of the cores.
         console: for a table of the trials, or a line for each.
@@ -30,7 +28,7 @@ def search(
     Raises:
         UserError: the folder holds another search, the data cannot be had, or a process dies again and again.
     """
-    one = searches.here(planned(study, work, share), folder, data_dir)
+    one = searches.here(planned(study, work), search_folder(folder), data_dir)
     plans.keep(one.plan, one.folder)
     state = states.read(one.folder)
     drawn = len(work.arms) * work.seeds
@@ -42,16 +40,21 @@ def search(
         searches.lead(one, [searches.chief(one), *searches.workers(one, names)], console)
 
 
-def planned(study: Study, work: Work, share: float) -> Plan:
+def planned(study: Study, work: Work) -> Plan:
     """The search of a study.
 
     Args:
         study: with what is drawn; its arms differ in their nets alone.
         work: what is trained.
-        share: of the study's work that this is.
+
+    Returns:
+        A plan in which every arm is a net, and the nets take turns.
 
     Raises:
         ValueError: the study draws nothing.
+
+    Example:
+        planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1.0)).trials  # 800
     """
     if study.search is None:
         raise ValueError(f"{study.name} draws no settings")
@@ -63,5 +66,5 @@ def planned(study: Study, work: Work, share: float) -> Plan:
         space=study.search,
         algorithm="random",
         trials=work.seeds * len(work.arms),
-        budget=Budget(share=share, trials=study.seeds, epochs=whole.epochs),
+        budget=Budget(share=work.share, trials=study.seeds, epochs=whole.epochs),
     )

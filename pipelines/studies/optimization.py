@@ -26,7 +26,7 @@ from pipelines.studies.pictures import Pictures
 from pipelines.studies.study import Arm, Counts, Study
 from pipelines.studies.tables import MISSING, Table
 from pipelines.studies.trials import Trials, Tried
-from pipelines.tuning.curves import BEST, compared
+from pipelines.tuning.curves import BEST, compared, scale
 from pipelines.tuning.studies import DEPTHS, STUDIES
 
 SEARCH = STUDIES["depth_study"]
@@ -172,7 +172,7 @@ def settings(trials: Trials, pictures: Pictures) -> None:
                 axes.plot(places[failed], heights[failed], "x", ms=5, color=COLOURS[kind], alpha=0.8)
         axes.axhline(GUESSING, color=GREY, ls="--", lw=1, label="guessing, ln 10")
         axes.plot([], [], "x", ms=5, color=GREY, label="failed")
-        axes.set_yscale("log")
+        scale(axes)
         axes.set_ylabel("training loss in the last epoch")
         axes.set_xticks(range(len(DEPTHS)), [f"{depth} layers" for depth in DEPTHS])
         axes.xaxis.set_minor_locator(NullLocator())

@@ -42,12 +42,17 @@ def compared(figure: Figure, losses: Mapping[str, Sequence[np.ndarray]]) -> None
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         axes.set_title(what)
-    _scale(left)
+    scale(left)
     left.set_ylabel("training loss")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9, handlelength=3.5)
 
 
-def _scale(axes: Any) -> None:
+def scale(axes: Any) -> None:
+    """Makes the axis of losses logarithmic, if they are far enough apart for that.
+
+    Args:
+        axes: on which they are drawn.
+    """
     low, high = axes.dataLim.intervaly
     if high > 5 * low > 0:
         axes.set_yscale("log")

@@ -1,5 +1,6 @@
 """`highway reproduce` on toy digits, at a tiny budget: stopped, killed, gone on with, and the page it makes."""
 
+import csv
 import json
 import os
 import re
@@ -14,10 +15,13 @@ import pytest
 from pipelines import studies
 from pipelines.reproducing import plan as plans
 from pipelines.reproducing.measure import measured
+from pipelines.tuning import state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
+DRAWN = [name for name in studies.names() if studies.get(name).search]
+"""The studies whose settings are drawn at random."""
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +137,69 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
     assert other.returncode == 2
 
 
+def tried(folder):
+    """The settings of a study that are over."""
+    state = states.read(folder / "search")
+    return [trial for trial in state.trials if trial.over] if state else []
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
+    folder, budget = tmp_path / "study", "1e-06"
+    words = (name, "--budget", budget, "--workers", "2", "--to", str(folder))
+    arms = list(studies.get(name).arms)
+
+    study = start(*words)
+    until(lambda: tried(folder), study)
+    study.terminate()
+    said = study.communicate()[0]
+    assert study.returncode == 128 + signal.SIGTERM, said
+    label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", said)[1]
+    assert "highway reproduce: stopped; repeat the command to go on" in said
+    assert "Traceback" not in said
+    assert working(folder) == []
+
+    before = tried(folder)
+    study = start(*words)
+    until(lambda: len(tried(folder)) > len(before), study)
+    study.kill()
+    assert ended(folder)
+
+    before = tried(folder)
+    study = start(*words)
+    said = study.communicate()[0]
+    assert study.returncode == 0, said
+    assert f"{len(arms)} settings, {len(before)} of them done" in said
+    after = tried(folder)
+    assert all(trial in after for trial in before)
+    with (folder / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arm"] for row in rows] == arms
+    assert {row["schedule"] for row in rows} == {label}
+    assert {row["state"] for row in rows} <= {"finished", "failed"}
+    assert all((row["state"] == "failed") == bool(row["reason"]) for row in rows)
+    page = (folder / "README.md").read_text()
+    shown = re.findall(r"^!\[.*\]\((.*)\)$", page, re.MULTILINE)
+    assert shown
+    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
+    # Under every figure and every table, but not that of how all was made.
+    assert page.count(label) == len(shown) + page.count("\n\n|") - 1
+    assert f"reproduce {name} --budget {budget}" in page
+    assert not list(folder.rglob(".*"))
+
+    # A search that is over is summed up again, without any process.
+    again = start(*words)
+    assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
+    assert tried(folder) == after
+    for other, told in (
+        (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
+        (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),
+    ):
+        refused = start(name, *other, "--to", str(folder))
+        assert told in refused.communicate()[0]
+        assert refused.returncode == 2
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -142,6 +209,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
         ("depth-contrast --schedule short", "depth-contrast has no short schedule. Leave --schedule out"),
         ("depth-contrast --budget 2", "--budget must be a number greater than 0 and at most 1. Received: '2'."),
         ("depth-contrast --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
+        ("optimization --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, told):

@@ -8,7 +8,7 @@ from pipelines.tuning import space
 
 
 def test_the_whole_search_is_the_papers():
-    plan = planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1.0), 1.0)
+    plan = planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1.0))
     assert (plan.trials, plan.config.epochs, plan.algorithm, plan.label) == (800, 40, "random", "")
     assert {net.name: net.model for net in plan.nets} == {name: arm.config.model for name, arm in STUDY.arms.items()}
     space.check(plan.space, plan.config)
@@ -20,7 +20,7 @@ def test_a_budget_takes_from_settings_epochs_and_examples():
         "short schedule, budget 0.01: 9 of 40 epochs, 11 111 of 55 000 training examples, "
         "22 of 100 settings of each net"
     )
-    plan = planned(STUDY, work, 0.01)
+    plan = planned(STUDY, work)
     assert plan.trials == 22 * 8
     assert (plan.config.epochs, plan.config.subset.train, plan.config.validation) == (9, 11_111, 1010)
     # The rate falls as far over the run as over that of the whole study.
@@ -32,4 +32,4 @@ def test_a_budget_takes_from_settings_epochs_and_examples():
 def test_a_study_without_a_search_has_none():
     study = depth_contrast.STUDY
     with pytest.raises(ValueError, match="depth-contrast draws no settings"):
-        planned(study, scheduled(study.arms, 3, 1.0), 1.0)
+        planned(study, scheduled(study.arms, 3, 1.0))

@@ -19,7 +19,7 @@ DRAWN = {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.9, "activation": "re
 @pytest.fixture
 def folder(tmp_path):
     """The folder of a study with its search, as the chief and its workers leave it."""
-    plan = planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1e-6), 1e-6)
+    plan = planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1e-6))
     search = tmp_path / "search"
     keep(plan, search)
     trials = []
