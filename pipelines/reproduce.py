@@ -91,8 +91,8 @@ def reproduce(given: Arguments, console: Console) -> Path:
         The page.
 
     Raises:
-        UserError: no or an unknown study, arm or schedule, its folder holds another one or is used by another process, the data cannot
-            be had, or a run dies again and again.
+        UserError: no or an unknown study, arm or schedule, its folder holds another one or is used by another process,
+            the data cannot be had, or a run dies again and again.
 
     Example:
         reproduce(Arguments(name="depth-contrast", budget=0.01), Console())

@@ -57,6 +57,4 @@ def beginning(recipe: Recipe) -> Recipe:
 
 
 def _short(recipe: Recipe, config: Config, provenance: Provenance) -> Recipe:
-    return Recipe(
-        config=config, source=f"a short training of {recipe.name}", published="none", provenance=provenance
-    )
+    return Recipe(config=config, source=f"a short training of {recipe.name}", published="none", provenance=provenance)

@@ -15,6 +15,7 @@ from pipelines.studies.tables import MISSING, Table
 
 SEEDS = 5
 """As many runs as the paper says that its spreads are of."""
+NOTHING = Published()
 LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
 SHORTER = (
     f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs takes the place of the recorded "
@@ -35,7 +36,7 @@ class Net:
     """
 
     name: str
-    published: Published = Published()
+    published: Published = NOTHING
     parameters: int | None = None
     arm: str = ""
     recipe: Recipe | None = None
