@@ -11,20 +11,20 @@ from pipelines import environment, studies
 from pipelines.arguments import parse
 from pipelines.config import Count, Frozen, Share
 from pipelines.errors import UserError, unknown
-from pipelines.evaluation import Evaluation, read
+from pipelines.evaluation import of_run
 from pipelines.processes import signals
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Member
 from pipelines.processes.together import say, train_all
-from pipelines.processes.train import EVALUATION
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing import reuse, searching
 from pipelines.reproducing.budget import Work, scheduled
 from pipelines.reproducing.plan import Plan, Schedule, run_folder
 from pipelines.reproducing.task import StudyTask
 from pipelines.run import Run
 from pipelines.studies.study import Study
 
-DESCRIPTION = """Runs a study: every arm with every seed, then a page with tables and figures.
+DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then a page with tables and figures.
 
   highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to go on after any stop
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure says so
@@ -42,9 +42,9 @@ class Arguments(Frozen):
     to: Path | None = None
     """Folder of the study; none is studies/NAME."""
     seeds: Count | None = None
-    """Runs of each arm, with the seeds 0, 1, ...; none is the study's."""
+    """Runs of each arm, with the seeds 0, 1, ...; none is the study's. A study that draws settings has none."""
     budget: Share = 1.0
-    """Share of the work: fewer seeds, epochs and examples, and a label on every table and figure."""
+    """Share of the work: fewer seeds or settings, epochs and examples, and a label on every table and figure."""
     schedule: Schedule | None = None
     """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
     has a short schedule."""
@@ -100,18 +100,25 @@ def reproduce(given: Arguments, console: Console) -> Path:
     if given.name is None:
         raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
     study, schedule = chosen(given.name, given.schedule, console)
+    if study.search and given.seeds:
+        raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = given.to or Path("studies") / study.name
-    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, study.label)
+    each = "settings of each net" if study.search else "seeds"
+    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, label=study.label, each=each)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, given.arms)
     arms = dict(work.arms)
     plans.keep(Plan(study=study.name, schedule=schedule, budget=given.budget, backend=backend, arms=arms), folder)
     work = replace(work, arms={name: arms[name] for name in asked})
     with plans.locked(folder):
+        plans.clean(folder)
         try:
-            _train(work, folder, given, console)
+            if study.search:
+                searching.search(study, work, folder, data_dir=given.data_dir, workers=given.workers, console=console)
+            else:
+                _train(work, folder, given, backend, console)
         except UserError:
-            if not (folder / "runs").exists():
+            if not plans.begun(folder):
                 plans.forget(folder)
             raise
         return _page(study, work, folder, console)
@@ -149,15 +156,19 @@ def _asked(study: Study, names: tuple[str, ...]) -> list[str]:
     return [name for name in study.arms if name in names or not names]
 
 
-def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None:
-    plans.clean(folder)
+def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Console) -> None:
+    study = studies.get(str(given.name))
     members: list[Member] = []
     # Seed by seed, so that a study that is stopped has something of every arm, and the time left is told well.
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
-            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=str(given.name))
+            # What was not watched while it trained cannot be watched now.
+            if not path.exists() and not study.watch and (other := reuse.find(one, backend, folder)):
+                reuse.take(other, path)
+                say(console, f"{path.name}: trained already, as {other}")
+            task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=study.name, weights=study.weights)
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = work.seeds * len(work.arms)
@@ -169,15 +180,16 @@ def _train(work: Work, folder: Path, given: Arguments, console: Console) -> None
 
 def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
     from pipelines.reproducing import page
-    from pipelines.studies import results
+    from pipelines.studies import results, trials
 
     arms = [(arm, seed, run_folder(folder, arm, seed)) for arm in work.arms for seed in range(work.seeds)]
-    page.write(folder, study, results.read(arms), work.label)
+    found = trials.read(plans.search_folder(folder)) if study.search else results.read(arms)
+    page.write(folder, study, found, work.label)
     say(console, f"tables and figures {folder / 'README.md'}, every run {folder / 'results.csv'}")
     return folder / "README.md"
 
 
 def _told(run: Run) -> str:
-    measured = read(run.path / EVALUATION, Evaluation)
-    found = "diverged" if measured is None else f"test accuracy {measured.accuracy:.2%}"
+    measured = of_run(run)
+    found = "diverged" if measured is None else measured.told
     return f"{found}, {clock(run.record.seconds)} of training"

@@ -5,6 +5,7 @@ The folder of a study:
     study.json       the plan
     runs/ARM-seed-0/ the run directory of an arm with a seed
     logs/            what the processes that trained them wrote
+    search/          in place of both where settings are drawn at random: what `highway tune` leaves of a search
     results.csv      one row a run
     figures/         pictures
     README.md        tables beside the source's numbers, the pictures, and how all was made
@@ -46,6 +47,11 @@ def run_folder(folder: Path, arm: str, seed: int) -> Path:
     return folder / "runs" / f"{arm}-seed-{seed}"
 
 
+def search_folder(folder: Path) -> Path:
+    """Where a study that draws settings searches."""
+    return folder / "search"
+
+
 def keep(plan: Plan, folder: Path) -> None:
     """Writes the plan into its folder, which is made, or finds the same plan there.
 
@@ -66,6 +72,11 @@ def keep(plan: Plan, folder: Path) -> None:
     write_text(path, plan.model_dump_json(indent=2) + "\n")
 
 
+def begun(folder: Path) -> bool:
+    """Whether there is something to go on with."""
+    return (folder / "runs").exists() or search_folder(folder).exists()
+
+
 def forget(folder: Path) -> None:
     """Removes what is in the folder of a study that never began, and the folder if nothing else is there."""
     (folder / FILE).unlink(missing_ok=True)
@@ -76,10 +87,11 @@ def forget(folder: Path) -> None:
 
 def clean(folder: Path) -> None:
     """Removes what processes that were killed have left half-written; nobody else may be writing."""
-    for path in (folder, folder / "figures"):
+    for path in (folder, folder / "figures", search_folder(folder)):
         remove_leftovers(path)
-    for path in (folder / "runs").glob(".*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for runs in (folder / "runs", search_folder(folder) / "trials"):
+        for path in runs.glob(".*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:

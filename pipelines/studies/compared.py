@@ -1,8 +1,9 @@
 """A table of the paper: what was measured of its nets, beside what it prints of them and of those that it cites."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pipelines.config import Recipe
 from pipelines.figures import BLUE, GREY
@@ -16,7 +17,6 @@ from pipelines.studies.waypoints import Log
 
 SEEDS = 5
 """As many runs as the paper says that its spreads are of."""
-NOTHING = Published()
 LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
 SHORTER = (
     f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs takes the place of the recorded "
@@ -37,7 +37,7 @@ class Net:
     """
 
     name: str
-    published: Published = NOTHING
+    published: Published = field(default_factory=Published)
     parameters: int | None = None
     arm: str = ""
     recipe: Recipe | None = None
@@ -82,7 +82,7 @@ def study(
         draw(results, pictures, nets)
         waypoints.draw(results, pictures, names, log)
 
-    told = {"title": title, "source": source, "asks": asks}
+    told: Any = {"title": title, "source": source, "asks": asks}
     return Study(
         name=name,
         **told,
