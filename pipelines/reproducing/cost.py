@@ -12,14 +12,7 @@ from pipelines import environment
 from pipelines.config import Config, Count, Frozen, Positive
 from pipelines.files import user_cache, write_text
 
-INDIFFERENT = {
-    "recipe": True,
-    "seed": True,
-    "optimizer": {"learning_rate"},
-    "epochs": True,
-    "schedule": True,
-    "label_smoothing": True,
-}
+INDIFFERENT = {"recipe", "seed", "epochs", "schedule", "label_smoothing"}
 """What of a configuration does not decide how long a step takes."""
 
 

@@ -13,6 +13,7 @@ from pipelines.recipes.short import EPOCHS, beginning, one_cycle
 from pipelines.studies import compared
 from pipelines.studies.compared import Net
 from pipelines.studies.study import Counts, Published
+from pipelines.studies.waypoints import Log
 
 COUNTS = Counts(train=50_000, test=10_000)
 RECIPE = recipes.get("cifar10_19")
@@ -24,8 +25,7 @@ CITED = (
     Net("DSN", Published(best=0.9203)),
     Net("All-CNN", Published(best=0.9275)),
 )
-LOG = {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214}
-"""Share of the test images in the authors' log, by step."""
+LOG = Log("the authors' log", {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214})
 DIFFERS = (
     "The scale of the contrast normalisation is not recorded (0.67 fits the recorded loss before training best), nor "
     "whether the mean that is subtracted is that of each pixel or of each channel.",

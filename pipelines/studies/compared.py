@@ -1,6 +1,6 @@
 """A table of the paper: what was measured of its nets, beside what it prints of them and of those that it cites."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Counts, Published, Study
 from pipelines.studies.tables import MISSING, Table
+from pipelines.studies.waypoints import Log
 
 SEEDS = 5
 """As many runs as the paper says that its spreads are of."""
@@ -52,7 +53,7 @@ def study(
     short: Sequence[Net] = (),
     counts: Counts,
     differs: tuple[str, ...],
-    log: Mapping[int, float] | None = None,
+    log: Log | None = None,
     label: str = "",
 ) -> Study:
     """A study of such a table: the table, its picture, and the accuracy on the way beside the authors' log.
@@ -66,7 +67,7 @@ def study(
         short: rows of the table of the short study; none if a CPU trains the nets in full.
         counts: examples of the data.
         differs: what is not as in the source.
-        log: share of the test images in the authors' log, by step; None if there is none of these nets.
+        log: of the authors; None if there is none of these nets.
         label: of a study that is short itself.
 
     Returns:
@@ -79,7 +80,7 @@ def study(
 
     def drawn(results: Results, pictures: Pictures) -> None:
         draw(results, pictures, nets)
-        waypoints.draw(results, pictures, names, log or {})
+        waypoints.draw(results, pictures, names, log)
 
     told: Any = {"title": title, "source": source, "asks": asks}
     return Study(
@@ -96,7 +97,7 @@ def study(
         differs=differs,
         tables=tabulated,
         draw=drawn,
-        watch=partial(waypoints.watch, steps=tuple(log or ())),
+        watch=partial(waypoints.watch, steps=tuple(log.accuracies) if log else ()),
         short=study(name, **told, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
         if short
         else None,

@@ -4,6 +4,7 @@ It is measured at steps that are fixed before the first, and steers nothing.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
@@ -23,6 +24,19 @@ EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
 COLOURS = (BLUE, ORANGE, "#009E73")
 
 
+@dataclass(frozen=True)
+class Log:
+    """What is handed down of the log of one run of the authors.
+
+    Args:
+        name: what it is called.
+        accuracies: share of the test images by step.
+    """
+
+    name: str
+    accuracies: Mapping[int, float]
+
+
 def watch(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Watch:
     """Measures accuracy and loss on the test images after `EPOCHS`, `steps` and the last step.
 
@@ -39,27 +53,28 @@ def watch(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Watch:
     return on_test(run, data_dir, {step for step in asked if step <= epochs * each})
 
 
-def table(results: Results, names: Mapping[str, str], log: Mapping[int, float]) -> Table:
+def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
     """Accuracies at the steps of the authors' log, and at the end of each run.
 
     Args:
         results: of all runs.
         names: what each arm is called.
-        log: share of the test images by step.
+        log: of the authors.
     """
+    known = log.accuracies
     found = {arm: accuracies(results, arm) for arm in names}
     ends = {max(ours) for ours in found.values() if ours}
     rows = tuple(
         (
             tables.number(step),
             *(tables.measured(ours.get(step, []), len(ours.get(step, []))) for ours in found.values()),
-            f"{100 * log[step]:.2f}" if step in log else tables.MISSING,
+            f"{100 * known[step]:.2f}" if step in known else tables.MISSING,
         )
-        for step in sorted({*log, *ends})
+        for step in sorted({*known, *ends})
     )
     return Table(
         "Accuracy on test images at the waypoints of the authors' log, in percent",
-        ("steps", *names.values(), "the authors' log"),
+        ("steps", *names.values(), log.name),
         rows,
         "best (mean +- standard deviation over seeds, n = runs); the log is one run of theirs",
     )
@@ -73,14 +88,14 @@ def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
     return {int(step): list(runs) for step, runs in zip(watched["step"], watched[ACCURACY].T, strict=True)}
 
 
-def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Mapping[int, float]) -> None:
-    """Draws waypoints.png: the error on test images over steps, of each run, and the authors' log.
+def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Log | None) -> None:
+    """Draws waypoints.png: the error on test images over steps, of each run, and in the authors' log.
 
     Args:
         results: of all runs.
         pictures: where to.
         names: what each arm is called.
-        log: share of the test images by step; none if the authors' log tells nothing of these nets.
+        log: of the authors; None if there is none of these nets.
     """
     found = {arm: accuracies(results, arm) for arm in names}
     title = "Error on test images on the way" + (", beside the authors' log" if log else "")
@@ -94,8 +109,8 @@ def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Ma
                 label = None if number else f"{names[arm]}, each run"
                 axes.plot(list(ours), errors, color=colour, marker="o", ms=4, lw=1, alpha=0.7, label=label)
         if log:
-            errors = [100 * (1 - share) for share in log.values()]
-            axes.plot(list(log), errors, "x", color="black", ms=8, mew=1.8, label="the authors' log")
+            errors = [100 * (1 - share) for share in log.accuracies.values()]
+            axes.plot(list(log.accuracies), errors, "x", color="black", ms=8, mew=1.8, label=log.name)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
         axes.set_yscale("log")
@@ -108,22 +123,21 @@ def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Ma
             figure.legend(loc="outside right center", fontsize=9)
 
 
-def told(results: Results, names: Mapping[str, str], log: Mapping[int, float]) -> str:
-    """What the runs show at the steps of the log, and at their end."""
+def told(results: Results, names: Mapping[str, str], log: Log | None) -> str:
+    """What the runs show at the steps of the log and at their end, and what the log says."""
+    known = log.accuracies if log else {}
     parts = []
     for arm, name in names.items():
-        ours = accuracies(results, arm)
-        if not results.of(arm):
-            continue
-        if not ours:
+        ours = {step: mean(shares) for step, shares in accuracies(results, arm).items()}
+        if ours:
+            shown = {step: share for step, share in ours.items() if step in known or step == max(ours)}
+            parts.append(f"{name}, mean over runs: {_steps(shown)}.")
+        elif results.of(arm):
             parts.append(f"{name}: every run diverged.")
-            continue
-        at = [
-            f"{100 * mean(ours[step]):.2f} % after {tables.number(step)} steps (the log {100 * share:.2f} %)"
-            for step, share in log.items()
-            if step in ours
-        ]
-        if (end := max(ours)) not in log:
-            at.append(f"{100 * mean(ours[end]):.2f} % at the end, after {tables.number(end)} steps")
-        parts.append(f"{name}, mean over runs: {', '.join(at)}.")
+    if log:
+        parts.append(f"{log.name[0].upper()}{log.name[1:]}: {_steps(known)}.")
     return " ".join(parts)
+
+
+def _steps(shares: Mapping[int, float]) -> str:
+    return ", ".join(f"{100 * share:.2f} % after {tables.number(step)} steps" for step, share in shares.items())

@@ -20,14 +20,7 @@ def test_what_was_measured_is_found_again():
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 4},
-        {"epochs": 9},
-        {"recipe": "b"},
-        {"schedule": Schedule(kind="exponential")},
-        {"optimizer": Optimizer(learning_rate=0.3)},
-    ],
+    "changes", [{"seed": 4}, {"epochs": 9}, {"recipe": "b"}, {"schedule": Schedule(kind="exponential")}]
 )
 def test_what_does_not_change_a_step_is_the_same_net(changes):
     assert cost.file(toy_config(**changes)) == cost.file(toy_config())

@@ -46,7 +46,7 @@ def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
     monkeypatch.setattr(studies, "names", lambda: ("cifar10",))
     said, measured = listed()
     full, short = (line for line in said.splitlines() if line.startswith("cifar10 "))
-    assert full.split()[-3:-1] == ["5", "2"]
+    assert full.split()[-4:-1] == ["5", "2", "000"]
     assert short.startswith("cifar10 --schedule short ")
     assert short.split()[-3:] == ["10", "100", f"{10 * (20 + 10 * 46 * 0.1) / 3600:.2g}"]
     # Rates and epochs do not change a step.
