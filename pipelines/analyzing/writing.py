@@ -129,7 +129,11 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
         yield "Gates of the classes", "classes.png", captions.classes(found, labels)
     yield "Layers closed one by one", "lesions.png", captions.lesions(analysis.lesions)
     if analysis.unit_lesions:
-        yield f"{analysis.layout.unit.capitalize()}s closed one by one", "units.png", captions.units(analysis.unit_lesions)
+        yield (
+            f"{analysis.layout.unit.capitalize()}s closed one by one",
+            "units.png",
+            captions.units(analysis.unit_lesions),
+        )
     yield "The routes of the examples", "routes.png", captions.routes(analysis.routes, analysis.classes)
 
 

@@ -1,0 +1,24 @@
+"""Runs whose nets were watched, without any run."""
+
+from pipelines.studies.results import Results
+from pipelines.training import table
+from pipelines.training.watch import WATCHED
+
+from .fake import result
+
+
+def watched(made, rows):
+    """A result with the rows of its table of what was watched."""
+    made.run.path.mkdir(parents=True)
+    for row in rows:
+        table.append(made.run.path / WATCHED, row)
+    return made
+
+
+def watched_results(study, path, accuracy, rows, seeds=2, **more):
+    """Results of a study, with accuracy and rows as functions of the arm and the seed."""
+    return Results(
+        watched(result(name, arm.config, seed, accuracy(name), path, **more), rows(name, seed))
+        for name, arm in study.arms.items()
+        for seed in range(seeds)
+    )
