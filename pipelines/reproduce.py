@@ -165,7 +165,7 @@ def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Co
             path = run_folder(folder, name, seed)
             one = config.model_copy(update={"seed": seed})
             # What was not watched while it trained cannot be watched now.
-            if not path.exists() and not study.watch and (other := reuse.find(one, backend, folder)):
+            if not path.exists() and not study.watch and (other := reuse.find(one, study.weights, backend, folder)):
                 reuse.take(other, path)
                 say(console, f"{path.name}: trained already, as {other}")
             task = StudyTask(folder=path, data_dir=given.data_dir, config=one, study=study.name, weights=study.weights)

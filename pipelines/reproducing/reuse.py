@@ -9,16 +9,17 @@ from pipelines.errors import UserError
 from pipelines.files import flush
 from pipelines.processes.train import TrainTask
 from pipelines.reproducing.plan import FILE
-from pipelines.run import open_run
+from pipelines.run import Weights, open_run
 from pipelines.studies import MEASURED
 from pipelines.training.watch import WATCHED
 
 
-def find(config: Config, backend: str, folder: Path) -> Path | None:
+def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path | None:
     """A run of another study, in a folder beside this one's, that has trained and evaluated the same.
 
     Args:
         config: of the run that is asked for; all of it must be the same, the seed too.
+        weights: which are evaluated.
         backend: of Keras.
         folder: of the study that asks.
 
@@ -29,16 +30,20 @@ def find(config: Config, backend: str, folder: Path) -> Path | None:
         if study.parent == folder.resolve():
             continue
         for path in sorted(study.parent.glob(f"runs/*-seed-{config.seed}")):
-            if _is(path, config, backend):
+            if _is(path, config, weights, backend):
                 return path
     return None
 
 
-def _is(path: Path, config: Config, backend: str) -> bool:
+def _is(path: Path, config: Config, weights: Weights, backend: str) -> bool:
     try:
         run = open_run(path)
-        same = run.config == config and run.record.backend == backend
-        return same and TrainTask(folder=path, data_dir=None, config=config, evaluate=True).done
+        if (run.config, run.record.backend) != (config, backend):
+            return False
+        found = of_run(run)
+        return TrainTask(folder=path, data_dir=None, config=config, evaluate=True).done and (
+            found is None or found.weights == weights
+        )
     except (UserError, OSError):
         return False  # Of another version, or just being removed.
 

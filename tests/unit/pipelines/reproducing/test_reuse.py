@@ -26,8 +26,8 @@ def other(tmp_path):
     return tmp_path / "other"
 
 
-def found(tmp_path, config, backend="tensorflow"):
-    return reuse.find(config, backend, tmp_path / "mine")
+def found(tmp_path, config, backend="tensorflow", weights="final"):
+    return reuse.find(config, weights, backend, tmp_path / "mine")
 
 
 def test_a_run_of_another_study_is_found_and_copied(tmp_path, other):
@@ -50,13 +50,18 @@ def test_a_run_that_diverged_is_a_result(tmp_path, other):
 
 
 @pytest.mark.parametrize(
-    ("config", "backend"),
-    [(toy_config(epochs=9), "tensorflow"), (toy_config(seed=1), "tensorflow"), (toy_config(), "jax")],
-    ids=["another training", "another seed", "another backend"],
+    ("config", "changes"),
+    [
+        (toy_config(epochs=9), {}),
+        (toy_config(seed=1), {}),
+        (toy_config(), {"backend": "jax"}),
+        (toy_config(), {"weights": "best"}),
+    ],
+    ids=["another training", "another seed", "another backend", "other weights evaluated"],
 )
-def test_another_run_is_not_taken_for_it(tmp_path, other, config, backend):
+def test_another_run_is_not_taken_for_it(tmp_path, other, config, changes):
     made(other, "arm-seed-0", toy_config())
-    assert found(tmp_path, config, backend) is None
+    assert found(tmp_path, config, **changes) is None
 
 
 def test_what_is_not_done_or_damaged_or_no_study_is_passed_over(tmp_path, other):
