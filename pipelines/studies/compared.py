@@ -102,6 +102,7 @@ def study(
         if short
         else None,
         label=label,
+        separable=True,
     )
 
 

@@ -129,6 +129,7 @@ class Study(Generic[Found]):
             runs that differ by their seeds.
         short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
         label: what stands on every table and figure of a study whose trainings are shorter than the source's.
+        separable: whether its tables and figures can be made of some of its arms alone.
         weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
     """
 
@@ -146,4 +147,5 @@ class Study(Generic[Found]):
     search: Space | None = None
     short: "Study | None" = None
     label: str = ""
+    separable: bool = False
     weights: Weights = "final"

@@ -53,3 +53,8 @@ def test_the_arms_that_are_asked_for_are_run_in_the_order_of_the_study():
     assert reproduce._asked(study, ("highway-c", "highway-a")) == ["highway-a", "highway-c"]
     with pytest.raises(UserError, match=r"there is no arm of fitnets 'highway-d'\. Did you mean 'highway-"):
         reproduce._asked(study, ("highway-d",))
+
+
+def test_a_study_that_compares_its_arms_runs_them_all():
+    with pytest.raises(UserError, match="depth-contrast compares its arms with each other, so it runs them all"):
+        reproduce._asked(studies.get("depth-contrast"), ("plain-5",))
