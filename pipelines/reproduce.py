@@ -49,8 +49,7 @@ class Arguments(Frozen):
     """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
     has a short schedule."""
     arms: tuple[str, ...] = ()
-    """Run these alone, and make the page of them; none is all. Others can be run later, in the same folder. Of a study
-    whose arms are results of their own."""
+    """Run these alone, and make the page of them; none is all. Others can be run later, in the same folder."""
     workers: Count = 1
     """Runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
@@ -151,8 +150,8 @@ def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, 
 
 
 def _asked(study: Study, names: tuple[str, ...]) -> list[str]:
-    if names and not study.separable:
-        raise UserError(f"{study.name} compares its arms with each other, so it runs them all. Leave --arms out.")
+    if names and study.search:
+        raise UserError(f"{study.name} is one search over all its nets. Leave --arms out; --budget draws fewer.")
     for name in names:
         if name not in study.arms:
             raise unknown(f"arm of {study.name}", name, study.arms)

@@ -102,7 +102,6 @@ def study(
         if short
         else None,
         label=label,
-        separable=True,
     )
 
 

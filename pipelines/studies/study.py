@@ -98,6 +98,9 @@ class Findings(Protocol):
     def runs(self) -> "Sequence[Run]":
         """The run directories."""
 
+    def of(self, arm: str) -> Sequence[object]:
+        """Those of an arm; none if it was not run."""
+
     def rows(self, folder: Path) -> list[dict[str, str]]:
         """Of results.csv, cells by column: one a run. Paths are told from the folder of the study."""
 
@@ -129,7 +132,6 @@ class Study(Generic[Found]):
             runs that differ by their seeds.
         short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
         label: what stands on every table and figure of a study whose trainings are shorter than the source's.
-        separable: whether its tables and figures can be made of some of its arms alone.
         weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
     """
 
@@ -147,5 +149,4 @@ class Study(Generic[Found]):
     search: Space | None = None
     short: "Study | None" = None
     label: str = ""
-    separable: bool = False
     weights: Weights = "final"

@@ -55,6 +55,6 @@ def test_the_arms_that_are_asked_for_are_run_in_the_order_of_the_study():
         reproduce._asked(study, ("highway-d",))
 
 
-def test_a_study_that_compares_its_arms_runs_them_all():
-    with pytest.raises(UserError, match="depth-contrast compares its arms with each other, so it runs them all"):
-        reproduce._asked(studies.get("depth-contrast"), ("plain-5",))
+def test_a_search_is_over_all_nets():
+    with pytest.raises(UserError, match="optimization is one search over all its nets"):
+        reproduce._asked(studies.get("optimization"), ("plain-10",))
