@@ -92,10 +92,11 @@ def _last(results: Results, name: str) -> list[float]:
 
 
 def drawn(results: Results, pictures: Pictures) -> None:
-    """All figures of the study."""
-    chart(results, pictures)
-    training(results, pictures)
-    opened(results, pictures)
+    """All figures of the study; the tables tell it if every run diverged."""
+    if any(results.accuracies(arm(*key)) for key in _all()):
+        chart(results, pictures)
+        training(results, pictures)
+        opened(results, pictures)
 
 
 def chart(results: Results, pictures: Pictures) -> None:
@@ -203,7 +204,7 @@ def training_caption(results: Results) -> str:
             told.append(
                 f"{depth} layers from {last[best]:.3f} at a bias of {best:g} to {last[worst]:.3f} at one of {worst:g}"
             )
-    return f"The mean loss of the last epoch goes, for {'; '.join(told)}." if told else "Every net diverged."
+    return f"The mean loss of the last epoch goes, for {'; '.join(told)}."
 
 
 def opened(results: Results, pictures: Pictures) -> None:
@@ -238,8 +239,7 @@ def opened_caption(results: Results) -> str:
                 f"{depth} layers from {means[low][0]:.2g} to {means[low][1]:.2g} at a bias of {low:g} and from "
                 f"{means[high][0]:.2g} to {means[high][1]:.2g} at one of {high:g}"
             )
-    whole = f" In training it goes, for {'; '.join(told)}." if told else ""
-    return f"The mean of T over blocks, examples and seeds.{whole}"
+    return f"The mean of T over blocks, examples and seeds. In training it goes, for {'; '.join(told)}."
 
 
 def _arm(name: str, depth: int, bias: float | None) -> Arm:
