@@ -15,6 +15,7 @@ from benchmarks import (
     gpu,
     inputs,
     kill,
+    lesions,
     many,
     memory,
     problem,
@@ -34,7 +35,7 @@ from pipelines import environment, frameworks
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]
 
-SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "tune", "checkpoints", "kill", "gpu")
+SECTIONS = ("dense", "conv", "input", "many", "memory", "serving", "tune", "checkpoints", "lesions", "kill", "gpu")
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
 
@@ -108,6 +109,7 @@ def _plan(session: Session, name: str, sizes: Sequence[str] | None, models: Sequ
         "serving": (serving.cost(session), lambda _: [serving.run(session)]),
         "tune": (tune.cost(session), lambda _: [tune.run(session)]),
         "checkpoints": (checkpoints.cost(session), lambda _: [checkpoints.run(session)]),
+        "lesions": (lesions.cost(session), lambda _: [lesions.run(session)]),
         "kill": (kill.cost(session), lambda _: [kill.run(session)]),
         "gpu": (0.0, lambda _: [gpu.run(session)]),
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-peers"
@@ -63,7 +63,7 @@ class Answer:
     losses: Sequence[float]
     peak_bytes: int
     versions: str
-    more: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 class FailedError(Exception):

@@ -12,10 +12,9 @@ from pipelines.arguments import parse
 from pipelines.config import Count, Frozen
 from pipelines.errors import UserError
 from pipelines.files import replacing_folder
-from pipelines.run import Weights, load_model, model_file, open_run
+from pipelines.run import Weights, model_file, open_run
 
 if TYPE_CHECKING:
-    from pipelines.analyzing.examples import Part
     from pipelines.analyzing.measuring import Analysis
     from pipelines.data.sources import Split
 
@@ -82,32 +81,16 @@ def analyze(given: Arguments, console: Console) -> tuple[Path, "Analysis"]:
     folder = given.to or run.path / "analysis"
     _refuse_other(folder)
     frameworks.load()
-    import numpy as np
-
-    from highway_keras.analysis import highway_layers
     from pipelines.analyzing import examples, measuring, writing
     from pipelines.analyzing.progress import Shown
-    from pipelines.data import preprocess
 
-    model = load_model(run, given.weights)
-    fitted = preprocess.load(run.path / "preprocess.npz")
-    try:
-        layout, _ = highway_layers(model, np.zeros((1, *run.record.data.shape), "float32"))
-    except ValueError as error:
-        raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
-    info = examples.described(run, given.data, given.data_dir)
-
-    def part(split: "Split") -> "Part":
-        return examples.part(
-            run, info, split, data=given.data, data_dir=given.data_dir, limit=given.examples, fitted=fitted,
-            batch_size=measuring.batch_size(layout),
-        )  # fmt: skip
-
-    held_out: Split = "validation" if info.counts["validation"] else "train"
-    whole, routed = (part("train"), part(held_out)) if given.split == "auto" else (part(given.split), part(given.split))
+    net = examples.opened(run, given.weights, data=given.data, data_dir=given.data_dir)
+    held_out: Split = "validation" if net.info.counts["validation"] else "train"
+    splits: tuple[Split, Split] = ("train", held_out) if given.split == "auto" else (given.split, given.split)
+    whole, routed = (examples.part(net, split, given.examples) for split in splits)
     # It counts the programs of several models as one that is traced again and again.
     with frameworks.quiet("tensorflow"):
-        found = measuring.measure(model, layout, whole, routed, Shown(console), units=given.units)
+        found = measuring.measure(net, whole, routed, Shown(console), units=given.units)
     with replacing_folder(folder) as aside:
         writing.write(found, run, given.weights, aside)
     return folder, found
@@ -134,7 +117,7 @@ def _table(found: "Analysis") -> Table:
     )
     shown.add_row("highway layers", f"{layers}")
     shown.add_row("sum of their mean gates", f"{open_layers(found.statistics):.2f}")
-    for score, limit in captions.tolerances(found).items():
+    for score, limit in captions.tolerances(found.lesions).items():
         shown.add_row(f"{captions.counted(score)} when closed", f"{effective_depth(found.lesions, limit, score)}")
     dead = found.statistics.dead
     shown.add_row("dead gates", f"{int(dead.sum()):,} of {len(dead):,}")

@@ -151,7 +151,8 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         )
     recipe = named_recipe(arguments[0])
     default = _NewRun(**dict(recipe.config))
-    chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", recipe.source)
+    about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
+    chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
     return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
 

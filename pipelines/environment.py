@@ -13,6 +13,7 @@ from pipelines.run import Code, Machine
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
 # Those that decide which number format is fast, and whether two timings can be compared.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
+DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 COMMAND = "HIGHWAY_COMMAND"
 """Set by a process for those that it starts: the command line that the user gave."""
 
@@ -85,6 +86,15 @@ def available() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def devices(folder: Path = Path("/dev")) -> list[str]:
+    """The device files of GPUs and TPUs: known before any framework, which may yet be unable to use them.
+
+    Args:
+        folder: where the system keeps its device files.
+    """
+    return sorted(path.name for pattern in DEVICES for path in folder.glob(pattern))
 
 
 def accelerators() -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
     if record.labels:
         result = evaluation.evaluate(outputs, examples.labels, record.labels, weights, name)
     else:
-        training = sources.load(config.data, "train", data_dir, config.validation)
+        training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
         mean = float(training.labels.mean(dtype=float))
         result = regression.measure(outputs, examples.labels, mean, weights, name)
     write_text(run.path / "evaluation.json", result.model_dump_json(indent=2) + "\n")

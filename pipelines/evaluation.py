@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from pipelines.config import Frozen
 from pipelines.errors import UserError
-from pipelines.run import Weights
+from pipelines.regression import Regression
+from pipelines.run import Run, Weights
 
 Z95 = 1.959963984540054
 Kind = TypeVar("Kind", bound=Frozen)
@@ -54,6 +55,11 @@ class Evaluation(Frozen):
     """The same for each class, by index."""
     confusion: tuple[tuple[int, ...], ...]
     """Examples by true class (row) and predicted class (column)."""
+
+    @property
+    def told(self) -> str:
+        """The result in a few words."""
+        return f"test accuracy {self.accuracy:.2%}"
 
 
 def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
@@ -111,6 +117,16 @@ def interval(correct: int, count: int) -> tuple[float, float]:
     centre = (share + z / 2) / (1 + z)
     half = Z95 * math.sqrt(share * (1 - share) / count + z / (4 * count)) / (1 + z)
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def of_run(run: Run) -> Evaluation | Regression | None:
+    """What was measured of a run on the test split; None if it was not evaluated.
+
+    Raises:
+        UserError: evaluation.json is damaged.
+    """
+    path = run.path / "evaluation.json"
+    return read(path, Evaluation) if run.record.data.labels else read(path, Regression)
 
 
 def read(path: Path, kind: type[Kind]) -> Kind | None:

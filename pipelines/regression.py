@@ -30,6 +30,16 @@ class Regression(Frozen):
     training_mean: float
     """Mean of the training targets."""
 
+    @property
+    def loss(self) -> float:
+        """Mean squared error, by which the net was trained."""
+        return self.rmse**2
+
+    @property
+    def told(self) -> str:
+        """The result in a few words."""
+        return f"test R^2 {self.r2:.4f}"
+
 
 def measure(
     predicted: np.ndarray, targets: np.ndarray, training_mean: float, weights: Weights, data: str

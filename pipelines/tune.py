@@ -1,27 +1,18 @@
 """`highway tune`: searches the hyperparameters of a recipe with KerasTuner."""
 
 import os
-import re
-import socket
 import time
-from pathlib import Path
 
 from rich.console import Console
 
-from pipelines import environment
 from pipelines.errors import UserError
 from pipelines.processes import signals
-from pipelines.processes.crew import Crew, DiedError, Member, shares
+from pipelines.processes.crew import Crew
+from pipelines.processes.together import say
 from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
 from pipelines.tuning.arguments import TuneArguments, parse_tune
-from pipelines.tuning.board import Board
-from pipelines.tuning.process import SearchTask
-
-LOOPBACK = "127.0.0.1"
-ID, ADDRESS, PORT = "KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT"
-LOOK = 0.1
-"""Seconds between two looks at the processes."""
+from pipelines.tuning.search import ADDRESS, ID, LOOK, LOOPBACK, PORT, Search, chief, here, lead, numbered, workers
 
 
 def main(arguments: list[str]) -> None:
@@ -55,53 +46,41 @@ def tune(given: TuneArguments, console: Console) -> None:
     Example:
         tune(parse_tune(["demo", "--trials", "30", "--workers", "2"]), Console())
     """
-    where = _where()
+    search = _search(given)
     identity = os.environ.get(ID, "")
     plans.keep(given.plan, given.folder)
     if identity and "chief" not in identity:
-        _work(given, console, identity, where)
+        _work(search, given.workers, identity, console)
         return
     with plans.locked(given.folder):
         state = states.read(given.folder)
         if state is None or not state.over:
-            names = [] if identity else [f"worker-{number}" for number in range(given.workers)]
-            try:
-                _lead(given, console, [_chief(given, identity or "chief", where), *_workers(given, names, where)])
-            except UserError as error:
-                if states.read(given.folder) is None and not isinstance(error, DiedError):
-                    # Nothing was searched: the command is mended and repeated, which would be another search.
-                    plans.forget(given.folder)
-                raise
+            _tell(search, identity, began=state is not None, console=console)
+            names = [] if identity else numbered(given.workers)
+            lead(search, [chief(search, identity or "chief", given.minutes), *workers(search, names)], console)
         _sum_up(given, console)
 
 
-def _lead(given: TuneArguments, console: Console, members: list[Member]) -> None:
-    plan = given.plan
-    board = Board(console, plan, given.folder, len(members) - 1)
-    before = states.read(given.folder)
+def _tell(search: Search, identity: str, *, began: bool, console: Console) -> None:
+    plan = search.plan
     label = f" ({plan.label})" if plan.label else ""
-    if before:
-        board.say(f"goes on with the search in {given.folder}{label}")
+    if began:
+        say(console, f"goes on with the search in {search.folder}{label}")
     else:
-        board.say(f"{plan.algorithm} search over {plan.name}{label} in {given.folder}")
-    if len(members) == 1:
-        environment = members[0].environment
-        board.say(f"the chief listens at {environment[ADDRESS]}:{environment[PORT]}; trials wait for workers")
-    with board, Crew(members, board.say) as crew:
-        while crew.works():
-            board.update()
-            time.sleep(LOOK)
+        say(console, f"{plan.algorithm} search over {plan.name}{label} in {search.folder}")
+    if identity:
+        say(console, f"the chief listens at {search.address}:{search.port}; trials wait for workers")
 
 
-def _work(given: TuneArguments, console: Console, identity: str, where: tuple[str, str]) -> None:
-    names = [identity] if given.workers == 1 else [f"{identity}-{number}" for number in range(given.workers)]
-    members = _workers(given, names, where)
-    board = Board(console, given.plan, given.folder, given.workers)
-    board.say(f"{', '.join(names)} for the chief at {':'.join(where)}; output in {members[0].log.parent}")
-    with Crew(members, board.say) as crew:
+def _work(search: Search, count: int, identity: str, console: Console) -> None:
+    names = [identity] if count == 1 else [f"{identity}-{number}" for number in range(count)]
+    members = workers(search, names)
+    address = f"{search.address}:{search.port}"
+    say(console, f"{', '.join(names)} for the chief at {address}; output in {members[0].log.parent}")
+    with Crew(members, lambda line: say(console, line)) as crew:
         while crew.works():
             time.sleep(LOOK)
-    board.say("the chief has no more trials, or its time is over")
+    say(console, "the chief has no more trials, or its time is over")
 
 
 def _sum_up(given: TuneArguments, console: Console) -> None:
@@ -135,47 +114,16 @@ def _sum_up(given: TuneArguments, console: Console) -> None:
         )
 
 
-def _chief(given: TuneArguments, identity: str, where: tuple[str, str]) -> Member:
-    ends = time.time() + 60 * given.minutes if given.minutes else None
-    task = SearchTask(role="chief", folder=given.folder, data_dir=given.data_dir, ends=ends)
-    return Member(identity, task, _variables(identity, where), _log(given, identity), leads=True)
-
-
-def _workers(given: TuneArguments, names: list[str], where: tuple[str, str]) -> list[Member]:
-    cores = shares(environment.available(), len(names))
-    return [
-        Member(
-            name,
-            SearchTask(role="worker", folder=given.folder, data_dir=given.data_dir, cores=share),
-            _variables(name, where),
-            _log(given, name),
+def _search(given: TuneArguments) -> Search:
+    """The search, with the address of its chief from KerasTuner's variables, or a free port of this machine alone."""
+    if not {ID, ADDRESS, PORT} & set(os.environ):
+        return here(given.plan, given.folder, given.data_dir)
+    if not os.environ.get(ID) or not os.environ.get(PORT):
+        raise UserError(
+            f"a search over several machines needs {ID} (chief, or a name of each worker), {PORT}, and {ADDRESS}, "
+            f"the chief's address (none is {LOOPBACK}). Set them, or none of them to search on this machine alone."
         )
-        for name, share in zip(names, cores, strict=True)
-    ]
-
-
-def _log(given: TuneArguments, name: str) -> Path:
-    return given.folder / "logs" / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.log"
-
-
-def _variables(identity: str, where: tuple[str, str]) -> dict[str, str]:
-    address, port = where
-    # A proxy for the web must not be asked for a chief.
-    return {ID: identity, ADDRESS: address, PORT: port, "no_grpc_proxy": address}
-
-
-def _where() -> tuple[str, str]:
-    """Address and port of the chief: from KerasTuner's variables, or a free port of this machine alone."""
-    if ID in os.environ or ADDRESS in os.environ or PORT in os.environ:
-        if not os.environ.get(ID) or not os.environ.get(PORT):
-            raise UserError(
-                f"a search over several machines needs {ID} (chief, or a name of each worker), {PORT}, and {ADDRESS}, "
-                f"the chief's address (none is {LOOPBACK}). Set them, or none of them to search on this machine alone."
-            )
-        port = os.environ[PORT]
-        if not (port.isdecimal() and 0 < int(port) < 2**16):
-            raise UserError(f"{PORT} is a port, 1 to {2**16 - 1}. Received: {port}.")
-        return os.environ.get(ADDRESS) or LOOPBACK, port
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return LOOPBACK, str(probe.getsockname()[1])
+    port = os.environ[PORT]
+    if not (port.isdecimal() and 0 < int(port) < 2**16):
+        raise UserError(f"{PORT} is a port, 1 to {2**16 - 1}. Received: {port}.")
+    return Search(given.plan, given.folder, given.data_dir, os.environ.get(ADDRESS) or LOOPBACK, port)

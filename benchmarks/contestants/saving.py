@@ -1,8 +1,9 @@
-"""`highway train` on real digits: the task names the words, and the steps between two checkpoints.
+"""`highway train` on real digits with a checkpoint in every few epochs; the task names the words, and how many.
 
 A question is a run of its own, in as many epochs.
 """
 
+import itertools
 import json
 import shutil
 import tempfile
@@ -22,33 +23,44 @@ def start(task: str) -> Train:
     """Reads the words; see `benchmarks.worker`."""
     settings = json.loads(task)
     frameworks.load()
+    import keras
+
     from pipelines.training import checkpoint, loop, table
 
-    spent: list[float] = []
+    saves: list[tuple[float, float]] = []
+    ends: list[float] = []
     save = checkpoint.save
 
     def timed(*arguments: Any) -> None:
         started = time.perf_counter()
         save(*arguments)
-        spent.append(time.perf_counter() - started)
+        saves.append((started, time.perf_counter() - started))
 
     checkpoint.save = timed  # type: ignore[assignment]
+
+    # The time at the end of each epoch.
+    timer = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: ends.append(time.perf_counter()))
 
     def train(epochs: int) -> dict[str, Any]:
         given = parse_train([*settings["words"], "--epochs", str(epochs)])
         assert given.config
-        spent.clear()
+        saves.clear()
+        ends.clear()
         folder = Path(tempfile.mkdtemp(dir=settings["folder"]))
-        run = loop.start(given.config, folder / "run", None, Console(file=StringIO()), interval=settings["interval"])
+        interval = settings["every"] * (settings["examples"] // given.config.batch_size)
+        run = loop.start(
+            given.config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer]
+        )
         rows = table.read(run.path / "metrics.csv")
         shutil.rmtree(folder)
         return {
             "losses": [row["loss"] for row in rows],
-            # The first epoch compiles.
-            "training": rows[-1]["seconds"] - rows[0]["seconds"],
-            "whole": run.record.seconds,
-            "saves": len(spent),
-            "saving": sum(spent),
+            # Of all epochs but the first, which compiles.
+            "epochs": [end - before for before, end in itertools.pairwise(ends)],
+            "saves": [
+                [seconds for started, seconds in saves if before < started <= end]
+                for before, end in itertools.pairwise(ends)
+            ],
         }
 
     return train

@@ -6,6 +6,9 @@ from highway_keras.analysis.depth import open_layers as open_layers
 from highway_keras.analysis.gate_values import GateModel as GateModel
 from highway_keras.analysis.gate_values import gates as gates
 from highway_keras.analysis.gate_values import mean_gates as mean_gates
+from highway_keras.analysis.gradients import Jacobian as Jacobian
+from highway_keras.analysis.gradients import gradient_norms as gradient_norms
+from highway_keras.analysis.gradients import jacobian as jacobian
 from highway_keras.analysis.layer_outputs import layer_outputs as layer_outputs
 from highway_keras.analysis.layout import Layout as Layout
 from highway_keras.analysis.layout import highway_layers as highway_layers

@@ -62,6 +62,12 @@ class Layout:
         """Gates of one example: of a convolutional layer one for each channel and place."""
         return sum(call.units * (call.depth or 1) * call.places for call in self.calls)
 
+    @property
+    def unit(self) -> str:
+        """What units are called: "channel" where all layers have places, else "unit"."""
+        kinds = {"channel" if call.places > 1 else "unit" for call in self.calls}
+        return kinds.pop() if len(kinds) == 1 else "unit"
+
     def split(self, array: np.ndarray) -> dict[str, np.ndarray]:
         """From an array over all gates to one for each layer.
 

@@ -4,7 +4,7 @@ matplotlib is needed here alone. Colours are Okabe and Ito's, which the colour-b
 of numbers that may be negative go from blue over white to red. A map has a row for each layer, the first one on top.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,26 +107,29 @@ def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, s
     figure.colorbar(mesh, ax=grid, label="mean of T of the class minus that of all", aspect=30)
 
 
-def lesion_curve(figure: Figure, lesions: Lesions) -> None:
+def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = ()) -> None:
     """The scores with each layer closed, and of the intact net, as in the paper's Figure 4.
 
     Args:
         figure: an empty figure.
         lesions: from `lesion_layers`.
+        others: of the same net trained with other seeds, drawn as thin lines.
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
-    names = {"loss": "loss with one layer closed", "accuracy": "accuracy with one layer closed"}
     shown = sorted(lesions.scores, key=lambda name: name != "loss")
+    dotted = len(numbers) > MARKED
+    style = {"ls": "none", "marker": ".", "ms": 3} if dotted else {"marker": "o", "ms": 4, "lw": 1}
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
-        values = lesions.scores[name]
-        dotted = len(numbers) > MARKED
-        style = {"ls": "none", "marker": ".", "ms": 3} if dotted else {"marker": "o", "ms": 4, "lw": 1}
-        axes.plot(numbers, values, color=BLUE, **style, label="one layer closed")
+        for number, other in enumerate(others):
+            axes.plot(numbers, other.scores[name], color=GREY, lw=0.8, label=None if number else "other seeds")
+        axes.plot(numbers, lesions.scores[name], color=BLUE, **style, label="one layer closed")
         axes.axhline(lesions.intact[name], color="black", ls="--", lw=1.2, label="intact net")
-        axes.set_title(names.get(name, name), fontsize="medium")
+        axes.set_title(f"{name} with one layer closed", fontsize="medium")
         axes.set_xlabel(f"closed {LAYER}")
         _number_layers(axes.xaxis, len(numbers))
-        low, high = min(values.min(), lesions.intact[name]), max(values.max(), lesions.intact[name])
+        every = (lesions, *others)
+        low = min(min(each.scores[name].min(), each.intact[name]) for each in every)
+        high = max(max(each.scores[name].max(), each.intact[name]) for each in every)
         if name == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.05 else 2))
         elif high > 5 * low > 0:
@@ -207,8 +210,7 @@ def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> 
     axes.set_facecolor("#DDDDDD")  # where a layer has no such unit
     axes.grid(visible=False)
     axes.set_ylim(layers + 0.5, 0.5)
-    channels = {call.places > 1 for call in layout.calls}
-    axes.set_xlabel("unit or channel" if len(channels) > 1 else "channel" if True in channels else "unit")
+    axes.set_xlabel(layout.unit)
     _number_layers(axes.yaxis, layers)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return mesh

@@ -1,10 +1,11 @@
 """The nets of the paper as data: factory, arguments and parameter count of each, and of its twins.
 
 Provenance. Recorded in the authors' own files or printed in the paper: both MNIST nets (width 16 by substitution),
-both 19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers. Count-matched: the FitNet-shaped
-nets, whose widths, kernels and heads were chosen to meet the parameter counts of Table 2. Assumed: gate bias of the
-dense nets of 10, 100 and 1 000 layers, dropout of the FitNet-shaped nets (that of the 19-layer nets), weight decay on
-plain convolutions (that of the highway layers), the five factors of the factor model.
+both 19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers, gate bias of those of 50.
+Count-matched: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the parameter counts of
+Table 2. Assumed: gate bias of the dense nets of 10, 100 and 1 000 layers, dropout of the FitNet-shaped nets (that of
+the 19-layer nets), weight decay on plain convolutions (that of the highway layers), the five factors of the factor
+model.
 """
 
 from collections.abc import Mapping
@@ -161,6 +162,13 @@ FAMILIES: dict[str, Family] = {
         match="parameters",
         parameters=544_660,
         twins={"width": 292_210, "parameters": 562_543},
+    ),
+    "cifar100_dense_50": Family(
+        factory="dense",
+        arguments={**DENSE, "input_shape": (32, 32, 3), "outputs": 100, "depth": 50, "transform_bias": -4.0},
+        match="parameters",
+        parameters=408_650,
+        twins={"width": 283_700, "parameters": 475_871},
     ),
     # Deeper than twins can be built.
     "mnist_dense_1000": Family(

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from highway_keras.analysis import plots
+from highway_keras.analysis import GateStatistics, Layout, plots
 from pipelines.analyzing.measuring import Analysis
 from pipelines.figures import saved
 
@@ -20,17 +21,15 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
         folder: where to.
         title: run and data, above each.
     """
-    layers = len(analysis.layout.layers)
-    # Few layers need no room, and many no more than a page.
-    height = float(np.clip(1.6 + 0.11 * layers, 3.2, 7.0))
+    height = map_height(analysis.layout)
     with saved(folder / "gates.png", (12, height + 0.8)) as figure:
-        plots.gate_maps(figure, analysis.layout, maps(analysis), signed=(OUTPUT,), shared=(MEAN, GATE))
+        four_maps(figure, analysis.statistics, analysis.example_gates, analysis.example_outputs)
         figure.suptitle(title)
     with saved(folder / "openness.png", (10, 4.2)) as figure:
         plots.openness(figure.subplots(), analysis.statistics)
         figure.suptitle(title)
     if analysis.whole.labels:
-        names = drawn_classes(analysis)
+        names = drawn_classes(analysis.statistics, analysis.whole.labels)
         rows = -(-len(names) // 5)
         with saved(folder / "classes.png", (2.0 + 2.0 * min(len(names), 5), 0.8 + rows * 0.75 * height)) as figure:
             plots.class_maps(figure, analysis.statistics, names)
@@ -47,16 +46,27 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
         figure.suptitle(f"{title.rpartition(',')[0]}, {analysis.routed.split}")
 
 
-def maps(analysis: Analysis) -> dict[str, np.ndarray]:
-    """The four maps of the paper's Figure 2 by their titles."""
-    found = analysis.statistics
-    return {BIAS: found.bias, MEAN: found.mean, GATE: analysis.example_gates, OUTPUT: analysis.example_outputs}
+def map_height(layout: Layout) -> float:
+    """Inches of a map: few layers need no room, and many no more than a page."""
+    return float(np.clip(1.6 + 0.11 * len(layout.layers), 3.2, 7.0))
 
 
-def drawn_classes(analysis: Analysis) -> dict[int, str]:
+def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs: np.ndarray) -> None:
+    """The four maps of the paper's Figure 2.
+
+    Args:
+        figure: an empty figure.
+        found: from `gate_statistics`.
+        gates: T for one example, `[gates]`.
+        outputs: of the layers for it, `[gates]`.
+    """
+    maps = {BIAS: found.bias, MEAN: found.mean, GATE: gates, OUTPUT: outputs}
+    plots.gate_maps(figure, found.layout, maps, signed=(OUTPUT,), shared=(MEAN, GATE))
+
+
+def drawn_classes(found: GateStatistics, labels: tuple[str, ...]) -> dict[int, str]:
     """All classes, or of many the two whose gates differ most from the mean."""
-    labels = analysis.whole.labels
     if len(labels) <= ALL_CLASSES:
         return dict(enumerate(labels))
-    strength = np.nan_to_num(np.square(analysis.statistics.differences)).mean(axis=1)
+    strength = np.nan_to_num(np.square(found.differences)).mean(axis=1)
     return {int(number): labels[number] for number in sorted(np.argsort(strength)[-2:])}

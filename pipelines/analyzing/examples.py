@@ -1,17 +1,40 @@
-"""Which examples an analysis reads, as batches for the net."""
+"""A trained net, and the examples that are read of its data: preprocessed, in batches."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data import batches, sources
+from highway_keras.analysis import Layout, highway_layers
+from pipelines.config import Config, Subset
+from pipelines.data import batches, preprocess, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
 from pipelines.data.stream import Stream
 from pipelines.errors import UserError
-from pipelines.run import Run
+from pipelines.run import Run, Weights, load_model
+
+# Numbers a batch, so that what is kept of the intact net takes some 100 MB at most; and never more examples than help.
+VALUES, LARGEST = 2**24, 500
+
+
+@dataclass(frozen=True)
+class Net:
+    """A trained net, and what its examples are made with."""
+
+    model: keras.Model
+    layout: Layout
+    """Of its highway layers."""
+    fitted: Fitted
+    """The preprocessing of its training."""
+    config: Config
+    """Names the data, and what of them is held out or used."""
+    data_dir: Path | None
+    """Where prepared data lies; None for the default of TFDS."""
+    info: DataInfo
+    """What is known of the data."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +55,43 @@ class Part:
     """Names of the classes; none for regression."""
 
 
-def described(run: Run, data: str | None, data_dir: Path | None) -> DataInfo:
-    """What is known of the data that a run was trained on, or of other data for its net.
+def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> Net:
+    """Opens the net of a run, to be read on the data that it was trained on, or on others.
 
     Args:
         run: the run.
+        weights: of its end, or of its best epoch.
         data: a data set; None for the run's own.
-        data_dir: where prepared data lies.
+        data_dir: where prepared data lies; None for the default of TFDS.
+
+    Returns:
+        The net; no example is read yet.
 
     Raises:
-        UserError: if the data is not what the run was trained on, or the net cannot take it.
+        UserError: the run has no such net or no highway layers, or the data is not what it was trained on, or the net
+            cannot take it.
+
+    Example:
+        net = opened(open_run(Path("runs/mnist_dense_50")))
+        train = part(net, "train")
     """
-    record = run.record.data
-    info = sources.describe(data or run.config.data, data_dir, run.config.validation)
-    if data is None and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
+    model = load_model(run, weights)
+    fitted = preprocess.load(run.path / "preprocess.npz")
+    try:
+        layout, _ = highway_layers(model, np.zeros((1, *run.record.data.shape), "float32"))
+    except ValueError as error:
+        raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
+    config = run.config
+    if data not in (None, config.data):
+        # What is held out and used was said of the run's own data.
+        config = config.model_copy(update={"data": data, "validation": 0, "subset": Subset()})
+    return Net(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
+
+
+def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
+    info, record = sources.describe(config.data, data_dir, config.validation, config.subset), run.record.data
+    own = config.data == run.config.data
+    if own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
             f"the data is not what {run.path} was trained on: {info.name} {info.version}, and it was "
             f"{record.name} {record.version}. Point --data-dir at the first, or name other data with --data."
@@ -62,36 +108,27 @@ def _form(shape: tuple[int, ...], labels: tuple[str, ...]) -> str:
     return f"inputs of {'x'.join(map(str, shape))} with {f'{len(labels)} classes' if labels else 'a number to predict'}"
 
 
-def part(
-    run: Run,
-    info: DataInfo,
-    split: Split,
-    *,
-    data: str | None,
-    data_dir: Path | None,
-    limit: int | None,
-    fitted: Fitted,
-    batch_size: int,
-) -> Part:
+def part(net: Net, split: Split, limit: int | None = None) -> Part:
     """Some examples of a split.
 
     Args:
-        run: the run, whose configuration says what is held out for validation.
-        info: from `described`.
+        net: from `opened`.
         split: "train", "validation" or "test".
-        data: see `described`.
-        data_dir: see `described`.
         limit: at most as many examples, evenly spaced over the split; None takes all.
-        fitted: the preprocessing of the training.
-        batch_size: examples a batch.
 
     Raises:
-        UserError: if there is no such split.
+        UserError: there is no such split.
     """
-    examples = sources.load(data or run.config.data, split, data_dir, run.config.validation)
+    config, info = net.config, net.info
+    examples = sources.load(config.data, split, net.data_dir, config.validation, config.subset)
     chosen = spaced(examples, limit)
-    made = batches.evaluation(chosen, fitted, batch_size=batch_size, classes=len(info.labels))
+    made = batches.evaluation(chosen, net.fitted, batch_size=batch_size(net.layout), classes=len(info.labels))
     return Part(f"{info.name} {info.version}", split, len(examples), len(chosen), made, info.labels)
+
+
+def batch_size(layout: Layout) -> int:
+    """How many examples a batch should have for nets of such a layout."""
+    return max(1, min(LARGEST, VALUES // layout.values))
 
 
 def spaced(examples: Examples | Stream, limit: int | None) -> Examples | Stream:

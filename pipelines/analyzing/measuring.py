@@ -1,19 +1,14 @@
-"""All that is measured of one net."""
+"""What is measured of one net, and all of it."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import keras
 import numpy as np
 
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
-from highway_keras.analysis.batches import even
-from pipelines.analyzing.examples import Part
+from highway_keras.analysis.batches import Told, even
+from pipelines.analyzing.examples import Net, Part
 from pipelines.analyzing.progress import Shown
-
-# Numbers a batch, so that what is kept of the intact net takes some 100 MB at most; and never more examples than help.
-VALUES, LARGEST = 2**24, 500
 
 
 @dataclass(frozen=True)
@@ -42,17 +37,11 @@ class Analysis:
     """int `[examples]`: the class of each of those; None for regression."""
 
 
-def batch_size(layout: Layout) -> int:
-    """How many examples a batch should have for nets of such a layout."""
-    return max(1, min(LARGEST, VALUES // layout.values))
-
-
-def measure(model: keras.Model, layout: Layout, whole: Part, routed: Part, shown: Shown, *, units: bool) -> Analysis:
+def measure(net: Net, whole: Part, routed: Part, shown: Shown, *, units: bool) -> Analysis:
     """Runs all analyses.
 
     Args:
-        model: the net.
-        layout: of its layers.
+        net: what is read.
         whole: the examples for statistics and lesions.
         routed: the examples for routes.
         shown: where progress goes.
@@ -62,39 +51,48 @@ def measure(model: keras.Model, layout: Layout, whole: Part, routed: Part, shown
         What was measured.
     """
     with shown.step("gates", whole.count) as told:
-        statistics = analysis.gate_statistics(model, whole.batches, len(whole.labels) or None, told)
-    scores = analysis.classification if whole.labels else analysis.regression
+        found = statistics(net, whole, told)
     with shown.step("lesions", whole.count) as told:
-        lesions = analysis.lesion_layers(model, whole.batches, scores, told)
-    unit_lesions = None
+        by_layer = lesions(net, whole, told)
+    by_unit = None
     if units:
         with shown.step("unit lesions", whole.count) as told:
-            unit_lesions = analysis.lesion_units(model, whole.batches, scores, told)
+            by_unit = lesions(net, whole, told, units=True)
     with shown.step("routes", routed.count) as told:
-        routes, classes = _routes(model, routed, told)
-    first = np.asarray(next(iter(whole.batches))[0])[:1]
-    return Analysis(
-        layout, whole, routed, statistics, lesions, unit_lesions,
-        _of_one(analysis.gates(model, first)), _of_one(analysis.layer_outputs(model, first)),
-        routes, classes,
-    )  # fmt: skip
+        of_examples, classes = routes(net, routed, told)
+    return Analysis(net.layout, whole, routed, found, by_layer, by_unit, *example(net, whole), of_examples, classes)
 
 
-def _routes(model: keras.Model, part: Part, told: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """One signature an example, and its class."""
-    reader = analysis.GateModel(model, mean=True)
-    routes: list[np.ndarray] = []
+def statistics(net: Net, part: Part, told: Told | None = None) -> GateStatistics:
+    """The gates over some examples, each class apart if there are classes."""
+    return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, told)
+
+
+def lesions(net: Net, part: Part, told: Told | None = None, *, units: bool = False) -> Lesions:
+    """The scores on some examples with each layer closed, or each unit."""
+    close = analysis.lesion_units if units else analysis.lesion_layers
+    return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, told)
+
+
+def example(net: Net, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """T and the outputs for the first example of a part, `[gates]` each; of a channel the mean of its places."""
+    first = np.asarray(next(iter(part.batches))[0])[:1]
+    read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
+    transform, outputs = (
+        np.concatenate([array[0].reshape(-1, array.shape[-1]).mean(axis=0, dtype="float64") for array in each.values()])
+        for each in read
+    )
+    return transform, outputs
+
+
+def routes(net: Net, part: Part, told: Told | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+    """The mean gate of each layer for each example, `[examples, layers]`, and the class of each."""
+    reader = analysis.GateModel(net.model, mean=True)
+    found: list[np.ndarray] = []
     classes: list[np.ndarray] = []
     for x, y, count in even(part.batches):
-        routes.append(np.stack(list(reader.read(x, len(x)).values()), axis=1)[:count])
+        found.append(np.stack(list(reader.read(x, len(x)).values()), axis=1)[:count])
         classes.append(y[:count])
-        told(sum(map(len, routes)))
-    labels = np.concatenate(classes).argmax(axis=1) if part.labels else None
-    return np.concatenate(routes), labels
-
-
-def _of_one(layers: dict[str, np.ndarray]) -> np.ndarray:
-    """The values of one example, those of a channel as their mean: `[gates]`."""
-    return np.concatenate(
-        [array[0].reshape(-1, array.shape[-1]).mean(axis=0, dtype="float64") for array in layers.values()]
-    )
+        if told:
+            told(sum(map(len, found)))
+    return np.concatenate(found), np.concatenate(classes).argmax(axis=1) if part.labels else None

@@ -4,13 +4,12 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from highway_keras.analysis import effective_depth, open_layers
 from pipelines import environment
-from pipelines.analyzing import captions, drawing
+from pipelines.analyzing import captions, drawing, kept
 from pipelines.analyzing.captions import by_layer
 from pipelines.analyzing.examples import Part
 from pipelines.analyzing.measuring import Analysis
@@ -63,63 +62,32 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
         }
 
 
-def arrays(analysis: Analysis) -> dict[str, Any]:
-    """The contents of arrays.npz; shapes are told on the page."""
-    found = analysis.statistics
-    kept = {
-        "layers": np.array(analysis.layout.layers),
-        "units": np.array(analysis.layout.units),
-        "bias": found.bias,
-        "mean": found.mean,
-        "below": found.left,
-        "above": found.right,
-        "dead": found.dead,
+def arrays(analysis: Analysis) -> dict[str, np.ndarray]:
+    """The contents of arrays.npz; `kept.SHAPES` says what each is."""
+    found = {
+        **kept.of_statistics(analysis.statistics),
         "example_gates": analysis.example_gates,
         "example_outputs": analysis.example_outputs,
+        **kept.of_lesions(analysis.lesions),
         "routes": analysis.routes,
-        **{f"lesion_{score}": values for score, values in analysis.lesions.scores.items()},
-        **{f"intact_{score}": np.array(value) for score, value in analysis.lesions.intact.items()},
     }
-    if analysis.classes is not None:
-        kept |= {"class_means": found.means, "class_counts": found.counts, "route_classes": analysis.classes}
     if analysis.unit_lesions:
-        kept |= {f"unit_lesion_{score}": values for score, values in analysis.unit_lesions.scores.items()}
-    return kept
-
-
-SHAPES = {
-    "layers": "names of the highway layers, `[layers]`",
-    "units": "units or channels of each, `[layers]`; what is `[gates]` has them one after another",
-    "bias": "biases of the transform gates, `[gates]`",
-    "mean": "mean of T, `[gates]`",
-    "below": "how often T is below 0.1, `[gates]`",
-    "above": "how often T is above 0.9, `[gates]`",
-    "dead": "whether no gradient reaches the gate, `[gates]`",
-    "class_means": "mean of T over the examples of each class, `[classes, gates]`",
-    "class_counts": "examples of each class, `[classes]`",
-    "example_gates": "T for the first example, of a channel the mean over its places, `[gates]`",
-    "example_outputs": "outputs of the layers for it, `[gates]`",
-    "lesion_loss": "loss with each layer closed, `[layers]`",
-    "lesion_accuracy": "accuracy with each layer closed, `[layers]`",
-    "intact_loss": "loss of the intact net, `[]`",
-    "intact_accuracy": "accuracy of the intact net, `[]`",
-    "unit_lesion_loss": "loss with each unit or channel closed, `[gates]`",
-    "unit_lesion_accuracy": "accuracy with each unit or channel closed, `[gates]`",
-    "routes": "mean of T of each layer for each example, `[examples, layers]`",
-    "route_classes": "the class of each of these examples, `[examples]`",
-}
+        found |= kept.of_lesions(analysis.unit_lesions, "unit_lesion")
+    if analysis.classes is not None:
+        found["route_classes"] = analysis.classes
+    return found
 
 
 def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str, object]]) -> str:
     """analysis.md: tables and figures, with captions made from the numbers."""
     whole, routed, lesions = analysis.whole, analysis.routed, analysis.lesions
-    depth, limits = len(analysis.layout.layers), captions.tolerances(analysis)
+    depth, limits = len(analysis.layout.layers), captions.tolerances(lesions)
     intact = ", ".join(f"{name} {value:.4g}" for name, value in lesions.intact.items())
     code = environment.code()
     commit = f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
     facts = [
         ("run", f"{run.path.resolve().name}, recipe {run.config.recipe}, {weights} weights"),
-        ("highway layers", f"{depth}, with {analysis.layout.gates:,} units or channels"),
+        ("highway layers", f"{depth}, with {analysis.layout.gates:,} {analysis.layout.unit}s"),
         ("gates and lesions on", _examples(whole)),
         ("routes on", _examples(routed)),
         ("intact net on the first", intact),
@@ -131,7 +99,7 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
             )
             for score, limit in limits.items()
         ),
-        ("the last layer that does so to the loss", f"{captions.last_useful(lesions, limits['loss']) or 'none'}"),
+        ("the last layer that does so to the loss", f"{captions.last_useful(lesions) or 'none'}"),
         ("command", f"`{environment.command()}`"),
         ("commit", commit),
     ]
@@ -145,20 +113,27 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
     parts += ["## The layers", table(tuple(rows[0]), [tuple(map(_cell, row.values())) for row in _chosen(rows)])]
     if len(rows) > SHOWN:
         parts.append(f"The {SHOWN} layers whose lesion costs most; [layers.csv](layers.csv) has all {len(rows)}.")
-    names = [(f"`{name}`", SHAPES[name]) for name in SHAPES if name in arrays(analysis)]
+    made = arrays(analysis)
+    names = [(f"`{name}`", shape) for name, shape in kept.SHAPES.items() if name in made]
     parts += ["## The numbers", "[layers.csv](layers.csv) is the table above. [arrays.npz](arrays.npz) holds:"]
     return "\n\n".join([*parts, table(("array", "what it is"), names)]) + "\n"
 
 
 def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
-    yield "Gates: biases, means, and one example", "gates.png", captions.gates(analysis)
-    yield "How far the gates open", "openness.png", captions.openness(analysis)
-    if analysis.whole.labels:
-        yield "Gates of the classes", "classes.png", captions.classes(analysis)
-    yield "Layers closed one by one", "lesions.png", captions.lesions(analysis)
+    found, labels = analysis.statistics, analysis.whole.labels
+    of_gates = captions.gates(found, analysis.example_gates, analysis.example_outputs)
+    yield "Gates: biases, means, and one example", "gates.png", of_gates
+    yield "How far the gates open", "openness.png", captions.openness(found)
+    if labels:
+        yield "Gates of the classes", "classes.png", captions.classes(found, labels)
+    yield "Layers closed one by one", "lesions.png", captions.lesions(analysis.lesions)
     if analysis.unit_lesions:
-        yield "Units closed one by one", "units.png", captions.units(analysis, analysis.unit_lesions)
-    yield "The routes of the examples", "routes.png", captions.routes(analysis)
+        yield (
+            f"{analysis.layout.unit.capitalize()}s closed one by one",
+            "units.png",
+            captions.units(analysis.unit_lesions),
+        )
+    yield "The routes of the examples", "routes.png", captions.routes(analysis.routes, analysis.classes)
 
 
 def _chosen(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:

@@ -1,22 +1,25 @@
 """`fama_french`: monthly US stock market factors since July 1926, shipped by the package `arch`: no download.
 
 The task is to forecast next month's market return from this month's factors. Returns are close to unpredictable, so an
-R^2 near 0, of either sign, is what to expect.
+R^2 near 0, of either sign, is what to expect. `fama_french` cuts the months once; `fama_french/1940s` to
+`fama_french/2010s` are the folds of a walk forward, which test on a decade and know nothing but what came before it;
+`fama_french/1940s_size` and so on are the same with the size of the return as the target, without its sign.
 
 Importing this module registers the builder with TensorFlow Datasets; `tfds.load("fama_french")` then works like any
 other.
 """
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from pipelines.data import french_factors
+from pipelines.data.french_factors import DECADES, FACTORS, MARKET, MONTHS, SIZE
+
 NAME = "fama_french"
-FACTORS = ("Mkt-RF", "SMB", "HML", "RF")
-# Of the months in their order: the first 70 % train, the next 15 % validate, the last 15 % test. The shares are ours.
-PERCENT = {"train": 70, "validation": 15, "test": 15}
+WHOLE = "whole"
+"""The configuration that a name without one means: all months, cut once."""
 
 _CITATION = """\
 @article{fama1993common,
@@ -29,22 +32,12 @@ _CITATION = """\
   year={1993}
 }
 """
-
-
-def split(count: int) -> dict[str, range]:
-    """Cuts a series into training, validation and test, in the order of time.
-
-    Args:
-        count: examples of the series.
-
-    Returns:
-        For each split the positions of its examples.
-
-    Example:
-        split(1108)["test"]  # range(941, 1108)
-    """
-    ends = [count * percent // 100 for percent in np.cumsum([0, *PERCENT.values()]).tolist()]
-    return {name: range(*part) for name, part in zip(PERCENT, itertools.pairwise(ends), strict=True)}
+_FOLD = "Tested on the targets of the {}; of the examples before them the last fifth is for validation."
+_CONFIGS = {
+    WHOLE: "The splits follow each other in time: 70 % training, 15 % validation, 15 % test.",
+    **{decade: _FOLD.format(decade) for decade in DECADES},
+    **{f"{decade}{SIZE}": f"{_FOLD.format(decade)} The target has no sign." for decade in DECADES},
+}
 
 
 class FamaFrench(tfds.core.GeneratorBasedBuilder):
@@ -53,6 +46,9 @@ class FamaFrench(tfds.core.GeneratorBasedBuilder):
     name = NAME
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "First version."}  # noqa: RUF012 - TFDS reads a plain class attribute
+    BUILDER_CONFIGS = [  # noqa: RUF012 - as above
+        tfds.core.BuilderConfig(name=name, description=description) for name, description in _CONFIGS.items()
+    ]
 
     def _info(self) -> tfds.core.DatasetInfo:
         return tfds.core.DatasetInfo(
@@ -61,8 +57,7 @@ class FamaFrench(tfds.core.GeneratorBasedBuilder):
                 "Monthly Fama-French factors of the US stock market, July 1926 to November 2018, in percent, as "
                 f"shipped by the package arch. `features` are {', '.join(FACTORS)} of a month: the market's return "
                 "above the risk-free rate, small minus big, high minus low book-to-market, and the risk-free rate. "
-                "`target` is Mkt-RF of the month after it; `month` is the month of the features, as YYYYMM. "
-                "The splits follow each other in time: 70 % training, 15 % validation, 15 % test."
+                "`target` is Mkt-RF of the month after it, or its size; `month` is that of the features, as YYYYMM."
             ),
             features=tfds.features.FeaturesDict(
                 {
@@ -79,20 +74,16 @@ class FamaFrench(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, _: tfds.download.DownloadManager) -> dict[str, Iterator[tuple[int, dict[str, object]]]]:
-        from arch.data import frenchdata
-
-        table = frenchdata.load()
-        factors = table[list(FACTORS)].to_numpy(np.float32)
-        # The index was read as nanoseconds since 1970, and is YYYYMM.
-        months = table.index.as_unit("ns").asi8
-        # The last month has no month after it.
-        parts = split(len(factors) - 1)
-        return {name: self._generate_examples(factors, months, rows) for name, rows in parts.items()}
+        factors = french_factors.read()
+        name = self.builder_config.name
+        parts = french_factors.shares() if name == WHOLE else french_factors.fold(name.removesuffix(SIZE))
+        targets = factors[1:, MARKET : MARKET + 1]
+        if name.endswith(SIZE):
+            targets = np.abs(targets)
+        return {split: self._generate_examples(factors, targets, rows) for split, rows in parts.items()}
 
     def _generate_examples(
-        self, factors: np.ndarray, months: np.ndarray, rows: range
+        self, factors: np.ndarray, targets: np.ndarray, rows: range
     ) -> Iterator[tuple[int, dict[str, object]]]:
-        market = FACTORS.index("Mkt-RF")
         for row in rows:
-            target = factors[row + 1, market : market + 1]
-            yield row, {"features": factors[row], "target": target, "month": int(months[row])}
+            yield row, {"features": factors[row], "target": targets[row], "month": int(MONTHS[row])}

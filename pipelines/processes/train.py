@@ -12,7 +12,8 @@ from pipelines.config import Config
 from pipelines.errors import UserError
 from pipelines.files import remove_leftovers
 from pipelines.processes.task import Task, leave, perform
-from pipelines.run import locked, open_run
+from pipelines.processes.watchdog import watched
+from pipelines.run import Weights, locked, open_run
 from pipelines.train import train
 from pipelines.training.watch import Watches
 
@@ -32,6 +33,8 @@ class TrainTask(Task):
     """Of the run; one that has begun keeps its own."""
     evaluate: bool = False
     """Whether to measure it on the test split at its end."""
+    weights: Weights = "final"
+    """Which are measured."""
 
     @property
     def done(self) -> bool:
@@ -72,7 +75,7 @@ def act(task: TrainTask, watch: Watches | None = None) -> None:
 
         for folder in (task.folder, task.folder / "figures"):
             remove_leftovers(folder)
-        evaluate(task.folder, "final", task.data_dir)
+        evaluate(task.folder, task.weights, task.data_dir)
 
 
 def _train(task: TrainTask, watch: Watches | None) -> None:
@@ -81,7 +84,8 @@ def _train(task: TrainTask, watch: Watches | None) -> None:
     else:
         given = TrainArguments(task.config, task.folder, None, task.data_dir)
     try:
-        train(given, Console(), watch)
+        with watched() as alive:
+            train(given, Console(), watch, alive)
     except UserError:
         # With some seed a net may diverge; that is a result.
         if not task.folder.exists() or not diverged(task.folder):

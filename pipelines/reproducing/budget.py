@@ -15,17 +15,19 @@ class Work:
     """What is run of a study.
 
     Args:
+        share: of the work of the study.
         seeds: runs of each arm.
         arms: what each trains, by name.
         label: what stands on every table and figure; empty if the study is run in full.
     """
 
+    share: float
     seeds: int
     arms: Mapping[str, Config]
     label: str
 
 
-def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
+def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str = "", each: str = "seeds") -> Work:
     """What a share of the work of a study leaves of it.
 
     What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
@@ -35,6 +37,8 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
         arms: in full.
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
+        label: what is said of the work in full.
+        each: what the runs of an arm are called in the label.
 
     Returns:
         What is left.
@@ -44,7 +48,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
     """
     whole = {name: arm.config for name, arm in arms.items()}
     if share == 1:
-        return Work(seeds, whole, "")
+        return Work(share, seeds, whole, label)
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -52,9 +56,10 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float) -> Work:
     parts = [
         _pairs("epochs", [(short[name].epochs, whole[name].epochs) for name in arms]),
         _pairs("training examples", examples),
-        f"{runs} of {seeds} seeds",
+        f"{runs} of {seeds} {each}",
     ]
-    return Work(runs, short, f"short schedule, budget {share:g}: {', '.join(parts)}")
+    told = f"budget {share:g}: {', '.join(parts)}"
+    return Work(share, runs, short, f"{label}; {told}" if label else f"short schedule, {told}")
 
 
 def shortened(config: Config, share: float, counts: Counts) -> Config:
@@ -96,4 +101,7 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:
     """What is left of what, once for all arms that are alike."""
-    return " / ".join(f"{some:,} of {whole:,}".replace(",", " ") for some, whole in dict.fromkeys(pairs)) + f" {what}"
+    unlike = dict.fromkeys(pairs)
+    if len(unlike) > 1 and all(some == whole for some, whole in unlike):
+        return f"all {what}"
+    return " / ".join(f"{some:,} of {whole:,}".replace(",", " ") for some, whole in unlike) + f" {what}"

@@ -18,8 +18,6 @@ INDIFFERENT: dict[str, Any] = {
     "model": {"transform_bias", "initializer"},
 }
 """What of a configuration does not decide how long a step takes."""
-# A machine that is given a GPU takes other times.
-DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 
 
 class Cost(Frozen):
@@ -59,7 +57,8 @@ def file(config: Config) -> Path:
         "cpu": cpu,
         "features": features,
         "cores": environment.cores(),
-        "devices": sorted(path.name for pattern in DEVICES for path in Path("/dev").glob(pattern)),
+        # A machine that is given a GPU takes other times.
+        "devices": environment.devices(),
         "versions": environment.versions(),
         "backend": os.environ.get("KERAS_BACKEND"),
         "config": config.model_dump(mode="json", exclude=INDIFFERENT),

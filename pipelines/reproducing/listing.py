@@ -27,21 +27,25 @@ def show(data_dir: Path | None, console: Console) -> None:
         data_dir: where prepared data lies; None for the default of TFDS.
         console: for the table, and for what is measured.
     """
-    listed = [studies.get(name) for name in studies.names()]
+    listed: dict[str, Study] = {}
+    for name in studies.names():
+        listed[name] = study = studies.get(name)
+        if study.short:
+            listed[f"{name} --schedule short"] = study.short
     told: dict[str, str] = {}
-    for study in listed:
+    for name, study in listed.items():
         try:
-            told[study.name] = _hours(cost.of_study(_costs(study, data_dir, console), _configs(study), study.seeds))
+            told[name] = _hours(cost.of_study(_costs(study, data_dir, console), _configs(study), study.seeds))
         except UserError as error:
-            say(console, f"{study.name} is not measured: {error}")
-            told[study.name] = "unknown"
+            say(console, f"{name} is not measured: {error}")
+            told[name] = "unknown"
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("study", "asks", "runs", "epochs", "hours"):
         table.add_column(column, justify="left" if column in ("study", "asks") else "right", overflow="fold")
-    for study in listed:
+    for name, study in listed.items():
         epochs = study.seeds * sum(arm.config.epochs for arm in study.arms.values())
         runs = f"{study.seeds * len(study.arms)}"
-        table.add_row(study.name, study.asks, runs, f"{epochs:,}".replace(",", " "), told[study.name])
+        table.add_row(name, study.asks, runs, f"{epochs:,}".replace(",", " "), told[name])
     console.print(table)
     model, features = environment.cpu()
     machine = f"{environment.cores()} cores of {model} ({' '.join(features) or 'no features known'})"

@@ -3,7 +3,7 @@
 import csv
 import io
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipelines import environment
@@ -11,29 +11,11 @@ from pipelines.files import write_text
 from pipelines.processes.clock import clock
 from pipelines.run import Code, Run
 from pipelines.studies.pictures import Picture, Pictures
-from pipelines.studies.results import Result, Results
-from pipelines.studies.study import Study
+from pipelines.studies.study import Found, Study
 from pipelines.studies.tables import Table, markdown
 
-COLUMNS = (
-    "arm",
-    "seed",
-    "state",
-    "test_accuracy",
-    "test_loss",
-    "test_examples",
-    "loss",
-    "accuracy",
-    "epochs",
-    "steps",
-    "examples",
-    "parameters",
-    "seconds",
-    "run",
-)
 
-
-def write(folder: Path, study: Study, results: Results, label: str) -> None:
+def write(folder: Path, study: Study[Found], results: Found, label: str) -> None:
     """Writes results.csv, the figures, and README.md last.
 
     Args:
@@ -42,23 +24,23 @@ def write(folder: Path, study: Study, results: Results, label: str) -> None:
         results: of all its runs.
         label: what stands on every table and figure of a short schedule; empty for a full one.
     """
-    write_text(folder / "results.csv", table(results, folder, label))
+    write_text(folder / "results.csv", table(results.rows(folder), label))
     pictures = Pictures(folder / "figures", label)
     study.draw(results, pictures)
     write_text(folder / "README.md", text(study, results, pictures.made, label))
 
 
-def table(results: Results, folder: Path, label: str) -> str:
+def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
     """results.csv: a row a run, and of a short schedule the label in each."""
+    marked = {"schedule": label} if label else {}
     kept = io.StringIO()
-    writer = csv.writer(kept, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(["schedule"] if label else [])])
-    for result in results.all:
-        writer.writerow([*_row(result, folder), *([label] if label else [])])
+    writer = csv.DictWriter(kept, [*rows[0], *marked], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, **marked} for row in rows)
     return kept.getvalue()
 
 
-def text(study: Study, results: Results, pictures: Iterable[Picture], label: str) -> str:
+def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label: str) -> str:
     """README.md of a study."""
     marked = f" ({label})" if label else ""
     parts = [
@@ -71,7 +53,11 @@ def text(study: Study, results: Results, pictures: Iterable[Picture], label: str
     for picture in pictures:
         caption = f"*{picture.caption}{marked}*"
         parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]
-    parts += ["## How it was made", markdown(("", ""), _made(study, results)), "Every run: [results.csv](results.csv)."]
+    parts += [
+        "## How it was made",
+        markdown(("", ""), _made(study.name, results.runs)),
+        "Every run: [results.csv](results.csv).",
+    ]
     parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
     return "\n\n".join(parts) + "\n"
 
@@ -81,12 +67,11 @@ def _shown(each: Table, marked: str) -> list[str]:
     return [markdown(each.head, each.rows), *([f"*{note[0].upper()}{note[1:]}.*"] if note else [])]
 
 
-def _made(study: Study, results: Results) -> list[tuple[str, str]]:
-    runs = [result.run for result in results.all]
+def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:
     records = [run.record for run in runs]
-    seeds = sorted({result.seed for result in results.all})
+    seeds = sorted({run.config.seed for run in runs})
     return [
-        ("study", study.name),
+        ("study", name),
         ("command", _once(f"`{record.command}`" for record in records)),
         ("commit", _once(_commit(run) for run in runs)),
         ("seeds", ", ".join(map(str, seeds))),
@@ -95,25 +80,6 @@ def _made(study: Study, results: Results) -> list[tuple[str, str]]:
         ("versions", _once(_versions(run) for run in runs)),
         ("precision", _once(record.precision.policy for record in records)),
         ("page made at", _code(environment.code())),
-    ]
-
-
-def _row(result: Result, folder: Path) -> list[str]:
-    record, config, measured = result.run.record, result.run.config, result.evaluation
-    return [
-        result.arm,
-        str(result.seed),
-        record.state,
-        "" if measured is None else f"{measured.accuracy:.6g}",
-        "" if measured is None else f"{measured.loss:.6g}",
-        "" if measured is None else str(measured.count),
-        *("" if name not in record.metrics else f"{record.metrics[name]:.6g}" for name in ("loss", "accuracy")),
-        str(config.epochs),
-        str(record.step),
-        str(record.data.counts["train"]),
-        str(record.parameters),
-        f"{record.seconds:.1f}",
-        str(result.run.path.relative_to(folder)),
     ]
 
 

@@ -5,6 +5,7 @@ The folder of a study:
     study.json       the plan
     runs/ARM-seed-0/ the run directory of an arm with a seed
     logs/            what the processes that trained them wrote
+    search/          in place of both where settings are drawn at random: what `highway tune` leaves of a search
     results.csv      one row a run
     figures/         pictures
     README.md        tables beside the source's numbers, the pictures, and how all was made
@@ -13,6 +14,7 @@ The folder of a study:
 import shutil
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -22,6 +24,7 @@ from pipelines.files import held, remove_leftovers, write_text
 from pipelines.recipes.provenance import flat
 
 FILE = "study.json"
+Schedule = Literal["full", "short"]
 
 
 class Plan(Frozen):
@@ -31,6 +34,8 @@ class Plan(Frozen):
     """Its name."""
     budget: Share
     """Of its work."""
+    schedule: Schedule = "full"
+    """Whether its trainings are the full ones."""
     backend: str
     """Of Keras."""
     arms: dict[str, Config]
@@ -40,6 +45,11 @@ class Plan(Frozen):
 def run_folder(folder: Path, arm: str, seed: int) -> Path:
     """Where a run of a study lies."""
     return folder / "runs" / f"{arm}-seed-{seed}"
+
+
+def search_folder(folder: Path) -> Path:
+    """Where a study that draws settings searches."""
+    return folder / "search"
 
 
 def keep(plan: Plan, folder: Path) -> None:
@@ -62,6 +72,11 @@ def keep(plan: Plan, folder: Path) -> None:
     write_text(path, plan.model_dump_json(indent=2) + "\n")
 
 
+def begun(folder: Path) -> bool:
+    """Whether there is something to go on with."""
+    return (folder / "runs").exists() or search_folder(folder).exists()
+
+
 def forget(folder: Path) -> None:
     """Removes what is in the folder of a study that never began, and the folder if nothing else is there."""
     (folder / FILE).unlink(missing_ok=True)
@@ -72,10 +87,11 @@ def forget(folder: Path) -> None:
 
 def clean(folder: Path) -> None:
     """Removes what processes that were killed have left half-written; nobody else may be writing."""
-    for path in (folder, folder / "figures"):
+    for path in (folder, folder / "figures", search_folder(folder)):
         remove_leftovers(path)
-    for path in (folder / "runs").glob(".*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for runs in (folder / "runs", search_folder(folder) / "trials"):
+        for path in runs.glob(".*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
@@ -101,7 +117,7 @@ def _open(path: Path) -> Plan:
 
 def _difference(kept: Plan, asked: Plan) -> str:
     """The first thing in which two plans differ."""
-    for name in ("study", "budget", "backend"):
+    for name in ("study", "schedule", "budget", "backend"):
         before, now = getattr(kept, name), getattr(asked, name)
         if before != now:
             return f"its {name} was {before} and is {now}"

@@ -41,10 +41,16 @@ def main(words: list[str]) -> int:
         The exit status: 0 when the run is done; 2 for a user's mistake.
     """
     task = StudyTask.model_validate_json(words[0])
-    return perform("highway reproduce", task, lambda: _act(task))
+    return perform("highway reproduce", task, lambda: act(task))
 
 
-def _act(task: StudyTask) -> None:
+def act(task: StudyTask) -> None:
+    """Takes a run to its end; what is done already is not done again.
+
+    Raises:
+        UserError: the run cannot be trained, evaluated or measured.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
+    """
     study = studies.get(task.study)
     train.act(task, study.watch)
     if task.done or study.measure is None:

@@ -16,6 +16,19 @@ _MODULES = {
     "bias": "pipelines.studies.bias",
     "thousand": "pipelines.studies.thousand",
     "gradients": "pipelines.studies.gradients.study",
+    "optimization": "pipelines.studies.optimization",
+    "depth-twins": "pipelines.studies.depth_twins",
+    "depth-hundred": "pipelines.studies.depth_hundred",
+    "depth-routes": "pipelines.studies.depth_routes",
+    "data-movement": "pipelines.studies.data_movement",
+    "mnist": "pipelines.studies.mnist",
+    "cifar10": "pipelines.studies.cifar10",
+    "cifar100": "pipelines.studies.cifar100",
+    "fitnets": "pipelines.studies.fitnets",
+    "gates": "pipelines.studies.gate_maps",
+    "routing": "pipelines.studies.routing",
+    "lesions": "pipelines.studies.lesions",
+    "factors": "pipelines.studies.factors",
 }
 
 

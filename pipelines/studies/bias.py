@@ -26,7 +26,7 @@ from pipelines.studies.results import Results
 from pipelines.studies.shades import shades
 from pipelines.studies.study import Arm, Counts, Study
 from pipelines.studies.tables import MISSING, Table
-from pipelines.studies.words import ends, listed
+from pipelines.studies.words import listed, ranged
 
 DEPTHS = (10, 30, 100, 300)
 """Hidden layers; the first is plain."""
@@ -105,11 +105,12 @@ def chart(results: Results, pictures: Pictures) -> None:
     loss = _grid({key: _last(results, arm(*key)) for key in _all()})
     with pictures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", chart_caption(results)) as figure:
         sides = figure.subplots(1, 2)
-        for axes, values, title, norm, form in (
-            (sides[0], accuracy, "test accuracy", None, ".1%"),
-            (sides[1], loss, "training loss, last epoch", LogNorm(), ".2g"),
+        # What is better is brighter on both.
+        for axes, values, title, colours, norm, form in (
+            (sides[0], accuracy, "test accuracy", "viridis", None, ".1%"),
+            (sides[1], loss, "training loss, last epoch", "viridis_r", LogNorm(), ".2g"),
         ):
-            mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap="viridis", norm=norm)
+            mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=norm)
             axes.set_facecolor("lightgrey")
             axes.grid(visible=False)
             axes.set_xticks(np.arange(len(BIASES)) + 0.5, [f"{bias:g}" for bias in BIASES])
@@ -118,8 +119,8 @@ def chart(results: Results, pictures: Pictures) -> None:
             axes.set_title(title)
             for (row, column), value in np.ndenumerate(values):
                 told = "diverged" if math.isnan(value) else f"{value:{form}}".rstrip("%")
-                dark = not math.isnan(value) and mesh.norm(value) < 0.5
-                colour = "white" if dark else "black"
+                # The green channel tells dark from light.
+                colour = "black" if math.isnan(value) or mesh.cmap(mesh.norm(value))[1] > 0.5 else "white"
                 axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
         sides[0].set_ylabel("layers")
         figure.colorbar(sides[0].collections[0], ax=sides[0], format=PercentFormatter(1.0))
@@ -147,7 +148,7 @@ def chart_caption(results: Results) -> str:
         clauses = []
         if learning:
             best = max(learning, key=learning.__getitem__)
-            reached = ends(learning.values(), ".1%")
+            reached = ranged(learning.values(), ".1%")
             clauses.append(f"biases of {_told(learning)} reach {reached}, the most at {best:g}")
         if guessing:
             clauses.append(f"those of {_told(guessing)} guess")
@@ -156,7 +157,7 @@ def chart_caption(results: Results) -> str:
         parts.append(f"At {depth} layers {'; '.join(clauses)}.")
     alone, low = results.accuracies(ALONE), [results.accuracies(arm(depth, BIASES[0])) for depth in DEPTHS]
     if alone and all(low):
-        ended = ends([float(np.mean(scores)) for scores in low], ".1%")
+        ended = ranged([float(np.mean(scores)) for scores in low], ".1%")
         parts.append(
             f"With the lowest bias, {BIASES[0]:g}, nets of {listed(DEPTHS)} layers end at {ended}; the plain layer "
             f"without any block ends at {np.mean(alone):.1%}."

@@ -14,7 +14,6 @@ Measured    seed 0 alone: highway 90.9, 90.2, 91.4, 90.0, 88.95 and 11.35 % of t
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import matplotlib as mpl
@@ -28,6 +27,7 @@ from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Published, Study
 from pipelines.studies.tables import MISSING, Table
+from pipelines.studies.words import listed, ranged
 
 KINDS = ("highway", "plain")
 BLOCKS = (5, 10, 20, 30, 50, 100)
@@ -167,10 +167,10 @@ def sweep_caption(results: Results) -> str:
         reached = [mean for blocks, mean in means.items() if blocks not in guessing]
         name = f"{kind.capitalize()} nets"
         if reached:
-            blocks = _listed(blocks for blocks in means if blocks not in guessing)
-            parts.append(f"{name} of {blocks} blocks reach {_range(min(reached), max(reached), percent=True)}.")
+            blocks = listed(blocks for blocks in means if blocks not in guessing)
+            parts.append(f"{name} of {blocks} blocks reach {ranged(reached, '.1%')}.")
         if guessing:
-            parts.append(f"{name} of {_listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
+            parts.append(f"{name} of {listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
     return " ".join(parts)
 
 
@@ -206,11 +206,10 @@ def collapse_caption(results: Results) -> str:
         guessing = [blocks for blocks, loss in means.items() if loss > math.log(10) - CLOSE]
         learning_ = {blocks: loss for blocks, loss in means.items() if blocks not in guessing}
         if learning_:
-            low, high = min(learning_.values()), max(learning_.values())
-            parts.append(f"{kind.capitalize()} nets of {_listed(learning_)} blocks end at {_range(low, high)}.")
+            parts.append(f"{kind.capitalize()} nets of {listed(learning_)} blocks end at {ranged(learning_.values())}.")
         if guessing:
             parts.append(
-                f"{kind.capitalize()} nets of {_listed(guessing)} blocks end within {CLOSE} of ln 10 = "
+                f"{kind.capitalize()} nets of {listed(guessing)} blocks end within {CLOSE} of ln 10 = "
                 f"{math.log(10):.3f}, which guessing makes, or above it."
             )
     return " ".join(parts)
@@ -238,9 +237,7 @@ def learning(results: Results, pictures: Pictures) -> None:
 
 def learning_caption(results: Results) -> str:
     """What the runs show of the training at `SHOWN` blocks."""
-    parts = [
-        f"{kind} {_range(*_ends(results.curves(arm(kind, SHOWN), 'accuracy')[:, -1]), percent=True)}" for kind in KINDS
-    ]
+    parts = [f"{kind} {ranged(results.curves(arm(kind, SHOWN), 'accuracy')[:, -1], '.1%')}" for kind in KINDS]
     return f"Thin lines are seeds, thick ones their means. Training accuracy in the last epoch: {', '.join(parts)}."
 
 
@@ -277,20 +274,6 @@ def animation(results: Results, pictures: Pictures) -> None:
     )
     title = f"Both nets in training, {SHOWN} blocks"
     pictures.animation("training", (9, 3.9), title, caption, frame, frames=epochs + 1)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
-def _range(low: float, high: float, *, percent: bool = False) -> str:
-    ends = [f"{value:.1%}" if percent else f"{value:.3f}" for value in (low, high)]
-    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _arm(kind: str, blocks: int) -> Arm:

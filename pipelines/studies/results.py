@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import evaluation
 from pipelines.errors import UserError
 from pipelines.evaluation import Evaluation
+from pipelines.regression import Regression
 from pipelines.run import Run, open_run
 from pipelines.studies import MEASURED
 from pipelines.training import table
@@ -32,12 +33,17 @@ class Result:
     seed: int
     run: Run
     rows: tuple[Row, ...]
-    evaluation: Evaluation | None
+    evaluation: Evaluation | Regression | None
 
     @property
     def accuracy(self) -> float | None:
-        """On the test split; None if the run diverged."""
-        return self.evaluation.accuracy if self.evaluation else None
+        """On the test split; None if the run diverged, or predicts a number."""
+        return self.evaluation.accuracy if isinstance(self.evaluation, Evaluation) else None
+
+    @property
+    def r2(self) -> float | None:
+        """On the test split, against the mean of training; None if the run diverged, or predicts a class."""
+        return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
@@ -46,6 +52,26 @@ class Result:
             return {}
         with np.load(self.run.path / MEASURED) as arrays:
             return dict(arrays)
+
+    def row(self, folder: Path) -> dict[str, str]:
+        """Of results.csv; the path is told from the folder of the study."""
+        record, config, measured = self.run.record, self.run.config, self.evaluation
+        return {
+            "arm": self.arm,
+            "seed": str(self.seed),
+            "state": record.state,
+            "test_accuracy": "" if self.accuracy is None else f"{self.accuracy:.6g}",
+            "test_r2": "" if self.r2 is None else f"{self.r2:.6g}",
+            "test_loss": "" if measured is None else f"{measured.loss:.6g}",
+            "test_examples": "" if measured is None else str(measured.count),
+            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in ("loss", "accuracy")},
+            "epochs": str(config.epochs),
+            "steps": str(record.step),
+            "examples": str(record.data.counts["train"]),
+            "parameters": str(record.parameters),
+            "seconds": f"{record.seconds:.1f}",
+            "run": str(self.run.path.relative_to(folder)),
+        }
 
 
 class Results:
@@ -57,6 +83,15 @@ class Results:
 
     def __init__(self, results: Iterable[Result]) -> None:
         self.all = tuple(results)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run directories."""
+        return [result.run for result in self.all]
+
+    def rows(self, folder: Path) -> list[dict[str, str]]:
+        """Of results.csv; paths are told from the folder of the study."""
+        return [result.row(folder) for result in self.all]
 
     def of(self, arm: str) -> list[Result]:
         """The runs of an arm, by seed."""
@@ -147,5 +182,5 @@ def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
 
 
 def _read(arm: str, seed: int, path: Path) -> Result:
-    rows = tuple(table.read(path / "metrics.csv"))
-    return Result(arm, seed, open_run(path), rows, evaluation.read(path / "evaluation.json", Evaluation))
+    run = open_run(path)
+    return Result(arm, seed, run, tuple(table.read(path / "metrics.csv")), evaluation.of_run(run))

@@ -1,20 +1,19 @@
 """A study as data, with the two functions that make something of its results."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from pydantic import model_validator
 
-from pipelines.config import Config, Count, Frozen, NonNegative, Provenance
-from pipelines.studies.results import Results
+from pipelines.config import Config, Count, Frozen, NonNegative, Provenance, Space
+from pipelines.run import Weights
 from pipelines.studies.tables import Table
 from pipelines.training.watch import Watches
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
     from pipelines.run import Run
@@ -92,9 +91,26 @@ class Arm(Frozen):
         return self.data.model_copy(update=taken)
 
 
+class Findings(Protocol):
+    """What the page of a study asks of its results: those of runs by seeds, or of settings that were drawn."""
+
+    @property
+    def runs(self) -> "Sequence[Run]":
+        """The run directories."""
+
+    def rows(self, folder: Path) -> list[dict[str, str]]:
+        """Of results.csv, cells by column: one a run. Paths are told from the folder of the study."""
+
+
+Found = TypeVar("Found", bound=Findings)
+
+
 @dataclass(frozen=True)
-class Study:
+class Study(Generic[Found]):
     """What `highway reproduce` runs.
+
+    The runs of an arm differ by their seeds (`Results`), or each has settings of its own that are drawn at random
+    (`Trials`).
 
     Args:
         name: of the command line.
@@ -102,13 +118,18 @@ class Study:
         source: paper, table or figure.
         asks: its question, in one line.
         arms: what is compared, by name.
-        seeds: runs of each arm, with the seeds 0, 1, ...
+        seeds: runs of each arm, with the seeds 0, 1, ...; in a search the settings that are drawn for each.
         differs: what is not as in the source, each in a sentence.
         tables: from the results to what is put beside the source's numbers.
         draw: from the results to figures, with captions that say what the results show and not what a source says.
         measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
             the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
         watch: what is measured of a net on its way through training, at which steps. None for nothing.
+        search: what is drawn for each run, whose seed is that of the arm; arms differ in their nets alone. None for
+            runs that differ by their seeds.
+        short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
+        label: what stands on every table and figure of a study whose trainings are shorter than the source's.
+        weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
     """
 
     name: str
@@ -118,7 +139,11 @@ class Study:
     arms: Mapping[str, Arm]
     seeds: int
     differs: tuple[str, ...]
-    tables: Callable[[Results], list[Table]]
-    draw: Callable[[Results, "Pictures"], None]
+    tables: Callable[[Found], list[Table]]
+    draw: Callable[[Found, "Pictures"], None]
     measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
     watch: Watches | None = None
+    search: Space | None = None
+    short: "Study | None" = None
+    label: str = ""
+    weights: Weights = "final"

@@ -77,3 +77,12 @@ def spread(best: float | None, mean: float | None, std: float | None, count: int
 def mean(values: Sequence[float], digits: int = 3) -> str:
     """The mean of some numbers, or that there is none."""
     return f"{statistics.mean(values):.{digits}f}" if values else MISSING
+
+
+def number(count: int) -> str:
+    """A whole number, by thousands.
+
+    Example:
+        number(151690)  # "151 690"
+    """
+    return f"{count:,}".replace(",", " ")

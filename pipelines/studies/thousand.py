@@ -132,17 +132,17 @@ def training(results: Results, pictures: Pictures) -> None:
             known = BEFOREHAND[bias]
             left.plot(range(1, len(known) + 1), known, "x", ms=7, mew=1.8, color=shade)
         left.plot([], [], "kx", ms=7, mew=1.8, label="beforehand, one seed")
+        left.plot([], [], color=GREY, ls="--", lw=1, label="guessing, ln 10")
         left.yaxis.set_major_formatter(PercentFormatter(1.0))
         left.set_ylim(0, 1)
         left.set_title("accuracy on test images")
-        left.legend(loc="center right", fontsize=9)
         right.axhline(math.log(10), color=GREY, ls="--", lw=1)
-        right.text(0, math.log(10), "guessing, ln 10", color=GREY, fontsize=9, va="bottom")
         right.set_ylim(bottom=0)
         right.set_title("loss on test images")
         for axes in (left, right):
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9)
 
 
 def training_caption(results: Results) -> str:

@@ -1,27 +1,27 @@
-"""Numbers as captions tell them."""
+"""Numbers and names as captions tell them."""
 
 from collections.abc import Iterable
 
 
-def listed(items: Iterable[object]) -> str:
-    """Items in a row, as one says them.
+def listed(things: Iterable[object]) -> str:
+    """One or more things in a row.
 
     Example:
         listed([5, 10, 20])  # "5, 10 and 20"
     """
-    *first, last = map(str, items)
+    *first, last = map(str, things)
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def ends(values: Iterable[float], form: str = ".3f") -> str:
-    """The least and the greatest of some numbers, once if they are told alike.
+def ranged(values: Iterable[float], form: str = ".3f") -> str:
+    """From the least to the greatest of some numbers; one number where both are written alike.
 
     Args:
-        values: at least one.
+        values: one or more.
         form: how each is written.
 
     Example:
-        ends([0.91, 0.9, 0.952], ".1%")  # "90.0% to 95.2%"
+        ranged([0.914, 0.889], ".1%")  # "88.9% to 91.4%"
     """
     told = sorted(values)
     low, high = f"{told[0]:{form}}", f"{told[-1]:{form}}"

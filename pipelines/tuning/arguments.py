@@ -93,16 +93,20 @@ def parse_tune(words: list[str]) -> TuneArguments:
     if not study and not words[0].endswith(".json") and words[0] not in recipes.names():
         raise unknown("recipe or study", words[0], [*recipes.names(), *STUDIES])
     base = study or named_recipe(words[0])
-    config, bounds, source = _start(base)
+    config, bounds, about = _start(base)
     default = _Search(**dict(config), search=bounds)
-    asked = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", source)
+    asked = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
     return _arguments(asked, config.recipe, study)
 
 
 def _start(base: Recipe | Study) -> tuple[Config, Space, str]:
     if isinstance(base, Study):
-        return base.config, base.space, f"{len(base.nets)} nets, {base.trials} trials each"
-    return base.config, base.search, base.source
+        return (
+            base.config,
+            base.space,
+            f"Searches the hyperparameters of {len(base.nets)} nets, {base.trials} trials each.",
+        )
+    return base.config, base.search, f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
 
 
 def _arguments(asked: _Search, name: str, study: Study | None) -> TuneArguments:

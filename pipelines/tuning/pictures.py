@@ -6,19 +6,16 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from pipelines.figures import BLUE, GREY, saved
 from pipelines.training import table
 from pipelines.tuning import settings, ticks
+from pipelines.tuning.curves import compared
 from pipelines.tuning.importance import Importance, importance
 from pipelines.tuning.plan import Plan
-from pipelines.tuning.results import winners
 from pipelines.tuning.space import LOGARITHMIC, searched
 from pipelines.tuning.state import State, Trial
 
-BEST = 10
-"""Settings of each net whose mean the study's picture shows, as the paper's Figure 1 does."""
 GAP = 0.2
 """Of the way to the next axis that a line keeps off one on which it has no value."""
 
@@ -140,44 +137,13 @@ def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -
         state: how it went.
         title: above both.
     """
-    left, right = figure.subplots(1, 2, sharey=True)
-    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, -(-len(plan.nets) // 2)))
-    ranked = settings.longest(state.ranked)
-    for name in winners(plan, state):
-        mine = [trial for trial in ranked if plan.net(trial.values) == name]
-        losses = [_losses(folder, state.root(trial)) for trial in mine[:BEST]]
-        losses = [loss for loss in losses if loss.size]
-        if not losses:
-            continue
-        number = [net.name for net in plan.nets].index(name)
-        style = {
-            "color": colours[number % len(colours)],
-            "ls": "-" if number < len(colours) else "--",
-            "marker": "o" if number < len(colours) else "s",
-            "ms": 3,
-            "label": f"{name} ({len(losses)})",
-        }
-        shortest = min(map(len, losses))
-        epochs = np.arange(1, shortest + 1)
-        left.plot(epochs, losses[0][:shortest], **style)
-        right.plot(epochs, np.mean([loss[:shortest] for loss in losses], axis=0), **style)
-    for axes, what in ((left, "best trial of each net"), (right, f"mean of its {BEST} best, or of as many as it has")):
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-        axes.set_title(what)
-    low, high = left.dataLim.intervaly
-    if high > 5 * low > 0:
-        left.set_yscale("log")
-        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        left.yaxis.set_major_formatter("{x:g}")
-        left.yaxis.set_minor_formatter(NullFormatter())
-    left.set_ylabel("training loss")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9)
+    losses: dict[str, list[np.ndarray]] = {net.name: [] for net in plan.nets}
+    for trial in settings.longest(state.ranked):
+        rows = table.read(folder / "trials" / state.root(trial).number / "metrics.csv")
+        if rows:
+            losses[plan.net(trial.values)].append(np.array([row["loss"] for row in rows]))
+    compared(figure, losses)
     figure.suptitle(title)
-
-
-def _losses(folder: Path, trial: Trial) -> np.ndarray:
-    return np.array([row["loss"] for row in table.read(folder / "trials" / trial.number / "metrics.csv")])
 
 
 def _axis(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:

@@ -39,6 +39,7 @@ def test_the_commands_of_the_program_work_in_their_order(tmp_path):
         "searches/short/best.json",
         "runs/tuned/report.md",
         "runs/short/evaluation.json",
+        "runs/short/analysis/analysis.md",
         "models/short/1/model.onnx",
     )
     for name in (*made, "samples.png"):

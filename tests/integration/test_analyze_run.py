@@ -11,10 +11,11 @@ from rich.console import Console
 
 import highway_keras
 from pipelines import run as runs
+from pipelines import studies
 from pipelines.analyze import Arguments, analyze
 from pipelines.arguments import TrainArguments
 from pipelines.cli import main
-from pipelines.config import Preprocess
+from pipelines.config import Preprocess, Subset
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
 from pipelines.train import train
@@ -83,7 +84,7 @@ def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
         assert arrays["routes"].shape == (COUNTS["validation"], len(rows))
         np.testing.assert_array_equal(arrays["route_classes"], toy.load("toy", "validation").labels)
         logits = model.predict(x, verbose=0)
-        assert arrays["intact_accuracy"] == pytest.approx((logits.argmax(1) == y).mean())
+        assert arrays["lesion_intact_accuracy"] == pytest.approx((logits.argmax(1) == y).mean())
         assert float(rows[0]["lesion_loss"]) == pytest.approx(arrays["lesion_loss"][0], abs=1e-6)
     page = (folder / "analysis.md").read_text()
     shown = re.findall(r"\]\((figures/\w+\.png)\)", page)
@@ -104,6 +105,30 @@ def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
     accuracy = (model.predict(x, verbose=0).argmax(1) == y).mean()
     assert found.lesions.scores["accuracy"][0] == pytest.approx(accuracy)
     assert folder == tmp_path / "there"
+
+
+@pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
+def test_a_study_measures_what_an_analysis_does(once, toy, tmp_path, name):
+    folder, _ = analyze(Arguments(run=once, to=tmp_path / "a", units=True), Console(file=io.StringIO()))
+    found = studies.get(name).measure(runs.open_run(once), None)
+    assert set(toy.asked) == {"train", "validation"}
+    with np.load(folder / "arrays.npz") as arrays:
+        shared = set(found) & set(arrays) - {"routes", "route_classes"}
+        assert len(shared) > 7
+        for array in shared:
+            if arrays[array].dtype.kind == "f":
+                np.testing.assert_allclose(found[array], arrays[array], rtol=1e-5, atol=1e-7, err_msg=array)
+            else:
+                np.testing.assert_array_equal(found[array], arrays[array], err_msg=array)
+
+
+def test_the_examples_of_a_subset_are_read_alone(toy, tmp_path):
+    config = toy_config(epochs=1, subset=Subset(train=60, test=20))
+    run = train(TrainArguments(config, tmp_path / "run", None, None), Console(file=io.StringIO()))
+    _, found = analyze(Arguments(run=run.path), Console(file=io.StringIO()))
+    assert found.whole.count == found.lesions.examples == 60
+    _, other = analyze(Arguments(run=run.path, data="more"), Console(file=io.StringIO()))
+    assert other.whole.count == COUNTS["train"]
 
 
 def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys):

@@ -148,7 +148,7 @@ def test_it_is_analysed_by_its_loss_alone(once, data_dir, tmp_path):
         examples = load("fama_french", "train", data_dir)
         inputs = preprocess.apply(preprocess.load(once.path / "preprocess.npz"), examples.images)
         errors = runs.load_model(once).predict(inputs, verbose=0) - examples.labels
-        assert arrays["intact_loss"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
+        assert arrays["lesion_intact_loss"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
         assert arrays["lesion_loss"].shape == (4,)
         assert not {"lesion_accuracy", "class_means", "route_classes"} & set(arrays)
     assert not (tmp_path / "analysis" / "figures" / "classes.png").exists()

@@ -11,45 +11,22 @@ import time
 from pathlib import Path
 
 import pytest
-import tensorflow_datasets as tfds
 
 from pipelines import studies
 from pipelines.reproducing import plan as plans
-from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
+from pipelines.tuning import state as states
+from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-BUDGET = "0.0005"
+DRAWN = [name for name in studies.names() if studies.get(name).search]
+"""The studies whose settings are drawn at random."""
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    """A folder of data sets in which the toy data lies prepared as MNIST."""
-    root = tmp_path_factory.mktemp("data_sets")
-    source = ToyData(side=28, validation=False)
-    source.counts = {"train": 600, "test": 120}
-
-    class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("3.0.1")
-
-        def _info(self):
-            features = {
-                "image": tfds.features.Image(shape=(28, 28, 1)),
-                "label": tfds.features.ClassLabel(num_classes=10),
-            }
-            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
-
-        def _split_generators(self, _):
-            return {split: self._generate_examples(split) for split in source.counts}
-
-        def _generate_examples(self, split):
-            examples = source.load("toy", split)
-            for number, (image, label) in enumerate(zip(examples.images, examples.labels, strict=True)):
-                yield number, {"image": image, "label": int(label)}
-
-    Mnist(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    return root
+    return prepare(tmp_path_factory.mktemp("data_sets"))
 
 
 @pytest.fixture
@@ -108,31 +85,12 @@ def ended(folder):
     return working(folder) == []
 
 
-def complete(folder, name, arms, label):
-    """What a study leaves that came to its end."""
-    with (folder / "results.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["arm"] for row in rows] == list(arms)
-    assert {(row["state"], row["test_examples"], row["schedule"]) for row in rows} == {("finished", "100", label)}
-    page = (folder / "README.md").read_text()
-    assert page.count(label) >= 2 + page.count("![")
-    assert f"reproduce {name} --budget {BUDGET}" in page
-    shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
-    assert shown
-    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
-    assert not list(folder.rglob(".*"))
-    # Whatever was killed while it was measured is measured again, with all that belongs to it.
-    assert len(list(folder.glob("runs/*/figures/confusion.png"))) == len(arms)
-    assert all("test split" in path.read_text() for path in folder.glob("runs/*/report.md"))
-
-
-@pytest.mark.parametrize("name", studies.names())
-def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
+def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
+    name = "depth-contrast"
     folder = tmp_path / "study"
     words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
     arms = studies.get(name).arms
-    label = scheduled(arms, studies.get(name).seeds, float(BUDGET)).label
-    assert label.startswith(f"short schedule, budget {BUDGET}: 1 of ")
+    label = label_of(studies.get(name))
 
     study = start(*words)
     until(lambda: evaluated(folder), study)
@@ -168,15 +126,78 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     assert len(after) == len(arms)
     # All but those that were being measured when their process was stopped or killed are as they were.
     assert sum(after[path] != when for path, when in before.items()) <= 4
-    complete(folder, name, arms, label)
+    assert_complete(folder, studies.get(name))
 
     # A study that is over is summed up again, without any process.
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluated(folder) == after
     other = start(name, "--budget", "0.0001", "--to", str(folder))
-    assert "is another one: its budget was 0.0005 and is 0.0001" in other.communicate()[0]
+    assert "is another one: its budget was 1e-06 and is 0.0001" in other.communicate()[0]
     assert other.returncode == 2
+
+
+def tried(folder):
+    """The settings of a study that are over."""
+    state = states.read(folder / "search")
+    return [trial for trial in state.trials if trial.over] if state else []
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
+    folder, budget = tmp_path / "study", "1e-06"
+    words = (name, "--budget", budget, "--workers", "2", "--to", str(folder))
+    arms = list(studies.get(name).arms)
+
+    study = start(*words)
+    until(lambda: tried(folder), study)
+    study.terminate()
+    said = study.communicate()[0]
+    assert study.returncode == 128 + signal.SIGTERM, said
+    label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", said)[1]
+    assert "highway reproduce: stopped; repeat the command to go on" in said
+    assert "Traceback" not in said
+    assert working(folder) == []
+
+    before = tried(folder)
+    study = start(*words)
+    until(lambda: len(tried(folder)) > len(before), study)
+    study.kill()
+    assert ended(folder)
+
+    before = tried(folder)
+    study = start(*words)
+    said = study.communicate()[0]
+    assert study.returncode == 0, said
+    assert f"{len(arms)} settings, {len(before)} of them done" in said
+    after = tried(folder)
+    assert all(trial in after for trial in before)
+    with (folder / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arm"] for row in rows] == arms
+    assert {row["schedule"] for row in rows} == {label}
+    assert {row["state"] for row in rows} <= {"finished", "failed"}
+    assert all((row["state"] == "failed") == bool(row["reason"]) for row in rows)
+    page = (folder / "README.md").read_text()
+    shown = re.findall(r"^!\[.*\]\((.*)\)$", page, re.MULTILINE)
+    assert shown
+    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
+    # Under every figure and every table, but not that of how all was made.
+    assert page.count(label) == len(shown) + page.count("\n\n|") - 1
+    assert f"reproduce {name} --budget {budget}" in page
+    assert not list(folder.rglob(".*"))
+
+    # A search that is over is summed up again, without any process.
+    again = start(*words)
+    assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
+    assert tried(folder) == after
+    for other, told in (
+        (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
+        (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),
+    ):
+        refused = start(name, *other, "--to", str(folder))
+        assert told in refused.communicate()[0]
+        assert refused.returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -185,8 +206,10 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
         ("", "which study? highway reproduce NAME. Choices: depth-contrast"),
         ("depth_contrast", "there is no study 'depth_contrast'. Did you mean 'depth-contrast'?"),
         ("depth-contrast --list", "--list takes no study. Did you mean: highway reproduce depth-contrast"),
+        ("depth-contrast --schedule short", "depth-contrast has no short schedule. Leave --schedule out"),
         ("depth-contrast --budget 2", "--budget must be a number greater than 0 and at most 1. Received: '2'."),
         ("depth-contrast --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
+        ("optimization --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, told):

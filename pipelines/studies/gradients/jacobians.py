@@ -10,7 +10,7 @@ from pipelines.figures import BLUE, GREY, ORANGE
 from pipelines.studies.gradients.reading import SHOWN, by_block, worst
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
-from pipelines.studies.words import ends
+from pipelines.studies.words import ranged
 
 
 def parts(results: Results, pictures: Pictures) -> None:
@@ -37,8 +37,8 @@ def parts_caption(results: Results) -> str:
     found = {name: by_block(results, "highway", SHOWN, name) for name in names}
     gap = np.abs(found["identity"] - found["diagonal"]).max(axis=1)
     told = [
-        f"{when} training 1 - T is {ends(found['identity'][time])} over the blocks, at most {gap[time]:.3f} from the "
-        f"mean diagonal that was measured, and the rest scales a gradient by {ends(found['rest'][time])}."
+        f"{when} training 1 - T is {ranged(found['identity'][time])} over the blocks, at most {gap[time]:.3f} from the "
+        f"mean diagonal that was measured, and the rest scales a gradient by {ranged(found['rest'][time])}."
         for when, time in (("Before", 0), ("After", -1))
     ]
     return (

@@ -36,6 +36,12 @@ def test_elsewhere_the_platform_names_it(tmp_path):
     assert features == ()
 
 
+def test_the_devices_are_seen_without_a_framework(tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "accel0", "tty"):
+        (tmp_path / name).touch()
+    assert environment.devices(tmp_path) == ["accel0", "nvidia0", "nvidia1"]
+
+
 def test_the_command_can_be_typed_again(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/highway", "train", "demo", "--run", "a b"])
     assert environment.command() == "highway train demo --run 'a b'"

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from highway_keras import gates
-from highway_keras.analysis import highway_layers
+from highway_keras.analysis import Layout, highway_layers
+from highway_keras.analysis.layout import Call
 from tests.unit.highway_keras.analysis.nets import NETS, examples, net
 
 
@@ -41,3 +42,9 @@ def test_a_model_with_several_inputs():
     model = keras.Model({"first": first, "second": second}, Highway(name="of_sum")(first + second))
     layout, _ = highway_layers(model, {"first": np.zeros((1, 2)), "second": np.zeros((1, 2))})
     assert layout.layers == ("of_sum",)
+
+
+def test_units_with_places_are_channels():
+    assert Layout((Call("a", None, 2, 9), Call("b", None, 2, 4))).unit == "channel"
+    assert Layout((Call("a", None, 2, 9), Call("b", None, 2))).unit == "unit"
+    assert Layout((Call("a", 3, 2),)).unit == "unit"

@@ -76,7 +76,7 @@ def test_gate_maps_show_each_value_on_its_scale(layout, figure):
 
 
 def test_axes_are_named_by_what_they_count(figure):
-    for name, label in {"one": "unit", "conv": "unit or channel"}.items():
+    for name, label in {"one": "unit", "conv": "unit"}.items():
         figure.clear()
         plots.gate_maps(figure, LAYOUTS[name], {"a": np.ones(LAYOUTS[name].gates)})
         assert figure.axes[0].get_xlabel() == label
@@ -111,6 +111,21 @@ def test_a_lesion_curve_has_a_point_for_each_layer_and_the_intact_net(layout, fi
         np.testing.assert_array_equal(curve.get_xdata(), np.arange(1, len(layout.layers) + 1))
         assert set(intact.get_ydata()) == {0.4}
         assert score in axes.get_title()
+    figure.canvas.draw()
+
+
+def test_other_seeds_are_lines_beside_it(layout, figure):
+    found, other = lesions(layout, ("loss",)), lesions(layout, ("loss",))
+    other.scores["loss"][:] = 9 * other.scores["loss"]
+    plots.lesion_curve(figure, found, [other, other])
+    (axes,) = figure.axes
+    drawn_lines = [line.get_ydata() for line in axes.lines]
+    np.testing.assert_array_equal(drawn_lines[0], other.scores["loss"])
+    np.testing.assert_array_equal(drawn_lines[2], found.scores["loss"])
+    assert [text.get_text() for text in axes.get_legend().texts] == ["other seeds", "one layer closed", "intact net"]
+    low, high = axes.get_ylim()
+    assert low < found.scores["loss"].min()
+    assert high > other.scores["loss"].max()
     figure.canvas.draw()
 
 

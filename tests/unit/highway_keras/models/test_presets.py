@@ -12,7 +12,7 @@ from tests.unit.highway_keras.models import nets
 
 build = cache(from_preset)
 TWINS = ("", "_plain", "_residual")
-DENSE = ("mnist_dense_10", "mnist_dense_50", "mnist_dense_100", "mnist_dense_1000", "factor")
+DENSE = ("mnist_dense_10", "mnist_dense_50", "mnist_dense_100", "cifar100_dense_50", "mnist_dense_1000", "factor")
 SHAPES = {"mnist": (None, 28, 28, 1), "cifar": (None, 32, 32, 3), "fitne": (None, 32, 32, 3), "facto": (None, 5)}
 
 
@@ -81,7 +81,8 @@ def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
 
 
 @pytest.mark.parametrize(
-    ("name", "blocks", "bias"), list(zip(DENSE, (9, 49, 99, 999, 4), (-2.0, -2.0, -4.0, -10.0, -1.0), strict=True))
+    ("name", "blocks", "bias"),
+    list(zip(DENSE, (9, 49, 99, 49, 999, 4), (-2.0, -2.0, -4.0, -4.0, -10.0, -1.0), strict=True)),
 )
 def test_the_blocks_of_a_dense_net_are_one_stack_at_the_bias_of_the_net(name, blocks, bias):
     (stack,) = highways(name)

@@ -18,7 +18,7 @@ def lesions(loss, accuracy=None):
         LAYOUT,
         np.zeros((len(loss), 7), bool),
         12,
-        {"loss": 1.0, "accuracy": 0.9} if accuracy else {"loss": 1.0},
+        {"loss": 1.0, "accuracy": 0.9} if accuracy is not None else {"loss": 1.0},
         scores,
     )
 

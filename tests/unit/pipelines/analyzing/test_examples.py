@@ -6,7 +6,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.analyzing.examples import spaced
+from highway_keras.analysis.layout import Call, Layout
+from pipelines.analyzing.examples import batch_size, spaced
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 
@@ -42,3 +43,16 @@ def test_no_limit_reads_all():
     examples, stream = both(5)
     assert spaced(examples, None) is examples
     assert spaced(stream, None) is stream
+
+
+@pytest.mark.parametrize(
+    ("call", "size"),
+    [
+        (Call("small", None, 4), 500),
+        (Call("deep", 999, 50), 335),
+        (Call("wide", None, 80, 4 * 32 * 32), 51),
+        (Call("huge", None, 64, 1000 * 1000), 1),
+    ],
+)
+def test_large_nets_are_read_in_small_batches(call, size):
+    assert batch_size(Layout((call,))) == size

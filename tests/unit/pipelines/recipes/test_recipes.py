@@ -20,6 +20,7 @@ ORIGINALS = (
     "mnist_dense_10",
     "mnist_dense_50",
     "mnist_dense_100",
+    "cifar100_dense_50",
     "mnist_dense_1000",
     "factor",
 )

@@ -37,6 +37,12 @@ def test_a_budget_is_said_with_what_was_scaled():
     assert work.label == ("short schedule, budget 0.1: 7 of 12 epochs, 3 086 of 6 000 training examples, 1 of 3 seeds")
 
 
+def test_a_study_that_is_short_already_says_that_first():
+    assert scheduled(STUDY.arms, 3, 1.0, "short schedule: 10 epochs").label == "short schedule: 10 epochs"
+    label = scheduled(STUDY.arms, 3, 0.1, "short schedule: 10 epochs").label
+    assert label.startswith("short schedule: 10 epochs; budget 0.1: 7 of 12 epochs, ")
+
+
 def test_arms_of_several_lengths_are_told_apart():
     epochs = {"a": 40, "b": 400, "c": 400}
     arms = {name: arm(toy_config(epochs=count), 50_000, 10_000) for name, count in epochs.items()}

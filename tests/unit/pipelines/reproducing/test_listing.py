@@ -13,8 +13,9 @@ from pipelines.studies.study import Arm
 
 @pytest.fixture
 def listed(tmp_path, monkeypatch):
-    """A function that lists the studies, and what it measured on the way."""
+    """A function that lists a study, and what it measured on the way."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(studies, "names", lambda: ("depth-contrast",))
     measured = []
 
     def measure(name, config, data_dir, console):
@@ -22,6 +23,7 @@ def listed(tmp_path, monkeypatch):
         cost.keep(Cost(start=20.0, step=0.1, steps_per_epoch=46), cost.file(config))
 
     monkeypatch.setattr(listing, "_measure", measure)
+    monkeypatch.setattr(studies, "names", lambda: ("depth-contrast",))
 
     def show():
         out = io.StringIO()
@@ -38,6 +40,26 @@ def test_runs_epochs_and_hours_of_each_study(listed):
     assert row[-3:] == ["36", "432", f"{36 * 75.2 / 3600:.2g}"]
     assert len(measured) == 12
     assert "measures the steps of highway-5 of depth-contrast (1 of 12)" in said
+
+
+def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
+    monkeypatch.setattr(studies, "names", lambda: ("cifar10",))
+    said, measured = listed()
+    full, short = (line for line in said.splitlines() if line.startswith("cifar10 "))
+    assert full.split()[-4:-1] == ["5", "2", "000"]
+    assert short.startswith("cifar10 --schedule short ")
+    assert short.split()[-3:] == ["10", "100", f"{10 * (20 + 10 * 46 * 0.1) / 3600:.2g}"]
+    # Rates and epochs do not change a step.
+    assert len(measured) == 1
+
+
+def test_settings_that_are_drawn_count_as_runs(listed, monkeypatch):
+    monkeypatch.setattr(studies, "names", lambda: ("optimization",))
+    said, measured = listed()
+    row = next(line.split() for line in said.splitlines() if line.startswith("optimization"))
+    # 8 nets with 100 settings, 40 epochs each.
+    assert row[-4:] == ["800", "32", "000", f"{800 * (20 + 40 * 4.6) / 3600:.0f}"]
+    assert len(measured) == 8
 
 
 def test_what_was_measured_is_not_measured_again(listed):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from pipelines.errors import UserError
@@ -21,6 +23,7 @@ def test_a_plan_is_kept_and_found_again(tmp_path):
     ("changes", "told"),
     [
         ({"study": "other"}, "its study was toy and is other"),
+        ({"schedule": "short"}, "its schedule was full and is short"),
         ({"budget": 0.1}, r"its budget was 1\.0 and is 0\.1"),
         ({"backend": "jax"}, "its backend was tensorflow and is jax"),
         ({"arms": {"a": toy_config()}}, "the arm b is in one of the two alone"),
@@ -31,6 +34,12 @@ def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, c
     keep(plan(), tmp_path / "a")
     with pytest.raises(UserError, match=rf"the study in .* is another one: {told}\. .*--to DIR"):
         keep(plan(**changes), tmp_path / "a")
+
+
+def test_a_plan_from_before_there_were_short_schedules_is_of_a_full_one(tmp_path):
+    fields = plan().model_dump(mode="json", exclude={"schedule"})
+    (tmp_path / FILE).write_text(json.dumps(fields))
+    keep(plan(schedule="full"), tmp_path)
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):

@@ -1,4 +1,4 @@
-from pipelines.studies.words import ends, listed
+from pipelines.studies.words import listed, ranged
 
 
 def test_items_in_a_row():
@@ -6,5 +6,5 @@ def test_items_in_a_row():
 
 
 def test_least_and_greatest_once_if_they_are_told_alike():
-    assert ends([0.952, 0.9, 0.91], ".1%") == "90.0% to 95.2%"
-    assert ends([0.9001, 0.9002]) == "0.900"
+    assert ranged([0.952, 0.9, 0.91], ".1%") == "90.0% to 95.2%"
+    assert ranged([0.9001, 0.9002]) == "0.900"

@@ -1,0 +1,83 @@
+"""Closing each layer of a net of 50 layers in turn, over 60 000 images: ours, and what one does with Keras alone."""
+
+import json
+import time
+from contextlib import ExitStack
+
+import numpy as np
+
+from benchmarks import data
+from benchmarks.agreement import Check
+from benchmarks.controller import Contestant, Worker
+from benchmarks.roster import JAX, TENSORFLOW
+from benchmarks.session import PAUSE, Session
+from benchmarks.table import Row
+
+IMAGES, QUICK_IMAGES = 60_000, 2_000
+ROUNDS, QUICK_ROUNDS = 3, 1
+# Compiles, so that the rounds do not.
+WARM_UP = 500
+CURVE = Check("loss without a layer", 1e-3)
+
+
+def _contestant(name: str, way: str, variables: dict[str, str]) -> Contestant:
+    return Contestant(name, "lesioning", "project", (way,), variables, ours=way == "ours")
+
+
+# The first is what the others' losses are compared with.
+CONTESTANTS = (
+    _contestant("gates shut by weights, Keras on JAX", "closed", JAX),
+    _contestant("gates shut by weights, Keras on TensorFlow", "closed", TENSORFLOW),
+    _contestant("net rebuilt without the layer, Keras on JAX", "rebuilt", JAX),
+    _contestant("ours, JAX", "ours", JAX),
+    _contestant("ours, TensorFlow", "ours", TENSORFLOW),
+)
+# About the seconds of a start, and of a round of all.
+START_COST, ROUND_COST = 15.0, 450.0
+
+
+def run(session: Session) -> list[Row]:
+    """Measures the seconds that all lesions take, in turn.
+
+    Args:
+        session: of this run.
+
+    Returns:
+        The rows, with the ratio of each round to the best way without ours.
+    """
+    images, rounds = (QUICK_IMAGES, QUICK_ROUNDS) if session.quick else (IMAGES, ROUNDS)
+    where = f"lesions, {images:,} images"
+    name, pixels, labels = data.mnist(IMAGES)
+    file = session.folder / "lesions.npz"
+    np.savez(file, images=pixels, labels=labels)
+    seconds: dict[str, list[float]] = {contestant.name: [] for contestant in CONTESTANTS}
+    curves: dict[str, list[float]] = {}
+    with ExitStack() as running:
+        workers: list[Worker] = []
+        for contestant in CONTESTANTS:
+            task = json.dumps({"way": contestant.options[0], "data": str(file)})
+            if (worker := session.start(contestant, task, where)) is None:
+                continue
+            workers.append(running.enter_context(worker))
+            # What is rebuilt is compiled each time: that is its nature.
+            session.ask(worker, 0 if "rebuilt" in contestant.options else WARM_UP, where)
+        session.spent(START_COST * len(CONTESTANTS), f"{where}: started")
+        for turn in range(rounds):
+            for worker in workers[:: -1 if turn % 2 else 1]:
+                time.sleep(PAUSE)
+                if answer := session.ask(worker, images, where):
+                    seconds[worker.contestant.name].append(answer.seconds)
+                    curves[worker.contestant.name] = list(answer.losses)
+            session.spent(_rounds_cost(session) / rounds, f"{where}: round {turn + 1}")
+    session.check(where, CURVE, {one.name: curves[one.name] for one in CONTESTANTS if one.name in curves})
+    template = Row("lesions", f"each of 49 layers closed, {images:,} images", "s", depth=49, width=50, data=name)
+    return session.rows(template, seconds, {contestant.name: contestant for contestant in CONTESTANTS})
+
+
+def cost(session: Session) -> float:
+    """About the seconds that `run` takes."""
+    return START_COST * len(CONTESTANTS) + _rounds_cost(session)
+
+
+def _rounds_cost(session: Session) -> float:
+    return 90.0 if session.quick else ROUNDS * ROUND_COST

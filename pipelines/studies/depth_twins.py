@@ -1,0 +1,126 @@
+"""Highway, residual and plain nets at matched depth and parameters: an open question of the study in numpy.
+
+Command     highway reproduce depth-twins
+Net         as depth-contrast, of 10, 30 and 100 blocks; beside the highway nets residual ones (x + H) and plain ones
+            (H), of 50 units as these have, and of 71, which makes as many parameters a block
+Data        as depth-contrast: 6 000 training and 2 000 test images of MNIST
+Published   highway and plain nets of 50 units up to 30 blocks (depth-contrast); nothing of the others
+Sources     the training is that of depth-contrast, recorded for its nets; for the others it is assumed, with the
+            gate bias -4
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
+
+from pipelines.figures import GREY
+from pipelines.studies import nets, tables
+from pipelines.studies.nets import NETS
+from pipelines.studies.pictures import Pictures
+from pipelines.studies.results import Results
+from pipelines.studies.study import Study
+from pipelines.studies.tables import Table
+
+BLOCKS = (10, 30, 100)
+
+
+def tabulated(results: Results) -> list[Table]:
+    """Accuracy, loss and parameters of each net over depth."""
+
+    def over_depth(title: str, cell: Callable[[str], str], note: str) -> Table:
+        head = ("net", *(f"{blocks} blocks" for blocks in BLOCKS))
+        rows = tuple((net.title, *(cell(nets.name(key, blocks)) for blocks in BLOCKS)) for key, net in NETS.items())
+        return Table(title, head, rows, note)
+
+    return [
+        over_depth(
+            "Accuracy on test images, in percent",
+            lambda arm: tables.measured(results.accuracies(arm), len(results.of(arm))),
+            "best (mean +- standard deviation over seeds, n = runs)",
+        ),
+        over_depth(
+            f"Training loss in the last epoch; guessing makes ln 10 = {math.log(10):.3f}",
+            lambda arm: tables.mean([float(loss) for loss in results.curves(arm, "loss")[..., -1:].ravel()]),
+            "mean over seeds of the mean over the epoch",
+        ),
+        over_depth(
+            "Parameters",
+            lambda arm: f"{results.of(arm)[0].run.record.parameters:,}".replace(",", " "),
+            "a wider twin has a wider projection too, so that the count of whole nets is nearest in deep ones",
+        ),
+    ]
+
+
+def drawn(results: Results, pictures: Pictures) -> None:
+    """All figures of the study."""
+    if any(results.accuracies(arm) for arm in STUDY.arms):
+        sweep(results, pictures)
+        losses(results, pictures)
+
+
+def sweep(results: Results, pictures: Pictures) -> None:
+    """Test accuracy over depth: each run, and the means."""
+    caption = " ".join(nets.best_and_guessing(results, blocks) for blocks in BLOCKS)
+    with pictures.figure("depth_sweep", (8.6, 4.8), "Test accuracy over depth", caption) as figure:
+        axes = figure.subplots()
+        for key, net in NETS.items():
+            known = [(blocks, results.accuracies(nets.name(key, blocks))) for blocks in BLOCKS]
+            known = [(blocks, scores) for blocks, scores in known if scores]
+            for blocks, scores in known:
+                axes.plot([blocks] * len(scores), scores, ".", color=net.colour, ms=4, alpha=0.5)
+            means = [float(np.mean(scores)) for _, scores in known]
+            axes.plot(
+                [blocks for blocks, _ in known], means, net.style, color=net.colour, marker="o", ms=4, label=net.title
+            )
+        axes.set_xscale("log")
+        axes.set_xticks(BLOCKS, [str(blocks) for blocks in BLOCKS])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("blocks")
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_ylabel("test accuracy")
+        figure.legend(loc="outside right center", fontsize=9)
+
+
+def losses(results: Results, pictures: Pictures) -> None:
+    """Training loss over epochs at each depth."""
+    caption = f"Means over seeds; dashed grey is the loss of guessing, ln 10 = {math.log(10):.3f}."
+    with pictures.figure("training_loss", (11, 4.4), "Training loss at equal depth", caption) as figure:
+        lines: dict[str, Any] = {}
+        for axes, blocks in zip(figure.subplots(1, len(BLOCKS), sharey=True), BLOCKS, strict=True):
+            for key, net in NETS.items():
+                curves = results.curves(nets.name(key, blocks), "loss")
+                if curves.size:
+                    epochs = np.arange(1, curves.shape[1] + 1)
+                    lines[net.title], *_ = axes.plot(
+                        epochs, curves.mean(axis=0), net.style, color=net.colour, marker="o", ms=3
+                    )
+            axes.axhline(math.log(10), color=GREY, ls="--", lw=1)
+            axes.set_title(f"{blocks} blocks")
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+            if blocks == BLOCKS[0]:
+                axes.set_yscale("log")
+                axes.set_ylabel("training loss")
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
+
+
+STUDY = Study(
+    name="depth-twins",
+    title="Highway, residual and plain nets at matched depth and parameters",
+    source="none; an open question of a study in numpy",
+    asks="what does a gate give that an addition does not, at equal depth and with equally many parameters?",
+    arms={nets.name(net, blocks): nets.arm(net, blocks) for net in NETS for blocks in BLOCKS},
+    seeds=3,
+    differs=(
+        "The source has highway and plain nets of 50 units alone; here are those runs again beside the others.",
+        "The rate of Adam and the clip are the source's, recorded for highway and plain nets of 50 units. They were "
+        "searched for none of the nets: another rate may suit another net better.",
+        "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
+    ),
+    tables=tabulated,
+    draw=drawn,
+)

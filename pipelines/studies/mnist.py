@@ -1,0 +1,50 @@
+"""Convolutional highway nets of 10 layers on MNIST: Srivastava, Greff, Schmidhuber 2015, Table 1.
+
+Command     highway reproduce mnist
+Net         one plain and eight highway convolutions of 16 or 32 filters, and a softmax
+Data        MNIST, all images
+Published   Table 1, with Maxout and DSN as it cites them; the authors' log of the net of 32 filters
+Sources     the recipes mnist_conv_16 and mnist_conv_32 say where each number of the training is from
+Measured    not yet run in full
+"""
+
+from pipelines import recipes
+from pipelines.studies import compared
+from pipelines.studies.compared import Net
+from pipelines.studies.study import Counts, Published
+from pipelines.studies.waypoints import Log
+
+NETS = (
+    Net(
+        "Highway, width 16",
+        Published(best=0.9943, mean=0.994, std=0.0003, count=5),
+        39_000,
+        "width-16",
+        recipes.get("mnist_conv_16"),
+    ),
+    Net(
+        "Highway, width 32",
+        Published(best=0.9955, mean=0.9954, std=0.0002, count=5),
+        151_000,
+        "width-32",
+        recipes.get("mnist_conv_32"),
+    ),
+    Net("Maxout", Published(best=0.9955), 420_000),
+    Net("DSN", Published(best=0.9961), 350_000),
+)
+LOG = Log("the authors' log, width 32", {600: 0.9588, 6_000: 0.9875, 60_000: 0.9931, 180_000: 0.9954})
+
+STUDY = compared.study(
+    "mnist",
+    title="Narrow convolutional highway nets on MNIST",
+    source="Srivastava, Greff, Schmidhuber 2015, Table 1, and the authors' log of width 32",
+    asks="how well do highway nets of ten layers with few weights tell digits apart?",
+    nets=NETS,
+    counts=Counts(train=60_000, test=10_000),
+    differs=(
+        "Of width 16 no training is recorded: it takes the numbers of width 32.",
+        "Maxout and DSN are not trained here: their numbers are those that the paper cites.",
+        "The number format, where it is not that of Caffe, float32.",
+    ),
+    log=LOG,
+)

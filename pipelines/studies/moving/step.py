@@ -1,0 +1,127 @@
+"""One training step of a net as one compiled program, on either backend, that can be read and timed.
+
+Only loss, gradients and the optimiser's update are in it, without metrics: what a step must do and nothing else.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+COPIED = 2**28
+"""Bytes that are copied to measure the bandwidth of memory: more than caches hold."""
+
+
+class Step(NamedTuple):
+    """A compiled training step."""
+
+    program: str
+    """Its optimised HLO."""
+    run: Callable[[int], None]
+    """Does that many steps, and returns when they are done."""
+
+
+def compiled(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndarray, y: np.ndarray) -> Step:
+    """Compiles a training step by XLA.
+
+    Args:
+        net: gives logits; its weights are trained on TensorFlow, and copies of them on JAX.
+        optimizer: not yet built.
+        x: a batch of inputs.
+        y: its one-hot labels.
+
+    Returns:
+        The step, on this batch again and again.
+    """
+    optimizer.build(net.trainable_variables)
+    return (_on_jax if keras.backend.backend() == "jax" else _on_tensorflow)(net, optimizer, x, y)
+
+
+def _loss(logits: Any, y: Any) -> Any:
+    return keras.ops.mean(keras.losses.categorical_crossentropy(y, logits, from_logits=True))
+
+
+def _on_jax(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndarray, y: np.ndarray) -> Step:
+    import jax
+
+    def step(weights: Any, state: Any, x: Any, y: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            logits, _ = net.stateless_call(weights, net.non_trainable_variables, x, training=True)
+            return _loss(logits, y)
+
+        return optimizer.stateless_apply(state, jax.grad(loss)(weights), weights)
+
+    weights = [jax.numpy.array(variable.value) for variable in net.trainable_variables]
+    state = [jax.numpy.array(variable.value) for variable in optimizer.variables]
+    batch = jax.device_put((x, y))
+    program = jax.jit(step, donate_argnums=(0, 1)).lower(weights, state, *batch).compile()
+    held = [(weights, state)]
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            held.append(program(*held.pop(), *batch))
+        jax.block_until_ready(held)
+
+    return Step(program.as_text(), run)
+
+
+def _on_tensorflow(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndarray, y: np.ndarray) -> Step:
+    import tensorflow as tf
+
+    @tf.function(jit_compile=True)
+    def step(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = _loss(net(x, training=True), y)
+        optimizer.apply(tape.gradient(loss, net.trainable_variables), net.trainable_variables)
+
+    batch = tf.constant(x), tf.constant(y)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            step(*batch)
+        # The update is done when the weights can be read.
+        net.trainable_variables[0].numpy()
+
+    return Step(step.experimental_get_compiler_ir(*batch)(stage="optimized_hlo"), run)
+
+
+def alternating(step: Step, cores: int, *, rounds: int, seconds: float) -> tuple[np.ndarray, np.ndarray]:
+    """Times steps and copies of memory in turns, so that whatever else the machine does falls on both.
+
+    Args:
+        step: what is timed.
+        cores: that copy at the same time, a part each.
+        rounds: turns.
+        seconds: of steps in a turn, at least one.
+
+    Returns:
+        Seconds a step, and bytes a second of copying, read and written, each `[rounds]`.
+
+    Example:
+        times, bandwidths = alternating(step, cores=2, rounds=9, seconds=0.3)
+    """
+    source, target = np.ones(COPIED, np.uint8), np.zeros(COPIED, np.uint8)
+    parts = list(zip(np.array_split(source, cores), np.array_split(target, cores), strict=True))
+    times, bandwidths = [], []
+    step.run(1)
+    # Copies of NumPy let go of the interpreter's lock.
+    with ThreadPoolExecutor(cores) as pool:
+
+        def copy() -> None:
+            list(pool.map(lambda part: np.copyto(part[1], part[0]), parts))
+
+        copy()
+        count = max(1, round(seconds / _timed(lambda: step.run(1))))
+        for _ in range(rounds):
+            times.append(_timed(lambda: step.run(count)) / count)
+            bandwidths.append(2 * COPIED / _timed(copy))
+    return np.array(times), np.array(bandwidths)
+
+
+def _timed(act: Callable[[], None]) -> float:
+    since = time.perf_counter()
+    act()
+    return time.perf_counter() - since

@@ -1,0 +1,70 @@
+"""Every study at a tiny budget, its runs in one process: tables, figures and page."""
+
+import io
+import sys
+
+import keras
+import pytest
+from rich.console import Console
+
+from pipelines import reproduce, studies
+from pipelines.reproducing import task
+from tests.studied import BUDGET, assert_complete, prepare
+
+# One after the other in a folder, as some take the nets that others trained.
+GROUPS = (("gates", "routing", "lesions"),)
+# Where a study has shallower nets: TensorFlow takes 10 s to compile a plain one of 100 layers.
+DEEPEST = 31
+ALONE = [
+    (name, schedule)
+    for name in studies.names()
+    # Those that are run in processes by test_reproduce.py are left out.
+    if not studies.get(name).search and name != "depth-contrast" and not any(name in group for group in GROUPS)
+    for schedule in (("full", "short") if studies.get(name).short else ("full",))
+]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("data_sets"))
+
+
+@pytest.fixture
+def run(monkeypatch, toy):
+    """A function that runs a study to its end, its runs in this process."""
+
+    def train_all(members, **_):
+        for member in members:
+            task.act(member.task)
+            assert member.task.done
+            keras.utils.clear_session()
+
+    monkeypatch.setattr(reproduce, "train_all", train_all)
+
+    def to_its_end(name, schedule, folder):
+        whole = studies.get(name).short if schedule == "short" else studies.get(name)
+        asked = tuple(name for name, arm in whole.arms.items() if (arm.config.model.depth or 0) <= DEEPEST)
+        words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
+        monkeypatch.setattr(sys, "argv", ["highway", *words])
+        said = io.StringIO()
+        given = reproduce.Arguments(
+            name=name, to=folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy
+        )
+        page = reproduce.reproduce(given, Console(file=said))
+        assert_complete(page.parent, whole, asked)
+        return said.getvalue()
+
+    return to_its_end
+
+
+@pytest.mark.parametrize(("name", "schedule"), ALONE)
+def test_a_study(run, tmp_path, name, schedule):
+    run(name, schedule, tmp_path / name)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
+    first, *others = (run(name, "full", tmp_path / name) for name in group)
+    assert "trained already" not in first
+    for said in others:
+        assert said.count("trained already") == len(studies.get(group[0]).arms)

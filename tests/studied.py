@@ -1,0 +1,72 @@
+"""Toy data prepared under the names of the data sets that studies are of, and what a study leaves at its end."""
+
+import csv
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from pipelines.reproducing.budget import scheduled
+from tests.toy_data import ToyData
+
+# So small that every arm trains one epoch on what the toy data has.
+BUDGET = "1e-06"
+IMAGES = {"mnist": ((28, 28, 1), 10), "cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100)}
+
+
+def prepare(root):
+    """Writes the data sets."""
+    for name in IMAGES:
+        _prepare(root, name)
+    return root
+
+
+def _prepare(root, name):
+    (side, *_, channels), classes = IMAGES[name]
+    source = ToyData(side=side, validation=False)
+    source.counts = {"train": 600, "test": 120}
+
+    class Toy(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        VERSION = tfds.core.Version("3.0.1")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(side, side, channels)),
+                "label": tfds.features.ClassLabel(num_classes=classes),
+            }
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, _):
+            return {split: self._generate_examples(split) for split in source.counts}
+
+        def _generate_examples(self, split):
+            examples = source.load("toy", split)
+            for number, (image, label) in enumerate(zip(examples.images, examples.labels, strict=True)):
+                yield number, {"image": np.repeat(image, channels, axis=2), "label": int(label)}
+
+    Toy.name = name
+    Toy(data_dir=root).download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+
+
+def label_of(study):
+    """What stands on its tables and figures."""
+    return scheduled(study.arms, study.seeds, float(BUDGET), label=study.label).label
+
+
+def assert_complete(folder, study, arms=()):
+    """What a study of runs by seeds leaves that came to its end."""
+    label = label_of(study)
+    with (folder / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arm"] for row in rows] == list(arms or study.arms)
+    assert {(row["state"], row["schedule"]) for row in rows} == {("finished", label)}
+    assert all(int(row["test_examples"]) for row in rows)
+    page = (folder / "README.md").read_text()
+    # Under every figure and every table, but not that of how all was made.
+    assert page.count(label) == page.count("![") + page.count("\n\n|") - 1
+    assert f"reproduce {study.name} --budget {BUDGET}" in page
+    shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
+    assert shown
+    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
+    assert not list(folder.rglob(".*"))
+    # Whatever was killed while it was measured is measured again, with all that belongs to it.
+    assert all("test split" in path.read_text() for path in folder.glob("runs/*/report.md"))
