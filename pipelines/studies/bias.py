@@ -118,7 +118,7 @@ def chart(results: Results, pictures: Pictures) -> None:
             axes.set_xlabel("initial gate bias")
             axes.set_title(title)
             for (row, column), value in np.ndenumerate(values):
-                told = "diverged" if math.isnan(value) else f"{value:{form}}".rstrip("%")
+                told = "none" if math.isnan(value) else f"{value:{form}}".rstrip("%")
                 # The green channel tells dark from light.
                 colour = "black" if math.isnan(value) or mesh.cmap(mesh.norm(value))[1] > 0.5 else "white"
                 axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
@@ -144,7 +144,7 @@ def chart_caption(results: Results) -> str:
         runs = {bias: results.accuracies(arm(depth, bias)) for bias in BIASES}
         guessing = [bias for bias, scores in runs.items() if scores and max(scores) <= GUESS]
         learning = {bias: float(np.mean(scores)) for bias, scores in runs.items() if scores and bias not in guessing}
-        diverged = [bias for bias, scores in runs.items() if not scores]
+        diverged = [bias for bias, scores in runs.items() if not scores and results.of(arm(depth, bias))]
         clauses = []
         if learning:
             best = max(learning, key=learning.__getitem__)
@@ -154,7 +154,7 @@ def chart_caption(results: Results) -> str:
             clauses.append(f"those of {_told(guessing)} guess")
         if diverged:
             clauses.append(f"those of {_told(diverged)} diverge")
-        parts.append(f"At {depth} layers {'; '.join(clauses)}.")
+        parts += [f"At {depth} layers {'; '.join(clauses)}."] if clauses else []
     alone, low = results.accuracies(ALONE), [results.accuracies(arm(depth, BIASES[0])) for depth in DEPTHS]
     if alone and all(low):
         ended = ranged([float(np.mean(scores)) for scores in low], ".1%")

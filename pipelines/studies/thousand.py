@@ -150,7 +150,8 @@ def training_caption(results: Results) -> str:
     ended, gaps = [], []
     for bias in BIASES:
         scores = results.accuracies(arm(bias))
-        ended.append(f"{bias:g} {f'at {np.mean(scores):.2%}' if scores else 'by divergence'}")
+        if results.of(arm(bias)):
+            ended.append(f"{bias:g} {f'at {np.mean(scores):.2%}' if scores else 'by divergence'}")
         ours = after_epochs(results, bias)
         whole = zip(ours.mean(axis=0), BEFOREHAND[bias], strict=False) if ours.size else ()
         gaps += [float(mean) - known for mean, known in whole]
