@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,7 +13,10 @@ from pipelines import environment
 from pipelines.config import Config, Count, Frozen, Positive
 from pipelines.files import user_cache, write_text
 
-INDIFFERENT = {"recipe", "seed", "epochs", "schedule", "label_smoothing"}
+INDIFFERENT: dict[str, Any] = {
+    **dict.fromkeys(("recipe", "seed", "epochs", "schedule", "label_smoothing"), True),
+    "model": {"transform_bias", "initializer"},
+}
 """What of a configuration does not decide how long a step takes."""
 
 

@@ -20,13 +20,28 @@ def test_what_was_measured_is_found_again():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 4}, {"epochs": 9}, {"recipe": "b"}, {"schedule": Schedule(kind="exponential")}]
+    "changes",
+    [
+        {"seed": 4},
+        {"epochs": 9},
+        {"recipe": "b"},
+        {"schedule": Schedule(kind="exponential")},
+        {"model": toy_config().model.model_copy(update={"transform_bias": -9.0})},
+    ],
 )
 def test_what_does_not_change_a_step_is_the_same_net(changes):
     assert cost.file(toy_config(**changes)) == cost.file(toy_config())
 
 
-@pytest.mark.parametrize("changes", [{"batch_size": 40}, {"data": "b"}, {"optimizer": Optimizer(name="adam")}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 40},
+        {"data": "b"},
+        {"optimizer": Optimizer(name="adam")},
+        {"model": toy_config().model.model_copy(update={"depth": 9})},
+    ],
+)
 def test_what_changes_a_step_is_another(changes):
     assert cost.file(toy_config(**changes)) != cost.file(toy_config())
 
