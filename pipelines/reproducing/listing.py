@@ -31,7 +31,7 @@ def show(data_dir: Path | None, console: Console) -> None:
     told: dict[str, str] = {}
     for study in listed:
         try:
-            told[study.name] = _hours(cost.of_study(_costs(study, data_dir, console), _configs(study), study.seeds))
+            told[study.name] = _hours(cost.of_study(_costs(study, data_dir, console), study.arms, study.seeds))
         except UserError as error:
             say(console, f"{study.name} is not measured: {error}")
             told[study.name] = "unknown"
