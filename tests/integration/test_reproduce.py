@@ -14,6 +14,7 @@ import pytest
 
 from pipelines import studies
 from pipelines.reproducing import plan as plans
+from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
 from pipelines.tuning import state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare
@@ -228,6 +229,5 @@ def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     began = time.time()
     found = measured(toy_config(), None, began)
-    assert found.steps_per_epoch == 10
     assert 0 < found.step < found.start < time.time() - began
     assert list(tmp_path.iterdir()) == []

@@ -52,6 +52,15 @@ def test_arms_of_several_lengths_are_told_apart():
     )
 
 
+def test_series_of_several_lengths_that_stay_whole_are_said_so_once():
+    arms = {
+        decade: Arm(config=toy_config(epochs=30), data=counts(train, 120, drawn=False))
+        for decade, train in (("1940s", 129), ("1950s", 225))
+    }
+    label = scheduled(arms, 3, 0.1).label
+    assert label == "short schedule, budget 0.1: 9 of 30 epochs, all training examples, 1 of 3 seeds"
+
+
 @given(st.floats(1e-7, 1), st.integers(1, 10), st.integers(1, 500), st.integers(20, 100_000), st.booleans())
 def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, seeds, epochs, train, drawn):
     config = toy_config(epochs=epochs)
