@@ -14,7 +14,6 @@ import pytest
 
 from pipelines import studies
 from pipelines.reproducing import plan as plans
-from pipelines.reproducing.budget import scheduled
 from pipelines.reproducing.measure import measured
 from pipelines.tuning import state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare

@@ -1,6 +1,7 @@
 """Figures of the Jacobian of highway blocks: its identity part 1 - T, and what gets through many blocks."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,14 @@ def paths_caption(results: Results) -> str:
     return f"From the output of the last block to the input of each. {' '.join(told)}"
 
 
+def _at(results: Results, time: int, quantity: str) -> np.ndarray:
+    return by_block(results, "highway", SHOWN, quantity)[time]
+
+
 def _twice(panels: Any, results: Results, draw: Callable[[Any, Callable[[str], np.ndarray]], None]) -> None:
     """The same panel before and after training."""
     for axes, time, name in zip(panels, (0, -1), ("before training", "after training"), strict=True):
-        draw(axes, lambda quantity, time=time: by_block(results, "highway", SHOWN, quantity)[time])
+        draw(axes, partial(_at, results, time))
         axes.set_xlabel("block, from the input")
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, min_n_ticks=1))
         axes.set_title(name)
