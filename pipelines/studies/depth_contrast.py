@@ -170,10 +170,10 @@ def sweep_caption(results: Results) -> str:
         learning_ = [blocks for blocks in means if means[blocks] >= HARDLY]
         name = f"{kind.capitalize()} nets of"
         if learning_:
-            reached = ranged([means[blocks] for blocks in learning_], '.1%')
+            reached = ranged([means[blocks] for blocks in learning_], ".1%")
             parts.append(f"{name} {listed(learning_)} blocks reach {reached}.")
         if hardly:
-            reached = ranged([score for blocks in hardly for score in known[blocks]], '.1%')
+            reached = ranged([score for blocks in hardly for score in known[blocks]], ".1%")
             parts.append(f"{name} {listed(hardly)} blocks hardly learn: their runs reach {reached}.")
         if guessing:
             parts.append(f"{name} {listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
