@@ -75,7 +75,7 @@ def test_folds_of_one_series_are_measured_once(listed, monkeypatch):
     # Nor do what is forecast and the dates change a step.
     assert [arm.split("-")[1] for arm in measured] == ["highway", "plain", "residual"]
     row = next(line.split() for line in said.splitlines() if line.startswith("factors "))
-    assert row[-3:-1] == ["120", "3"]
+    assert row[-4:-1] == ["120", "3", "600"]
 
 
 def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
