@@ -23,7 +23,6 @@ def listed(tmp_path, monkeypatch):
         cost.keep(Cost(start=20.0, step=0.1), cost.file(config))
 
     monkeypatch.setattr(listing, "_measure", measure)
-    monkeypatch.setattr(studies, "names", lambda: ("depth-contrast",))
 
     def show():
         out = io.StringIO()
@@ -48,7 +47,7 @@ def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
     full, short = (line for line in said.splitlines() if line.startswith("cifar10 "))
     assert full.split()[-4:-1] == ["5", "2", "000"]
     assert short.startswith("cifar10 --schedule short ")
-    assert short.split()[-3:] == ["10", "100", f"{10 * (20 + 10 * 46 * 0.1) / 3600:.2g}"]
+    assert short.split()[-3:] == ["10", "100", f"{10 * (20 + 10 * 500 * 0.1) / 3600:.2g}"]
     # Rates and epochs do not change a step.
     assert len(measured) == 1
 
@@ -58,7 +57,7 @@ def test_settings_that_are_drawn_count_as_runs(listed, monkeypatch):
     said, measured = listed()
     row = next(line.split() for line in said.splitlines() if line.startswith("optimization"))
     # 8 nets with 100 settings, 40 epochs each.
-    assert row[-4:] == ["800", "32", "000", f"{800 * (20 + 40 * 4.6) / 3600:.0f}"]
+    assert row[-4:] == ["800", "32", "000", f"{800 * (20 + 40 * 55) / 3600:.0f}"]
     assert len(measured) == 8
 
 
@@ -70,13 +69,14 @@ def test_what_was_measured_is_not_measured_again(listed):
     assert "measures" not in said
 
 
-def test_folds_of_one_series_are_measured_once(listed):
+def test_folds_of_one_series_are_measured_once(listed, monkeypatch):
+    monkeypatch.setattr(studies, "names", lambda: ("factors",))
     said, measured = listed()
     assert [arm for arm in measured if arm in studies.get("factors").arms] == [
         "size-highway-2010s", "size-plain-2010s", "return-residual-2010s"
     ]  # fmt: skip
     row = next(line.split() for line in said.splitlines() if line.startswith("factors "))
-    assert row[-3:-1] == ["120", "3"]
+    assert row[-4:-1] == ["120", "3", "600"]
 
 
 def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
