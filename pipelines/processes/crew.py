@@ -99,8 +99,13 @@ class Crew:
         self.then = list(then)
 
     def __enter__(self) -> "Crew":
-        for member in self.members:
-            member.start()
+        try:
+            for member in self.members:
+                member.start()
+        except BaseException as error:
+            # A signal that comes now ends those that have been started.
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:

@@ -17,7 +17,7 @@ KILLS = 3
 CONVOLUTIONS = """mnist_conv_16 --model.width 4 --epochs 6 --batch-size 20 --augment.pad 2 --optimizer.ema 0.9
     --schedule.kind cosine --schedule.warmup-steps 5 --precision mixed_float16 --checkpoint-steps 1"""
 # On JAX many steps of a stack are one program, and a program of convolutions takes long to compile.
-STACK = """mnist_dense_50 --model.depth 4 --model.width 12 --epochs 12 --batch-size 20 --optimizer.ema 0.9
+STACK = """mnist_dense_50 --model.depth 4 --model.width 12 --epochs 40 --batch-size 20 --optimizer.ema 0.9
     --steps-per-execution 2 --precision mixed_float16 --checkpoint-steps 1"""
 WORDS = {"tensorflow": CONVOLUTIONS, "jax": STACK}
 

@@ -78,6 +78,20 @@ def test_workers_save_before_the_chief_ends(member, tmp_path):
     assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
 
 
+def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member, tmp_path):
+    first, second = member("a", "time.sleep(60)"), member("b", "")
+
+    def stopped():
+        raise StoppedError("stopped", signal.SIGTERM)
+
+    second.start = stopped
+    said = []
+    with pytest.raises(StoppedError), Crew([first, second], said.append):
+        pytest.fail("it was stopped")
+    assert first.process.returncode == -signal.SIGTERM
+    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+
+
 def test_who_asks_for_it_is_started_again_without_a_word(member, tmp_path):
     assert run(member("a", "sys.exit(75 if n < 9 else 0)")) == []
     assert starts(tmp_path, "a") == 10
