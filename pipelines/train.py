@@ -1,6 +1,8 @@
 """`highway train`: trains the net of a recipe, or goes on with a run that was stopped."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -26,12 +28,13 @@ def main(arguments: list[str]) -> None:
     console.print(_summary(run), highlight=False, soft_wrap=True)
 
 
-def train(given: TrainArguments, console: Console) -> Run:
+def train(given: TrainArguments, console: Console, alive: Callable[[], None] | None = None) -> Run:
     """Trains a run to its end and draws its figures.
 
     Args:
         given: recipe with overrides and folder, or the run to go on with.
         console: for progress.
+        alive: called whenever an execution of training or validation has ended; None for nothing.
 
     Returns:
         The finished run.
@@ -52,14 +55,16 @@ def train(given: TrainArguments, console: Console) -> Run:
         refuse_existing(path)
     frameworks.load()
     from pipelines.training import loop
+    from pipelines.training.alive import Alive
 
+    more: Any = {"interval": given.interval, "callbacks": [Alive(alive)] if alive else []}
     try:
         if given.config is not None:
-            run = loop.start(given.config, path, given.data_dir, console, interval=given.interval)
+            run = loop.start(given.config, path, given.data_dir, console, **more)
         elif _only_undrawn(path):
             run = open_run(path)
         else:
-            run = loop.resume(path, given.data_dir, console, interval=given.interval)
+            run = loop.resume(path, given.data_dir, console, **more)
         _draw(run)
     except KeyboardInterrupt:
         if path.is_dir():

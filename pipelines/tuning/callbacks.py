@@ -1,6 +1,6 @@
 """What is told of a trial while it trains, and what ends it before its last epoch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,32 +46,6 @@ class StopOnDeadGates(keras.callbacks.Callback):
         if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
             state = "shut" if min(gates.values()) < 0.5 else "open"
             raise HopelessError(f"dead gates: those of all {len(gates)} layers are {state} {when}")
-
-
-class Alive(keras.callbacks.Callback):
-    """Says so whenever something has ended.
-
-    Args:
-        alive: what to call.
-    """
-
-    def __init__(self, alive: Callable[[], None]) -> None:
-        super().__init__()
-        self.alive = alive
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Keras's hook."""
-        del batch, logs
-        self.alive()
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Keras's hook."""
-        del batch, logs
-        self.alive()
-
-    def on_epoch_end(self, _epoch: int, _logs: Any = None) -> None:
-        """Keras's hook."""
-        self.alive()
 
 
 class StopAfter(keras.callbacks.Callback):

@@ -16,6 +16,7 @@ from pipelines.errors import UserError
 from pipelines.run import open_run
 from pipelines.train import train
 from pipelines.tuning.plan import open_plan
+from pipelines.tuning.watchdog import watched
 
 AGAIN = 75
 """Exit status of a worker that wants to be started again, with fresh memory or without its trial."""
@@ -63,7 +64,8 @@ def main(words: list[str]) -> int:
 def _act(task: Task) -> None:
     if task.role == "retrain":
         try:
-            train(_training(task), Console())
+            with watched() as alive:
+                train(_training(task), Console(), alive)
         except UserError:
             # With another seed a winner may diverge; that is a result.
             if not task.folder.exists() or open_run(task.folder).record.state != "diverged":

@@ -15,9 +15,10 @@ from pipelines.data import sources
 from pipelines.errors import UserError
 from pipelines.run import FILES, Run, locked, open_run
 from pipelines.training import loop, table
+from pipelines.training.alive import Alive
 from pipelines.training.intervals import Interval
 from pipelines.training.keeping import CHECKPOINTS
-from pipelines.tuning.callbacks import Alive, HopelessError, RoundError, StopAfter, StopOnDeadGates
+from pipelines.tuning.callbacks import HopelessError, RoundError, StopAfter, StopOnDeadGates
 from pipelines.tuning.state import Objective
 
 
