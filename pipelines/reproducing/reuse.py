@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipelines.config import Config
 from pipelines.errors import UserError
+from pipelines.evaluation import of_run
 from pipelines.files import flush
 from pipelines.processes.train import TrainTask
 from pipelines.reproducing.plan import FILE
