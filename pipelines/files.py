@@ -146,7 +146,8 @@ def remove_leftovers(folder: Path) -> None:
         folder: that nobody is writing to.
     """
     for path in folder.glob(".*-????????.*"):
-        path.unlink()
+        # A process that is being killed may just have put it in its place.
+        path.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:

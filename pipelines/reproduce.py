@@ -150,6 +150,8 @@ def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, 
 
 
 def _asked(study: Study, names: tuple[str, ...]) -> list[str]:
+    if names and study.search:
+        raise UserError(f"{study.name} is one search over all its nets. Leave --arms out; --budget draws fewer.")
     for name in names:
         if name not in study.arms:
             raise unknown(f"arm of {study.name}", name, study.arms)

@@ -5,15 +5,20 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from pipelines import environment
-from pipelines.config import Config, Count, Frozen, Positive
+from pipelines.config import Config, Frozen, Positive
 from pipelines.files import user_cache, write_text
+from pipelines.studies.study import Arm
 
-INDIFFERENT = {"recipe", "seed", "epochs", "schedule", "label_smoothing"}
-"""What of a configuration does not decide how long a step takes."""
+INDIFFERENT: dict[str, Any] = {
+    **dict.fromkeys(("recipe", "seed", "epochs", "schedule", "label_smoothing", "data", "validation", "subset"), True),
+    "model": {"transform_bias", "initializer"},
+}
+"""What of a configuration does not decide how long a step takes; of the data only its name does."""
 
 
 class Cost(Frozen):
@@ -23,19 +28,17 @@ class Cost(Frozen):
     """Seconds from the start of a process to the end of its first execution: imports, data, net, program."""
     step: Positive
     """Seconds of each step after it."""
-    steps_per_epoch: Count
-    """Of the data it was measured on."""
 
-    def of_run(self, epochs: int) -> float:
+    def of_run(self, arm: Arm) -> float:
         """Seconds that a run takes: its start and its training. Evaluation and figures come on top.
 
         Args:
-            epochs: of the run.
+            arm: what it trains.
         """
-        return self.start + epochs * self.steps_per_epoch * self.step
+        return self.start + arm.config.epochs * (arm.counts.train // arm.config.batch_size) * self.step
 
 
-def of_study(costs: Mapping[str, Cost], arms: Mapping[str, Config], seeds: int) -> float:
+def of_study(costs: Mapping[str, Cost], arms: Mapping[str, Arm], seeds: int) -> float:
     """Seconds that all runs of a study take, one after the other.
 
     Args:
@@ -43,7 +46,7 @@ def of_study(costs: Mapping[str, Cost], arms: Mapping[str, Config], seeds: int) 
         arms: what each trains.
         seeds: runs of each arm.
     """
-    return seeds * sum(costs[name].of_run(config.epochs) for name, config in arms.items())
+    return seeds * sum(costs[name].of_run(arm) for name, arm in arms.items())
 
 
 def file(config: Config) -> Path:
@@ -57,6 +60,8 @@ def file(config: Config) -> Path:
         "devices": environment.devices(),
         "versions": environment.versions(),
         "backend": os.environ.get("KERAS_BACKEND"),
+        # The folds of a series are configurations of one data set of TFDS.
+        "data": config.data.partition("/")[0],
         "config": config.model_dump(mode="json", exclude=INDIFFERENT),
     }
     name = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:24]

@@ -35,7 +35,7 @@ def show(data_dir: Path | None, console: Console) -> None:
     told: dict[str, str] = {}
     for name, study in listed.items():
         try:
-            told[name] = _hours(cost.of_study(_costs(study, data_dir, console), _configs(study), study.seeds))
+            told[name] = _hours(cost.of_study(_costs(study, data_dir, console), study.arms, study.seeds))
         except UserError as error:
             say(console, f"{name} is not measured: {error}")
             told[name] = "unknown"

@@ -43,10 +43,12 @@ def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
 def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label: str) -> str:
     """README.md of a study."""
     marked = f" ({label})" if label else ""
+    left_out = [arm for arm in study.arms if not results.of(arm)]
     parts = [
         f"# {study.title}",
         *([f"**{label[0].upper()}{label[1:]}.** These are not the results of the study."] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
+        *([f"**Not run: {', '.join(left_out)}.** Nothing that is said below is of them."] if left_out else []),
     ]
     for each in study.tables(results):
         parts += [f"## {each.title}", *_shown(each, marked)]

@@ -15,7 +15,7 @@ _MODULES = {
     "depth-contrast": "pipelines.studies.depth_contrast",
     "bias": "pipelines.studies.bias",
     "thousand": "pipelines.studies.thousand",
-    "gradients": "pipelines.studies.gradients",
+    "gradients": "pipelines.studies.gradients.study",
     "optimization": "pipelines.studies.optimization",
     "depth-twins": "pipelines.studies.depth_twins",
     "depth-hundred": "pipelines.studies.depth_hundred",

@@ -92,10 +92,11 @@ def _last(results: Results, name: str) -> list[float]:
 
 
 def drawn(results: Results, pictures: Pictures) -> None:
-    """All figures of the study."""
-    chart(results, pictures)
-    training(results, pictures)
-    opened(results, pictures)
+    """All figures of the study; the tables tell it if every run diverged."""
+    if any(results.accuracies(arm(*key)) for key in _all()):
+        chart(results, pictures)
+        training(results, pictures)
+        opened(results, pictures)
 
 
 def chart(results: Results, pictures: Pictures) -> None:
@@ -104,11 +105,12 @@ def chart(results: Results, pictures: Pictures) -> None:
     loss = _grid({key: _last(results, arm(*key)) for key in _all()})
     with pictures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", chart_caption(results)) as figure:
         sides = figure.subplots(1, 2)
-        for axes, values, title, norm, form in (
-            (sides[0], accuracy, "test accuracy", None, ".1%"),
-            (sides[1], loss, "training loss, last epoch", LogNorm(), ".2g"),
+        # What is better is brighter on both.
+        for axes, values, title, colours, norm, form in (
+            (sides[0], accuracy, "test accuracy", "viridis", None, ".1%"),
+            (sides[1], loss, "training loss, last epoch", "viridis_r", LogNorm(), ".2g"),
         ):
-            mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap="viridis", norm=norm)
+            mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=norm)
             axes.set_facecolor("lightgrey")
             axes.grid(visible=False)
             axes.set_xticks(np.arange(len(BIASES)) + 0.5, [f"{bias:g}" for bias in BIASES])
@@ -116,9 +118,9 @@ def chart(results: Results, pictures: Pictures) -> None:
             axes.set_xlabel("initial gate bias")
             axes.set_title(title)
             for (row, column), value in np.ndenumerate(values):
-                told = "diverged" if math.isnan(value) else f"{value:{form}}".rstrip("%")
-                dark = not math.isnan(value) and mesh.norm(value) < 0.5
-                colour = "white" if dark else "black"
+                told = "none" if math.isnan(value) else f"{value:{form}}".rstrip("%")
+                # The green channel tells dark from light.
+                colour = "black" if math.isnan(value) or mesh.cmap(mesh.norm(value))[1] > 0.5 else "white"
                 axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
         sides[0].set_ylabel("layers")
         figure.colorbar(sides[0].collections[0], ax=sides[0], format=PercentFormatter(1.0))
@@ -142,7 +144,7 @@ def chart_caption(results: Results) -> str:
         runs = {bias: results.accuracies(arm(depth, bias)) for bias in BIASES}
         guessing = [bias for bias, scores in runs.items() if scores and max(scores) <= GUESS]
         learning = {bias: float(np.mean(scores)) for bias, scores in runs.items() if scores and bias not in guessing}
-        diverged = [bias for bias, scores in runs.items() if not scores]
+        diverged = [bias for bias, scores in runs.items() if not scores and results.of(arm(depth, bias))]
         clauses = []
         if learning:
             best = max(learning, key=learning.__getitem__)
@@ -152,7 +154,7 @@ def chart_caption(results: Results) -> str:
             clauses.append(f"those of {_told(guessing)} guess")
         if diverged:
             clauses.append(f"those of {_told(diverged)} diverge")
-        parts.append(f"At {depth} layers {'; '.join(clauses)}.")
+        parts += [f"At {depth} layers {'; '.join(clauses)}."] if clauses else []
     alone, low = results.accuracies(ALONE), [results.accuracies(arm(depth, BIASES[0])) for depth in DEPTHS]
     if alone and all(low):
         ended = ranged([float(np.mean(scores)) for scores in low], ".1%")
@@ -203,7 +205,7 @@ def training_caption(results: Results) -> str:
             told.append(
                 f"{depth} layers from {last[best]:.3f} at a bias of {best:g} to {last[worst]:.3f} at one of {worst:g}"
             )
-    return f"The mean loss of the last epoch goes, for {'; '.join(told)}." if told else "Every net diverged."
+    return f"The mean loss of the last epoch goes, for {'; '.join(told)}."
 
 
 def opened(results: Results, pictures: Pictures) -> None:
@@ -238,8 +240,7 @@ def opened_caption(results: Results) -> str:
                 f"{depth} layers from {means[low][0]:.2g} to {means[low][1]:.2g} at a bias of {low:g} and from "
                 f"{means[high][0]:.2g} to {means[high][1]:.2g} at one of {high:g}"
             )
-    whole = f" In training it goes, for {'; '.join(told)}." if told else ""
-    return f"The mean of T over blocks, examples and seeds.{whole}"
+    return f"The mean of T over blocks, examples and seeds. In training it goes, for {'; '.join(told)}."
 
 
 def _arm(name: str, depth: int, bias: float | None) -> Arm:

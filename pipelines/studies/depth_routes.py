@@ -60,6 +60,8 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
 
     config = run.config
     examples = sources.load(config.data, "validation", data_dir, config.validation, config.subset)
+    # MNIST is not large enough to stay on disk.
+    assert isinstance(examples, sources.Examples)
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     fitted = preprocess.load(run.path / "preprocess.npz")
     read = batches.evaluation(examples, fitted, batch_size=500, classes=0).as_numpy_iterator()

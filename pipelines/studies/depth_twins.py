@@ -87,7 +87,10 @@ def sweep(results: Results, pictures: Pictures) -> None:
 
 def losses(results: Results, pictures: Pictures) -> None:
     """Training loss over epochs at each depth."""
-    caption = f"Means over seeds; dashed grey is the loss of guessing, ln 10 = {math.log(10):.3f}."
+    caption = (
+        f"Means over seeds; dashed grey is the loss of guessing, ln 10 = {math.log(10):.3f}. "
+        f"{' '.join(_ends(results, blocks) for blocks in BLOCKS)}"
+    )
     with pictures.figure("training_loss", (11, 4.4), "Training loss at equal depth", caption) as figure:
         lines: dict[str, Any] = {}
         for axes, blocks in zip(figure.subplots(1, len(BLOCKS), sharey=True), BLOCKS, strict=True):
@@ -103,9 +106,19 @@ def losses(results: Results, pictures: Pictures) -> None:
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
             if blocks == BLOCKS[0]:
-                axes.set_yscale("log")
+                nets.log_scale(axes.yaxis)
                 axes.set_ylabel("training loss")
         figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
+
+
+def _ends(results: Results, blocks: int) -> str:
+    """Where the training loss of the nets of a depth ends."""
+    curves = {net.title: results.curves(nets.name(key, blocks), "loss") for key, net in NETS.items()}
+    ends = {title: float(losses[:, -1].mean()) for title, losses in curves.items() if losses.size}
+    if not ends:
+        return f"At {blocks} blocks every run diverged."
+    low, high = min(ends, key=ends.__getitem__), max(ends, key=ends.__getitem__)
+    return f"At {blocks} blocks the lowest ends at {ends[low]:.3f}, {low}; the highest at {ends[high]:.3f}, {high}."
 
 
 STUDY = Study(

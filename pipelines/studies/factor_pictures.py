@@ -1,5 +1,7 @@
 """The figures of the factor study: what forecasts gain, and gates beside volatility."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -9,7 +11,7 @@ from pipelines.studies.pictures import Pictures
 from pipelines.studies.walk import BENT, CONSTANT, RIDGE, TIMES
 
 GREEN, PURPLE, SKY = "#009E73", "#CC79A7", "#56B4E9"
-LINES = {
+LINES: dict[str, dict[str, Any]] = {
     "highway": {"color": BLUE, "lw": 2},
     "plain": {"color": ORANGE},
     "residual": {"color": GREEN},

@@ -98,6 +98,9 @@ class Findings(Protocol):
     def runs(self) -> "Sequence[Run]":
         """The run directories."""
 
+    def of(self, arm: str) -> Sequence[object]:
+        """Those of an arm; none if it was not run."""
+
     def rows(self, folder: Path) -> list[dict[str, str]]:
         """Of results.csv, cells by column: one a run. Paths are told from the folder of the study."""
 

@@ -4,8 +4,9 @@ A fold learns from the months before a decade and forecasts those of the decade.
 series of forecasts, each of which knew nothing but what came before its decade.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,7 @@ def measured(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
         # The seed makes the same weights again from which training began.
         start = build(run.config, DataInfo(**run.record.data.model_dump()), run.record.precision.policy)
         for name, model in (("gates", net), ("untrained", start)):
-            found[name] = np.stack(list(GateModel(model, mean=True).read(x, None).values()), axis=1)
+            found[name] = np.stack(list(GateModel(model, mean=True).read(x, 256).values()), axis=1)
     return found
 
 
@@ -113,8 +114,7 @@ def walk(results: Results, task: str) -> Walk | None:
     Returns:
         The walk; a run that diverged in one fold is left out of all. None if none of a kind is left.
     """
-    factors = french_factors.read().astype(np.float64)
-    asked = np.abs(factors[:, MARKET]) if task == "size" else factors[:, MARKET]
+    asked = _asked(task)
     runs = {kind: _whole(results, task, kind) for kind in KINDS[task]}
     if not all(runs.values()):
         return None
@@ -122,9 +122,6 @@ def walk(results: Results, task: str) -> Walk | None:
         kind: np.array([np.concatenate([run[name]["forecast"] for name in FOLDS]) for run in found])
         for kind, found in runs.items()
     }
-    seen = {RIDGE: factors, BENT: np.hstack([factors, np.abs(factors)])}
-    series |= {name: _joined(_ridge(features, asked, tests) for tests in TESTS) for name, features in seen.items()}
-    series[CONSTANT] = _joined(np.full(len(tests), asked[: tests.start + 1].mean()) for tests in TESTS)
     gated = runs["highway"]
     levels = [
         [np.mean([run[name][state][tests].mean() for run in gated]) for state in ("untrained", "gates")]
@@ -133,7 +130,7 @@ def walk(results: Results, task: str) -> Walk | None:
     return Walk(
         targets=asked[_months(TESTED)],
         means=forecasts.mean_so_far(asked, _months(TESTED)),
-        forecasts=series,
+        forecasts={**series, **_compared(task)},
         opened=np.array([_openness(run, "gates") for run in gated]),
         untrained=np.array([_openness(run, "untrained") for run in gated]),
         levels=np.array(levels),
@@ -149,19 +146,28 @@ def _whole(results: Results, task: str, kind: str) -> list[dict[str, Fold]]:
     return [{name: found[seed] for name, found in folds.items()} for seed in seeds]
 
 
-def _joined(folds: Iterable[np.ndarray]) -> np.ndarray:
-    """A single run of forecasts, float [1, n]."""
-    return np.concatenate(list(folds))[None]
-
-
 def _openness(run: Mapping[str, Fold], state: str) -> np.ndarray:
     """The mean gate in the months of the tests, less that of all months before each test, float [n]."""
     means = [run[name][state].mean(axis=1) for name in FOLDS]
     return np.concatenate([mean[tests] - mean[: tests.start].mean() for mean, tests in zip(means, TESTS, strict=True)])
 
 
-def _ridge(features: np.ndarray, asked: np.ndarray, tests: range) -> np.ndarray:
-    return forecasts.ridge(features[:-1], asked[1:], range(tests.start), tests)
+def _asked(task: str) -> np.ndarray:
+    """What each month was, of that which is forecast, float [months]."""
+    market = french_factors.read()[:, MARKET].astype(np.float64)
+    return np.abs(market) if task == "size" else market
+
+
+@cache  # It is the same whatever the runs are.
+def _compared(task: str) -> dict[str, np.ndarray]:
+    """The forecasts that nets are compared with, float [1, n]."""
+    factors, asked = french_factors.read().astype(np.float64), _asked(task)
+    found: dict[str, list[np.ndarray]] = {RIDGE: [], BENT: [], CONSTANT: []}
+    for tests in TESTS:
+        for name, features in ((RIDGE, factors), (BENT, np.hstack([factors, np.abs(factors)]))):
+            found[name].append(forecasts.ridge(features[:-1], asked[1:], range(tests.start), tests))
+        found[CONSTANT].append(np.full(len(tests), asked[: tests.start + 1].mean()))
+    return {name: np.concatenate(folds)[None] for name, folds in found.items()}
 
 
 def _months(examples: range) -> range:

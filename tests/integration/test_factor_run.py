@@ -14,6 +14,8 @@ from pipelines.cli import main
 from pipelines.data import preprocess
 from pipelines.data.prepare import prepared
 from pipelines.data.sources import load
+from pipelines.evaluate import evaluate
+from pipelines.studies.walk import WEIGHTS, measured
 from pipelines.train import train
 from pipelines.training import checkpoint, table
 
@@ -119,9 +121,26 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(data_dir, tmp_path, monke
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_fold_is_measured_on_the_months_it_was_tested_on(data_dir, tmp_path):
+    words = ("factor", "--data", "fama_french/1940s", "--epochs", "2", "--model.width", "16")
+    run = trained(tmp_path / "fold", data_dir, *words)
+    evaluated = evaluate(run.path, WEIGHTS, data_dir)
+    found = measured(run, data_dir)
+    targets = load("fama_french/1940s", "test", data_dir).labels[:, 0]
+    assert np.sqrt(np.square(found["forecast"] - targets).mean()) == pytest.approx(evaluated.rmse, rel=1e-5)
+    assert found["gates"].shape == found["untrained"].shape == (281, 4)
+    # What was kept in training, of the months held back: 129 to 161.
+    rows = table.read(run.path / "metrics.csv")
+    best = int(run.record.metrics["best_epoch"]) - 1
+    for layer, (name, before) in enumerate(run.record.gates.items()):
+        assert found["untrained"][129:161, layer].mean() == pytest.approx(before, rel=1e-5)
+        assert found["gates"][129:161, layer].mean() == pytest.approx(rows[best][f"gate/{name}"], rel=1e-5)
+
+
 def test_the_plain_twin_trains(data_dir, tmp_path):
-    run = trained(tmp_path / "plain", data_dir, "factor_plain", "--epochs", "1")
+    run = trained(tmp_path / "plain", data_dir, "factor_plain", "--epochs", "1", "--data", "fama_french/1950s")
     assert run.record.gates == {}
+    assert set(measured(run, data_dir)) == {"forecast"}
     assert run.record.metrics["mae"] > 0
 
 

@@ -228,6 +228,5 @@ def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     began = time.time()
     found = measured(toy_config(), None, began)
-    assert found.steps_per_epoch == 10
     assert 0 < found.step < found.start < time.time() - began
     assert list(tmp_path.iterdir()) == []

@@ -53,3 +53,8 @@ def test_the_arms_that_are_asked_for_are_run_in_the_order_of_the_study():
     assert reproduce._asked(study, ("highway-c", "highway-a")) == ["highway-a", "highway-c"]
     with pytest.raises(UserError, match=r"there is no arm of fitnets 'highway-d'\. Did you mean 'highway-"):
         reproduce._asked(study, ("highway-d",))
+
+
+def test_a_search_is_over_all_nets():
+    with pytest.raises(UserError, match="optimization is one search over all its nets"):
+        reproduce._asked(studies.get("optimization"), ("plain-10",))

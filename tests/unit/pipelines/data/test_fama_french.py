@@ -9,9 +9,10 @@ import tensorflow_datasets as tfds
 from arch.data import frenchdata
 
 from pipelines.config import Augment, Preprocess
-from pipelines.data import preprocess
+from pipelines.data import french_factors, preprocess
 from pipelines.data.batches import evaluation, training
-from pipelines.data.fama_french import split
+from pipelines.data.french_factors import DECADES, EXAMPLES, MONTHS, fold, shares
+from pipelines.data.prepare import prepared
 from pipelines.data.samples import draw_samples
 from pipelines.data.sources import describe, load
 from pipelines.errors import UserError
@@ -35,9 +36,45 @@ def shipped():
 
 
 def test_the_splits_follow_each_other_in_time():
-    parts = split(1108)
+    parts = shares()
     assert {name: len(rows) for name, rows in parts.items()} == SPLITS
     assert [row for rows in parts.values() for row in rows] == list(range(1108))
+
+
+@pytest.mark.parametrize("decade", DECADES)
+def test_a_fold_forecasts_its_decade_from_the_months_before_it(decade):
+    parts = fold(decade)
+    rows = [row for part in parts.values() for row in part]
+    assert rows == list(range(rows[-1] + 1))
+    asked = MONTHS[1:]
+    assert {int(month) // 1000 for month in asked[parts["test"]]} == {int(decade[:3])}
+    assert asked[parts["test"].start - 1] == MONTHS[parts["test"].start] == 100 * DECADES[decade] - 88
+    assert len(parts["validation"]) == (len(rows) - len(parts["test"])) // 5
+
+
+def test_the_decades_follow_each_other_to_the_last_month():
+    tests = [row for decade in DECADES for row in fold(decade)["test"]]
+    assert tests == list(range(161, EXAMPLES))
+    assert MONTHS[[161, 162, -1]].tolist() == [193912, 194001, 201811]
+
+
+@pytest.mark.parametrize("size", ["", "_size"])
+def test_a_fold_is_stored_as_it_is_cut(size, shipped, tmp_path):
+    prepared(f"fama_french/1950s{size}", tmp_path)
+    returns = [float(row["Mkt-RF"]) for row in shipped[1:]]
+    targets = [abs(value) for value in returns] if size else returns
+    for name, rows in fold("1950s").items():
+        examples = load(f"fama_french/1950s{size}", name, tmp_path)
+        np.testing.assert_allclose(examples.labels[:, 0], targets[rows.start : rows.stop], rtol=1e-6)
+        market = [float(row["Mkt-RF"]) for row in shipped[rows.start : rows.stop]]
+        np.testing.assert_allclose(examples.images[:, 0], market, rtol=1e-6)
+
+
+def test_other_months_than_expected_are_refused(monkeypatch):
+    table = frenchdata.load()
+    monkeypatch.setattr(frenchdata, "load", lambda: table.iloc[1:])
+    with pytest.raises(UserError, match=r"1108 months from 192608 to 201811\. Expected 1109 from 192607 to 201811"):
+        french_factors.read()
 
 
 def test_every_month_is_there_once_and_in_order(stored):

@@ -38,8 +38,8 @@ def test_a_budget_is_said_with_what_was_scaled():
 
 
 def test_a_study_that_is_short_already_says_that_first():
-    assert scheduled(STUDY.arms, 3, 1.0, "short schedule: 10 epochs").label == "short schedule: 10 epochs"
-    label = scheduled(STUDY.arms, 3, 0.1, "short schedule: 10 epochs").label
+    assert scheduled(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
+    label = scheduled(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
     assert label.startswith("short schedule: 10 epochs; budget 0.1: 7 of 12 epochs, ")
 
 
@@ -50,6 +50,15 @@ def test_arms_of_several_lengths_are_told_apart():
     assert label == (
         "short schedule, budget 0.01: 4 of 40 / 40 of 400 epochs, 5 000 of 50 000 training examples, 1 of 1 seeds"
     )
+
+
+def test_series_of_several_lengths_that_stay_whole_are_said_so_once():
+    arms = {
+        decade: Arm(config=toy_config(epochs=30), data=counts(train, 120, drawn=False))
+        for decade, train in (("1940s", 129), ("1950s", 225))
+    }
+    label = scheduled(arms, 3, 0.1).label
+    assert label == "short schedule, budget 0.1: 9 of 30 epochs, all training examples, 1 of 3 seeds"
 
 
 @given(st.floats(1e-7, 1), st.integers(1, 10), st.integers(1, 500), st.integers(20, 100_000), st.booleans())

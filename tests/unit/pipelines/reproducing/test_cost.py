@@ -1,9 +1,10 @@
 import pytest
 
 from pipelines import environment
-from pipelines.config import Optimizer, Schedule
+from pipelines.config import Optimizer, Schedule, Subset
 from pipelines.reproducing import cost
 from pipelines.reproducing.cost import Cost
+from pipelines.studies.study import Arm, Counts
 from tests.toy_data import toy_config
 
 
@@ -13,20 +14,37 @@ def _cache(tmp_path, monkeypatch):
 
 
 def test_what_was_measured_is_found_again():
-    made = Cost(start=2.0, step=0.01, steps_per_epoch=46)
+    made = Cost(start=2.0, step=0.01)
     assert cost.kept(toy_config()) is None
     cost.keep(made, cost.file(toy_config()))
     assert cost.kept(toy_config()) == made
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 4}, {"epochs": 9}, {"recipe": "b"}, {"schedule": Schedule(kind="exponential")}]
+    "changes",
+    [
+        {"seed": 4},
+        {"epochs": 9},
+        {"recipe": "b"},
+        {"schedule": Schedule(kind="exponential")},
+        {"model": toy_config().model.model_copy(update={"transform_bias": -9.0})},
+        {"data": "toy/another_fold"},
+        {"subset": Subset(train=40)},
+    ],
 )
 def test_what_does_not_change_a_step_is_the_same_net(changes):
     assert cost.file(toy_config(**changes)) == cost.file(toy_config())
 
 
-@pytest.mark.parametrize("changes", [{"batch_size": 40}, {"data": "b"}, {"optimizer": Optimizer(name="adam")}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 40},
+        {"data": "b"},
+        {"optimizer": Optimizer(name="adam")},
+        {"model": toy_config().model.model_copy(update={"depth": 9})},
+    ],
+)
 def test_what_changes_a_step_is_another(changes):
     assert cost.file(toy_config(**changes)) != cost.file(toy_config())
 
@@ -42,7 +60,7 @@ def test_another_machine_version_or_backend_is_measured_anew(monkeypatch):
     assert len(found) == 5
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"start": 1}', '{"start": 0, "step": 1, "steps_per_epoch": 1}'])
+@pytest.mark.parametrize("text", ["", "{", '{"start": 1}', '{"start": 0, "step": 1}'])
 def test_a_damaged_measurement_is_none(text):
     path = cost.file(toy_config())
     path.parent.mkdir(parents=True)
@@ -51,6 +69,8 @@ def test_a_damaged_measurement_is_none(text):
 
 
 def test_a_study_costs_its_starts_and_its_steps():
-    costs = {"a": Cost(start=10.0, step=0.1, steps_per_epoch=50), "b": Cost(start=20.0, step=0.2, steps_per_epoch=50)}
-    arms = {"a": toy_config(epochs=2), "b": toy_config(epochs=4)}
-    assert cost.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 5 + 20 + 4 * 10))
+    costs = {"a": Cost(start=10.0, step=0.1), "b": Cost(start=20.0, step=0.2)}
+    # Batches of 20: what is left over of an epoch opens the next one.
+    counts = {"a": Counts(train=1019, test=0), "b": Counts(train=400, test=0)}
+    arms = {name: Arm(config=toy_config(epochs=2), data=counts[name]) for name in costs}
+    assert cost.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 50 * 0.1 + 20 + 2 * 20 * 0.2))

@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,12 @@ def test_a_table_without_a_note_is_labelled_too(results):
     study = Study(**{**vars(STUDY), "tables": lambda _: [bare]})
     assert f"| 1 |\n\n*({LABEL}).*" in page.text(study, results, [], LABEL)
     assert "| 1 |\n\n## How" in page.text(study, results, [], "")
+
+
+def test_arms_that_were_left_out_are_told(results):
+    assert "Not run" not in page.text(STUDY, results, [], "")
+    arms = {"b": STUDY.arms["a"], **STUDY.arms, "c": STUDY.arms["a"]}
+    assert "**Not run: b, c.** Nothing that" in page.text(replace(STUDY, arms=arms), results, [], "")
 
 
 def test_what_runs_have_in_common_is_told_once(tmp_path):

@@ -81,9 +81,20 @@ def test_tables_have_every_net(tmp_path):
     assert [row[-1] for row in loss.rows] == ["0.890"] * 4 + ["-"]
 
 
-@pytest.mark.parametrize("accuracy", [score, lambda *_: None])
-def test_all_figures_are_drawn(tmp_path, accuracy):
+@pytest.mark.parametrize("most", [-20, 10])
+def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
+    def accuracy(depth, value):
+        return None if value is not None and value > most else score(depth, value)
+
     pictures = Pictures(tmp_path / "figures", "short schedule")
     STUDY.draw(made(tmp_path, accuracy), pictures)
     assert [picture.file for picture in pictures.made] == ["bias_map.png", "training.png", "gates.png"]
     assert all(picture.caption.endswith(".") for picture in pictures.made)
+
+
+def test_of_nets_that_all_diverged_the_tables_tell(tmp_path):
+    results = made(tmp_path, lambda *_: None)
+    assert bias.tabulated(results)[0].rows[0][1] == "diverged (n = 2)"
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(results, pictures)
+    assert pictures.made == []

@@ -136,6 +136,22 @@ def test_the_captions_are_of_the_results_whatever_the_paper_says(tmp_path):
     ]
 
 
+def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
+    study = studies.get("mnist")
+    both = made(study, tmp_path, lambda *_: 0.9)
+    results = Results(both.of("width-16"))
+    pictures = Pictures(tmp_path / "figures", "")
+    study.draw(results, pictures)
+    assert [picture.caption for picture in pictures.made] == [
+        "Highway, width 16: 90.00 % (2 runs), the paper's best 99.43 %.",
+        "Highway, width 16, mean over runs: 90.00 % after 180 000 steps. The authors' log, width 32: 95.88 % after "
+        "600 steps, 98.75 % after 6 000 steps, 99.31 % after 60 000 steps, 99.54 % after 180 000 steps.",
+    ]
+    accuracies, waypoints = study.tables(results)
+    assert accuracies.rows[1] == ("Highway, width 32", "-", "151 000", "-", "-", "99.55 (99.54 +- 0.02)")
+    assert {row[2] for row in waypoints.rows} == {"-"}
+
+
 @pytest.mark.parametrize("study", ALL, ids=told)
 @pytest.mark.parametrize("accuracy", [0.8, 1.0, None], ids=["learnt", "without an error", "diverged"])
 def test_every_figure_is_drawn(study, accuracy, tmp_path):

@@ -59,12 +59,13 @@ def test_captions_are_of_what_was_measured(tmp_path):
     )
 
 
-@pytest.mark.parametrize("accuracy", [0.5, None])
-def test_all_figures_are_drawn(tmp_path, accuracy):
+@pytest.mark.parametrize("lost", [(), ("bias-10",), tuple(STUDY.arms)])
+def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, lost):
     pictures = Pictures(tmp_path / "figures", "short schedule")
-    results = made(tmp_path, lambda _: accuracy)
-    thousand.tabulated(results)
+    results = made(tmp_path, lambda name: None if name in lost else 0.5)
+    _, last = thousand.tabulated(results)
+    assert ("diverged (n = 2)" in {row[1] for row in last.rows}) == bool(lost)
     STUDY.draw(results, pictures)
-    files = ["training.png", "gates_over_depth.png", *(["gate_evolution.png"] if accuracy else [])]
-    assert [picture.file for picture in pictures.made] == files
+    files = ["training.png", "gates_over_depth.png", "gate_evolution.png"]
+    assert [picture.file for picture in pictures.made] == files[: max(0, 3 - len(lost))]
     assert all(picture.caption.endswith(".") for picture in pictures.made)

@@ -5,7 +5,7 @@ import pytest
 
 import highway_keras
 from highway_keras.analysis.gradients import gradient_norms
-from pipelines.studies import flow
+from pipelines.studies.gradients import flow
 
 BLOCKS = 3
 IMAGES = np.random.default_rng(0).normal(size=(12, 6, 6, 1)).astype("float32")

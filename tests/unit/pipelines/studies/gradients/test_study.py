@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pipelines.studies import gradients
-from pipelines.studies.gradients import BLOCKS, KINDS, STUDY
+from pipelines.studies.gradients import jacobians, norms, reading
+from pipelines.studies.gradients.reading import BLOCKS, KINDS
+from pipelines.studies.gradients.study import STUDY, tabulated
 from pipelines.studies.pictures import Pictures
 
-from .watched import watched_results
+from ..watched import watched_results
 
 
 def rows(name, seed):
@@ -42,7 +43,7 @@ def test_the_nets_are_those_of_depth_contrast_and_their_residual_twins():
     for blocks in BLOCKS:
         counts = {}
         for kind in KINDS:
-            config = STUDY.arms[gradients.arm(kind, blocks)].config
+            config = STUDY.arms[reading.arm(kind, blocks)].config
             settings = config.model.model_dump(exclude={"preset"}, exclude_none=True)
             counts[kind] = highway_keras.from_preset(config.model.preset, **settings).count_params()
             assert config.optimizer.learning_rate == 0.005
@@ -53,19 +54,19 @@ def test_the_nets_are_those_of_depth_contrast_and_their_residual_twins():
 
 def test_a_net_is_the_median_of_its_seeds(tmp_path):
     results = made(tmp_path)
-    norms = gradients.by_block(results, "plain", 10, "kernel")
-    assert norms.shape == (3, 10)
-    np.testing.assert_allclose(norms[0], 2 * 0.5 ** np.arange(9.0, -1, -1))
-    np.testing.assert_allclose(gradients.reach(results, "plain", 10), [0.5**9, 0.5**9, 0])
+    found = reading.by_block(results, "plain", 10, "kernel")
+    assert found.shape == (3, 10)
+    np.testing.assert_allclose(found[0], 2 * 0.5 ** np.arange(9.0, -1, -1))
+    np.testing.assert_allclose(reading.reach(results, "plain", 10), [0.5**9, 0.5**9, 0])
 
 
 def test_tables(tmp_path):
-    norms, parts = gradients.tabulated(made(tmp_path))
-    assert norms.rows[0] == (
+    reached, scaled = tabulated(made(tmp_path))
+    assert reached.rows[0] == (
         "highway, 10", "0.77", "2", "0.39", "0.77", "2", "0.39", "50.00 (50.00 +- 0.00, n = 3)",
     )  # fmt: skip
-    assert norms.rows[2][4:7] == ("0", "2", "0")
-    assert parts.rows[0] == (
+    assert reached.rows[2][4:7] == ("0", "2", "0")
+    assert scaled.rows[0] == (
         "10",
         "0.900",
         "0.910",
@@ -77,23 +78,23 @@ def test_tables(tmp_path):
         "9.5e-07",
         "5e-05",
     )
-    assert len(parts.head) == len(parts.rows[0])
-    assert len(norms.head) == len(norms.rows[0])
+    assert len(scaled.head) == len(scaled.rows[0])
+    assert len(reached.head) == len(reached.rows[0])
 
 
 def test_captions(tmp_path):
     results = made(tmp_path)
-    said = gradients.start_caption(results)
+    said = norms.start_caption(results)
     assert "in highway nets of 10, 30 and 50 blocks 0.39, 0.047 and 0.0057; in residual nets" in said
     assert "in plain nets of 10, 30 and 50 blocks 0.002, 1.9e-09 and 1.8e-15." in said
-    assert "in plain nets of 10, 30 and 50 blocks 0, 0 and 0." in gradients.last_caption(results)
-    assert gradients.jacobian_caption(results) == (
+    assert "in plain nets of 10, 30 and 50 blocks 0, 0 and 0." in norms.last_caption(results)
+    assert jacobians.parts_caption(results) == (
         "Before training 1 - T is 0.900 over the blocks, at most 0.010 from the mean diagonal that was measured, and "
         "the rest scales a gradient by 0.050. After training 1 - T is 0.700 over the blocks, at most 0.010 from the "
         "mean diagonal that was measured, and the rest scales a gradient by 0.050. The whole Jacobian by the formula "
         "is within 5e-05 of the measured one, relative to its norm, at every block, image and epoch."
     )
-    assert "all 30 blocks together scale a gradient by 9.3e-10, 1 - T alone by 8.7e-19" in gradients.paths_caption(
+    assert "all 30 blocks together scale a gradient by 9.3e-10, 1 - T alone by 8.7e-19" in jacobians.paths_caption(
         results
     )
 
@@ -101,7 +102,7 @@ def test_captions(tmp_path):
 @pytest.mark.parametrize("lost", [None, "plain", "highway"])
 def test_all_figures_are_drawn(tmp_path, lost):
     results = made(tmp_path, lambda name: None if lost and name.startswith(lost) else 0.5)
-    gradients.tabulated(results)
+    tabulated(results)
     pictures = Pictures(tmp_path / "figures", "short schedule")
     STUDY.draw(results, pictures)
     files = ["gradients_at_start.png", "gradients_through_training.png", "first_over_last.png"]
