@@ -202,7 +202,7 @@ def drawn(results: Results, pictures: Pictures) -> None:
                     mfc="none" if hollow else None,
                     ms=8,
                     ls="none",
-                    label=f"{KINDS[kind][0]}; {SIZES[size].units} units",
+                    label=f"{size}: {KINDS[kind][0]}",
                 )
         bandwidth = max(one.bandwidth for one in known)
         ends = np.array([min(one.counted for one in known) / 2, 2 * max(one.counted for one in known)])

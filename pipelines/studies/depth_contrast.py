@@ -35,6 +35,8 @@ SHOWN = 30
 """Blocks of the nets whose training is shown in detail, as in the source."""
 GUESS = 0.15
 """Accuracy up to which a net is said to guess: always naming the commonest of the ten digits makes 0.11."""
+HARDLY = 0.5
+"""Mean accuracy under which nets that do not guess are told apart from those that learn."""
 CLOSE = 0.02
 """Nats within which a loss is said to be that of guessing."""
 BIAS = -2.0
@@ -164,13 +166,17 @@ def sweep_caption(results: Results) -> str:
             parts.append(f"Every {kind} net diverged.")
             continue
         guessing = [blocks for blocks in means if max(known[blocks]) <= GUESS]
-        reached = [mean for blocks, mean in means.items() if blocks not in guessing]
-        name = f"{kind.capitalize()} nets"
-        if reached:
-            blocks = listed(blocks for blocks in means if blocks not in guessing)
-            parts.append(f"{name} of {blocks} blocks reach {ranged(reached, '.1%')}.")
+        hardly = [blocks for blocks in means if means[blocks] < HARDLY and blocks not in guessing]
+        learning_ = [blocks for blocks in means if means[blocks] >= HARDLY]
+        name = f"{kind.capitalize()} nets of"
+        if learning_:
+            reached = ranged([means[blocks] for blocks in learning_], ".1%")
+            parts.append(f"{name} {listed(learning_)} blocks reach {reached}.")
+        if hardly:
+            reached = ranged([score for blocks in hardly for score in known[blocks]], ".1%")
+            parts.append(f"{name} {listed(hardly)} blocks hardly learn: their runs reach {reached}.")
         if guessing:
-            parts.append(f"{name} of {listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
+            parts.append(f"{name} {listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
     return " ".join(parts)
 
 
@@ -204,9 +210,13 @@ def collapse_caption(results: Results) -> str:
     for kind in KINDS:
         means = {blocks: float(np.mean(last)) for blocks in BLOCKS if (last := _last(results, kind, blocks))}
         guessing = [blocks for blocks, loss in means.items() if loss > math.log(10) - CLOSE]
-        learning_ = {blocks: loss for blocks, loss in means.items() if blocks not in guessing}
-        if learning_:
-            parts.append(f"{kind.capitalize()} nets of {listed(learning_)} blocks end at {ranged(learning_.values())}.")
+        # Half of what guessing makes.
+        hardly = [blocks for blocks, loss in means.items() if loss > math.log(10) / 2 and blocks not in guessing]
+        learning_ = [blocks for blocks in means if blocks not in (*guessing, *hardly)]
+        for blocks in (learning_, hardly):
+            if blocks:
+                ends = ranged(means[number] for number in blocks)
+                parts.append(f"{kind.capitalize()} nets of {listed(blocks)} blocks end at {ends}.")
         if guessing:
             parts.append(
                 f"{kind.capitalize()} nets of {listed(guessing)} blocks end within {CLOSE} of ln 10 = "

@@ -81,7 +81,7 @@ def learning(results: Results, pictures: Pictures) -> None:
             axes.set_title(f"training {column}")
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         left.axhline(math.log(10), color=GREY, ls="--", lw=1)
-        left.set_yscale("log")
+        nets.log_scale(left.yaxis)
         right.set_ylim(0, 1)
         right.yaxis.set_major_formatter(PercentFormatter(1.0))
         figure.legend(loc="outside right center", fontsize=9)

@@ -106,7 +106,7 @@ def losses(results: Results, pictures: Pictures) -> None:
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
             if blocks == BLOCKS[0]:
-                axes.set_yscale("log")
+                nets.log_scale(axes.yaxis)
                 axes.set_ylabel("training loss")
         figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
 

@@ -130,5 +130,5 @@ def interval(statistic: Statistic, *series: np.ndarray) -> tuple[float, float]:
 
     lengths = optimal_block_length(np.stack(series, axis=1))["stationary"]
     bootstrap = StationaryBootstrap(max(1, math.ceil(lengths.max())), *series, seed=0)
-    low, high = bootstrap.conf_int(statistic, REPEATS, method="percentile").ravel()
-    return float(low), float(high)
+    ends = bootstrap.conf_int(lambda *drawn: np.array([statistic(*drawn)]), REPEATS, method="percentile")
+    return float(ends[0, 0]), float(ends[1, 0])

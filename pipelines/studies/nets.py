@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.ticker import LogLocator, NullFormatter
+
 from pipelines.config import Config, ModelConfig, Provenance, Subset
 from pipelines.figures import BLUE, ORANGE
 from pipelines.studies import depth_contrast
@@ -112,3 +114,11 @@ def best_and_guessing(results: Results, blocks: int) -> str:
 
 def _titles(nets: Iterable[str]) -> str:
     return listed(NETS[net].title for net in nets)
+
+
+def log_scale(axis: Any) -> None:
+    """A logarithmic axis of losses, with numbers as people write them."""
+    axis.axes.set_yscale("log")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())

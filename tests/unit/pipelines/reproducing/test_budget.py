@@ -38,8 +38,8 @@ def test_a_budget_is_said_with_what_was_scaled():
 
 
 def test_a_study_that_is_short_already_says_that_first():
-    assert scheduled(STUDY.arms, 3, 1.0, "short schedule: 10 epochs").label == "short schedule: 10 epochs"
-    label = scheduled(STUDY.arms, 3, 0.1, "short schedule: 10 epochs").label
+    assert scheduled(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
+    label = scheduled(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
     assert label.startswith("short schedule: 10 epochs; budget 0.1: 7 of 12 epochs, ")
 
 

@@ -73,7 +73,7 @@ def test_what_was_measured_is_not_measured_again(listed):
 def test_folds_of_one_series_are_measured_once(listed):
     said, measured = listed()
     assert [arm for arm in measured if arm in studies.get("factors").arms] == [
-        "return-highway-1940s", "return-plain-1940s", "return-residual-1940s"
+        "size-highway-2010s", "size-plain-2010s", "return-residual-2010s"
     ]  # fmt: skip
     row = next(line.split() for line in said.splitlines() if line.startswith("factors "))
     assert row[-3:-1] == ["120", "3"]
