@@ -120,7 +120,7 @@ def chart(results: Results, pictures: Pictures) -> None:
             for (row, column), value in np.ndenumerate(values):
                 told = "none" if math.isnan(value) else f"{value:{form}}".rstrip("%")
                 # The green channel tells dark from light.
-                colour = "black" if math.isnan(value) or mesh.cmap(mesh.norm(value))[1] > 0.5 else "white"
+                colour = "black" if math.isnan(value) or mesh.to_rgba([value])[0, 1] > 0.5 else "white"
                 axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
         sides[0].set_ylabel("layers")
         figure.colorbar(sides[0].collections[0], ax=sides[0], format=PercentFormatter(1.0))

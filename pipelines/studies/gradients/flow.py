@@ -3,20 +3,24 @@
 Blocks are counted from 1 at the input. By block, of every net:
 
     kernel/BLOCK     norm of the gradient of the mean loss with respect to the kernel of H
-    gate/BLOCK       the same of the kernel of T
+    gain/BLOCK       what this block and all after it do to the length of a gradient of random direction on its way
+                     down: root mean square factor of their Jacobians dy/dx, multiplied
 
-and of a highway net, whose block has the Jacobian dy/dx = diag(1 - T) + the rest:
+and of a highway net, whose block has the Jacobian diag(1 - T) + the rest:
 
+    gate/BLOCK       norm of the gradient with respect to the kernel of T
     identity/BLOCK   mean of 1 - T, which the formula puts on the diagonal
-    diagonal/BLOCK   mean of the diagonal of dy/dx as it was measured, by differences
-    rest/BLOCK       what the rest does to a gradient of random direction: root mean square factor on its length
-    gain/BLOCK       the same of dy/dx of this block and all after it, multiplied
-    path/BLOCK       the same of diag(1 - T) alone
+    diagonal/BLOCK   mean of the diagonal of the Jacobian as it was measured, by differences
+    rest/BLOCK       factor of the rest alone
+    path/BLOCK       factor of diag(1 - T) of this block and all after it, multiplied
     error            between the Jacobian of the formula and the measured one, at the worst block and image: norm of the
                      difference over the norm of the measured one
+
+The norm of a kernel's gradient alone does not tell how far gradients get: it is that of the block's input times that
+of what comes down to the block, and where both fade from block to block it is the same in all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +32,6 @@ from pipelines.training.watch import Watch
 if TYPE_CHECKING:
     import keras
 
-    from highway_keras import Highway
     from highway_keras.analysis.gradients import Jacobian
 
 EXAMPLES = 256
@@ -62,7 +65,7 @@ def watched(run: Run, data_dir: Path | None) -> Watch:
     x, y = x.numpy(), y.numpy()
 
     def measure(net: "keras.Model") -> dict[str, float]:
-        return {**norms(net, x, y), **(jacobians(net, x[:FEW]) if run.record.gates else {})}
+        return {**norms(net, x, y), **jacobians(net, x[:FEW])}
 
     return Watch({epoch * run.record.steps_per_epoch for epoch in range(config.epochs + 1)}, measure)
 
@@ -87,47 +90,76 @@ def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def jacobians(net: "keras.Model", x: np.ndarray) -> dict[str, float]:
-    """The Jacobians of the blocks of a highway net, by the formula and as measured.
+    """What the blocks do to gradients on their way down, and of a highway net the formula beside what was measured.
 
     Args:
-        net: a dense highway net with one stack, "highway".
+        net: a dense net, with a stack "highway", or the plain or residual twin of such a net.
         x: images, as the net takes them.
 
     Returns:
-        The columns from "identity/BLOCK" on.
+        The columns "gain/BLOCK", and of a highway net those from "identity/BLOCK" on.
     """
-    blocks = list(_blocks(net, x))
-    columns: dict[str, float] = {}
-    for number, (parts, measured) in enumerate(blocks, 1):
-        columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())
-        columns[f"diagonal/{number}"] = float(_diagonal(measured).mean())
-        columns[f"rest/{number}"] = factor(parts.rest)
-    whole = path = np.eye(blocks[0][1].shape[-1])
-    for number, (parts, measured) in reversed(list(enumerate(blocks, 1))):
-        whole, path = whole @ measured, path @ parts.identity
-        columns[f"gain/{number}"], columns[f"path/{number}"] = factor(whole), factor(path)
-    return columns | {"error": max(_error(parts, measured) for parts, measured in blocks)}
-
-
-def _blocks(net: "keras.Model", x: np.ndarray) -> Iterator[tuple["Jacobian", np.ndarray]]:
-    """Of each block its Jacobian in parts by the formula, and as measured: `[images, outputs, inputs]`."""
     import keras
 
+    from highway_keras import HighwayStack
     from highway_keras.analysis.gradients import jacobian
     from highway_keras.surgery.stacking import layers_of
 
-    stack = net.get_layer("highway")
-    state = np.asarray(keras.Model(net.input, stack.input).predict(x, verbose=0))
+    state = np.asarray(keras.Model(net.input, net.get_layer(ENDS[0]).output).predict(x, verbose=0))
+    stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
+    if stack is None:
+        return _downwards("gain", _of_twin(net, state))
+    formula, measured = [], []
     for block in layers_of(stack):
-        yield jacobian(block, state), differences(block, state)
+        formula.append(jacobian(block, state))
+        measured.append(differences(block, state))
         state = _called(block, state)
+    return _downwards("gain", [parts.identity + parts.rest for parts in formula]) | _against(formula, measured)
 
 
-def differences(block: "Highway", x: np.ndarray) -> np.ndarray:
+def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
+    """The Jacobians of plain or residual blocks: diag(slope of H) W, of the latter and the identity."""
+    import keras
+
+    from highway_keras.layers.slopes import SLOPES
+
+    carried = float(any(isinstance(layer, keras.layers.Add) for layer in net.layers))
+    found = []
+    for layer in net.layers:
+        if isinstance(layer, keras.layers.Dense) and layer.name not in ENDS:
+            block = _called(layer, state)
+            slope = np.asarray(SLOPES[layer.activation](block), "float64")
+            kernel = np.asarray(keras.ops.convert_to_numpy(layer.kernel), "float64")
+            found.append(carried * np.eye(len(kernel)) + slope[:, :, None] * kernel.T)
+            state = block + carried * state
+    return found
+
+
+def _downwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
+    """The factor of each block and all after it, from their Jacobians."""
+    columns, product = {}, np.eye(of_blocks[0].shape[-1])
+    for number, of_block in reversed(list(enumerate(of_blocks, 1))):
+        product = product @ of_block
+        columns[f"{name}/{number}"] = factor(product)
+    return columns
+
+
+def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> dict[str, float]:
+    """The Jacobians of highway blocks by the formula, beside those that were measured."""
+    columns: dict[str, float] = {}
+    for number, (parts, whole) in enumerate(zip(formula, measured, strict=True), 1):
+        columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())
+        columns[f"diagonal/{number}"] = float(_diagonal(whole).mean())
+        columns[f"rest/{number}"] = factor(parts.rest)
+    columns |= _downwards("path", [parts.identity for parts in formula])
+    return columns | {"error": max(_error(parts, whole) for parts, whole in zip(formula, measured, strict=True))}
+
+
+def differences(block: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
     """The Jacobian of a block by central differences.
 
     Args:
-        block: built; dense.
+        block: keeps the number of units.
         x: its inputs, `[examples, units]`.
 
     Returns:
@@ -151,7 +183,7 @@ def factor(jacobian: np.ndarray) -> float:
     return float(np.sqrt(np.square(jacobian).sum(axis=(-2, -1)).mean() / jacobian.shape[-1]))
 
 
-def _called(block: "Highway", x: np.ndarray) -> np.ndarray:
+def _called(block: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
     from keras import ops
 
     return np.asarray(ops.convert_to_numpy(block(x.astype("float32"))))

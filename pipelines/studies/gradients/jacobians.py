@@ -20,6 +20,8 @@ def parts(results: Results, pictures: Pictures) -> None:
     with pictures.figure("jacobian", (11, 4.4), title, parts_caption(results)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         _twice(panels, results, _parts)
+        # Once both are drawn: it ends the search for the upper limit.
+        panels[0].set_ylim(bottom=0)
         panels[0].set_ylabel("mean, or factor on the length of a gradient")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
 
@@ -29,7 +31,6 @@ def _parts(axes: Any, values: Callable[[str], np.ndarray]) -> None:
     axes.plot(blocks, values("identity"), color=BLUE, label="1 - T, by the formula")
     axes.plot(blocks, values("diagonal"), "o", color="black", ms=4, mfc="none", label="diagonal, as measured")
     axes.plot(blocks, values("rest"), color=ORANGE, label="all but 1 - T")
-    axes.set_ylim(bottom=0)
 
 
 def parts_caption(results: Results) -> str:
@@ -60,7 +61,7 @@ def paths(results: Results, pictures: Pictures) -> None:
 
 def _paths(axes: Any, values: Callable[[str], np.ndarray]) -> None:
     blocks = np.arange(1, SHOWN + 1)
-    axes.plot(blocks, values("gain"), color="black", label="all paths, as measured")
+    axes.plot(blocks, values("gain"), color="black", label="all paths")
     axes.plot(blocks, values("path"), color=BLUE, label="1 - T alone")
     axes.axhline(1, color=GREY, ls="--", lw=1)
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Figures of the norm of the gradient by block: before training, and through it."""
+"""Figures of the norm of the gradient by block and of what gets through all blocks, before training and through it."""
 
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -8,7 +8,7 @@ from pipelines.figures import BLUE, GREY, ORANGE
 from pipelines.studies.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
-from pipelines.studies.words import listed
+from pipelines.studies.words import listed, ranged
 
 GREEN = "#009E73"
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
@@ -41,15 +41,14 @@ def start_caption(results: Results) -> str:
 
 
 def _told(results: Results, time: int) -> str:
-    """The gradient in the first block over that in the last, before training (0) or after it (-1)."""
+    """The norms over the blocks, before training (0) or after it (-1)."""
     parts = []
     for kind in KINDS:
-        known = {blocks: ratio[time] for blocks in BLOCKS if len(ratio := reach(results, kind, blocks))}
+        known = {blocks: norms[time] for blocks in BLOCKS if len(norms := by_block(results, kind, blocks, "kernel"))}
         if known:
-            values = listed(f"{ratio:.2g}" for ratio in known.values())
+            values = listed(ranged(norms, ".2g") for norms in known.values())
             parts.append(f"in {kind} nets of {listed(known)} blocks {values}")
-    when = "Before" if time == 0 else "After"
-    return f"{when} training the norm in the first block over that in the last is {'; '.join(parts)}." if parts else ""
+    return f"{'Before' if time == 0 else 'After'} training the norms over the blocks are {'; '.join(parts)}."
 
 
 def through_training(results: Results, pictures: Pictures) -> None:
@@ -74,29 +73,35 @@ def through_training(results: Results, pictures: Pictures) -> None:
         figure.colorbar(mesh, ax=panels, label="norm of the gradient, kernel of H")
 
 
-def first_over_last(results: Results, pictures: Pictures) -> None:
-    """How much of the gradient gets to the first block, through training."""
-    title = "Gradient in the first block over that in the last"
-    with pictures.figure("first_over_last", (11, 4.0), title, last_caption(results)) as figure:
+def all_blocks(results: Results, pictures: Pictures) -> None:
+    """How much of a gradient gets through all blocks, through training."""
+    title = "A gradient on its way through all blocks"
+    with pictures.figure("all_blocks", (11, 4.0), title, all_blocks_caption(results)) as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
         for axes, blocks in zip(panels, BLOCKS, strict=True):
             for kind in KINDS:
-                ratio = reach(results, kind, blocks)
-                axes.plot(np.arange(len(ratio)), ratio, color=COLOURS[kind], marker="o", ms=4, label=kind)
+                factors = reach(results, kind, blocks)
+                axes.plot(np.arange(len(factors)), factors, color=COLOURS[kind], marker="o", ms=4, label=kind)
             axes.axhline(1, color=GREY, ls="--", lw=1)
             axes.set_yscale("log")
             axes.set_xlabel("epoch (0: before training)")
             axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, min_n_ticks=1))
             axes.set_title(f"{blocks} blocks")
-        panels[0].set_ylabel("ratio of norms, median over seeds")
+        panels[0].set_ylabel("factor on its length, median over seeds")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
 
 
-def last_caption(results: Results) -> str:
-    """Where the nets end, and what became of their accuracy."""
+def all_blocks_caption(results: Results) -> str:
+    """What gets through all blocks before and after training, and what became of the accuracy."""
     parts = []
     for kind in KINDS:
-        scores = {blocks: results.accuracies(arm(kind, blocks)) for blocks in BLOCKS}
-        means = [f"{np.mean(some):.1%}" if some else "diverged" for some in scores.values()]
-        parts.append(f"{kind} {listed(means)}")
-    return f"{_told(results, -1)} Test accuracy at {listed(BLOCKS)} blocks: {'; '.join(parts)}."
+        told = []
+        for blocks in BLOCKS:
+            factors, scores = reach(results, kind, blocks), results.accuracies(arm(kind, blocks))
+            if scores:
+                told.append(f"{factors[0]:.2g} to {factors[-1]:.2g} at {blocks} ({np.mean(scores):.1%})")
+        parts += [f"of {kind} blocks from {listed(told)}"] if told else []
+    return (
+        "The factor on the length of a gradient of random direction goes, from before training to after it, for the "
+        f"number of blocks at hand (in brackets the test accuracy), {'; '.join(parts)}."
+    )

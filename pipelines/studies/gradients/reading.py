@@ -34,12 +34,8 @@ def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndar
 
 
 def reach(results: Results, kind: str, blocks: int) -> np.ndarray:
-    """The norm of the gradient in the first block over that in the last: float [1 + epochs], median over runs."""
-    rows = results.watched(arm(kind, blocks))
-    if not rows:
-        return np.empty(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.median(rows["kernel/1"] / rows[f"kernel/{blocks}"], axis=0)
+    """What all blocks do to the length of a gradient on its way down: float [1 + epochs], median over runs."""
+    return by_block(results, kind, blocks, "gain")[:, 0]
 
 
 def worst(results: Results, blocks: int) -> float:

@@ -30,15 +30,15 @@ def tabulated(results: Results) -> list[Table]:
         scaled.append((str(blocks), *_jacobians(results, blocks)))
     return [
         Table(
-            "Norm of the gradient of the loss, kernel of H",
+            "The gradient of the loss, kernel of H, and what gets through all blocks",
             (
                 "net, blocks",
-                *(f"{place}, {time}" for time in ("before", "after") for place in ("first block", "last", "ratio")),
+                *(f"{place}, {time}" for time in ("before", "after") for place in ("first block", "last", "factor")),
                 "test accuracy, in percent",
             ),
             tuple(reached),
-            f"before and after training, over {flow.EXAMPLES} training images; medians over seeds. The source gives no "
-            "figures",
+            f"norms before and after training, over {flow.EXAMPLES} training images. Factor: of the length of a "
+            "gradient of random direction on its way through all blocks. Medians over seeds. The source gives no figures",
         ),
         Table(
             "The Jacobian of a highway block against the formula",
@@ -52,20 +52,19 @@ def tabulated(results: Results) -> list[Table]:
                 "worst error of the formula",
             ),
             tuple(scaled),
-            "before and after training, means over the blocks, medians over seeds. Factor: of the length of a gradient "
-            "of random direction on its way through all blocks. Error: norm of the difference between the Jacobian of "
-            "the formula and the one measured by differences, over the norm of the latter, at the worst block and "
-            f"image of {flow.FEW}, before training and after each epoch",
+            "before and after training, means over the blocks, medians over seeds. Error: norm of the difference "
+            "between the Jacobian of the formula and the one measured by differences, over the norm of the latter, at "
+            f"the worst block and image of {flow.FEW}, before training and after each epoch",
         ),
     ]
 
 
 def _norms(results: Results, kind: str, blocks: int) -> list[str]:
-    """First block, last block and ratio, before and after training."""
-    kernel, ratio = by_block(results, kind, blocks, "kernel"), reach(results, kind, blocks)
-    if not len(ratio):
+    """Norms in the first and the last block and the factor of all blocks, before and after training."""
+    kernels, factors = by_block(results, kind, blocks, "kernel"), reach(results, kind, blocks)
+    if not len(factors):
         return [MISSING] * 6
-    return [f"{value:.2g}" for time in (0, -1) for value in (kernel[time, 0], kernel[time, -1], ratio[time])]
+    return [f"{value:.2g}" for time in (0, -1) for value in (kernels[time, 0], kernels[time, -1], factors[time])]
 
 
 def _jacobians(results: Results, blocks: int) -> list[str]:
@@ -84,7 +83,7 @@ def drawn(results: Results, pictures: Pictures) -> None:
     """All figures of the study."""
     norms.at_start(results, pictures)
     norms.through_training(results, pictures)
-    norms.first_over_last(results, pictures)
+    norms.all_blocks(results, pictures)
     if len(by_block(results, "highway", SHOWN, "identity")):
         jacobians.parts(results, pictures)
         jacobians.paths(results, pictures)
@@ -114,8 +113,8 @@ STUDY = Study(
     differs=(
         "The source has the formula and no figures. Nets and training are those of depth-contrast, and what is said "
         "there holds here; residual nets are not in the source.",
-        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images, Jacobians those of {flow.FEW}, "
-        f"measured by central differences of {flow.STEP:g} in float32.",
+        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images, Jacobians those of {flow.FEW}; "
+        f"what was measured of Jacobians are central differences of {flow.STEP:g} in float32.",
     ),
     tables=tabulated,
     draw=drawn,

@@ -1,5 +1,6 @@
 """What is measured of gradients, against what must come out."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -38,15 +39,22 @@ def test_the_formula_is_what_was_measured():
     made = net(transform_bias=-1.0)
     found = flow.jacobians(made, IMAGES)
     assert found["error"] < 1e-3
-    # All blocks at once, measured without the formula and without going from block to block.
-    stack = made.get_layer("highway")
-    state = made.get_layer("entry")(IMAGES.reshape(12, -1))
-    assert found["gain/1"] == pytest.approx(flow.factor(flow.differences(stack, np.asarray(state))), rel=1e-3)
-    assert found["gain/3"] > 0.5
     for block in (1, 2, 3):
         assert 0.4 < found[f"identity/{block}"] < 0.95
         assert found[f"diagonal/{block}"] == pytest.approx(found[f"identity/{block}"], abs=0.3)
     assert found["path/1"] < found["path/2"] < found["path/3"] < 1
+
+
+@pytest.mark.parametrize("kind", ["highway", "residual", "plain"])
+def test_what_gets_through_all_blocks_is_what_was_measured_of_them_at_once(kind):
+    made = net(kind)
+    blocks = keras.Model(made.get_layer("entry").output, made.get_layer("logits").input)
+    state = np.asarray(made.get_layer("entry")(IMAGES.reshape(12, -1)))
+    found = flow.jacobians(made, IMAGES)
+    assert found["gain/1"] == pytest.approx(flow.factor(flow.differences(blocks, state)), rel=1e-3)
+    gains = [found[f"gain/{block}"] for block in (1, 2, 3)]
+    assert sorted(gains, reverse=kind == "residual") == gains
+    assert ("error" in found) == (kind == "highway")
 
 
 def test_closed_gates_leave_the_identity_alone():

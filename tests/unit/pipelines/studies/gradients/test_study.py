@@ -22,11 +22,11 @@ def rows(name, seed):
         row |= {f"kernel/{block}": (1 + seed) * fall ** (int(blocks) - block) for block in numbers}
         if kind == "plain" and epoch == 2:
             row["kernel/1"] = 0.0
+        row |= {f"gain/{block}": (fall - 0.4) ** (int(blocks) + 1 - block) for block in numbers}
         if kind == "highway":
             row |= {f"identity/{block}": 0.9 - 0.1 * epoch for block in numbers}
             row |= {f"diagonal/{block}": 0.91 - 0.1 * epoch for block in numbers}
             row |= {f"rest/{block}": 0.05 for block in numbers}
-            row |= {f"gain/{block}": 0.5 ** (int(blocks) + 1 - block) for block in numbers}
             row |= {f"path/{block}": 0.25 ** (int(blocks) + 1 - block) for block in numbers}
             row |= {"error": 1e-5 * (1 + seed + epoch)}
         made.append(row)
@@ -57,15 +57,15 @@ def test_a_net_is_the_median_of_its_seeds(tmp_path):
     found = reading.by_block(results, "plain", 10, "kernel")
     assert found.shape == (3, 10)
     np.testing.assert_allclose(found[0], 2 * 0.5 ** np.arange(9.0, -1, -1))
-    np.testing.assert_allclose(reading.reach(results, "plain", 10), [0.5**9, 0.5**9, 0])
+    np.testing.assert_allclose(reading.reach(results, "plain", 10), [0.1**10] * 3)
 
 
 def test_tables(tmp_path):
     reached, scaled = tabulated(made(tmp_path))
     assert reached.rows[0] == (
-        "highway, 10", "0.77", "2", "0.39", "0.77", "2", "0.39", "50.00 (50.00 +- 0.00, n = 3)",
+        "highway, 10", "0.77", "2", "0.00098", "0.77", "2", "0.00098", "50.00 (50.00 +- 0.00, n = 3)",
     )  # fmt: skip
-    assert reached.rows[2][4:7] == ("0", "2", "0")
+    assert reached.rows[2][4:7] == ("0", "2", "1e-10")
     assert scaled.rows[0] == (
         "10",
         "0.900",
@@ -85,9 +85,14 @@ def test_tables(tmp_path):
 def test_captions(tmp_path):
     results = made(tmp_path)
     said = norms.start_caption(results)
-    assert "in highway nets of 10, 30 and 50 blocks 0.39, 0.047 and 0.0057; in residual nets" in said
-    assert "in plain nets of 10, 30 and 50 blocks 0.002, 1.9e-09 and 1.8e-15." in said
-    assert "in plain nets of 10, 30 and 50 blocks 0, 0 and 0." in norms.last_caption(results)
+    assert "in highway nets of 10, 30 and 50 blocks 0.77 to 2, 0.094 to 2 and 0.011 to 2; in residual nets" in said
+    assert "in plain nets of 10, 30 and 50 blocks 0.0039 to 2, 3.7e-09 to 2 and 3.6e-15 to 2." in said
+    assert norms.all_blocks_caption(results).endswith(
+        "of highway blocks from 0.00098 to 0.00098 at 10 (50.0%), 9.3e-10 to 9.3e-10 at 30 (50.0%) and 8.9e-16 to "
+        "8.9e-16 at 50 (50.0%); of residual blocks from 0.028 to 0.028 at 10 (50.0%), 2.2e-05 to 2.2e-05 at 30 (50.0%) "
+        "and 1.8e-08 to 1.8e-08 at 50 (50.0%); of plain blocks from 1e-10 to 1e-10 at 10 (50.0%), 1e-30 to 1e-30 at 30 "
+        "(50.0%) and 1e-50 to 1e-50 at 50 (50.0%)."
+    )
     assert jacobians.parts_caption(results) == (
         "Before training 1 - T is 0.900 over the blocks, at most 0.010 from the mean diagonal that was measured, and "
         "the rest scales a gradient by 0.050. After training 1 - T is 0.700 over the blocks, at most 0.010 from the "
@@ -105,7 +110,7 @@ def test_all_figures_are_drawn(tmp_path, lost):
     tabulated(results)
     pictures = Pictures(tmp_path / "figures", "short schedule")
     STUDY.draw(results, pictures)
-    files = ["gradients_at_start.png", "gradients_through_training.png", "first_over_last.png"]
+    files = ["gradients_at_start.png", "gradients_through_training.png", "all_blocks.png"]
     assert [picture.file for picture in pictures.made] == [
         *files,
         *(["jacobian.png", "paths.png"] if lost != "highway" else []),
