@@ -156,7 +156,8 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
 
     before = evaluated(folder)
     study = start(*words)
-    until(lambda: len(evaluated(folder)) > len(before), study)
+    # The only run of a study may be evaluated already, and lack what else is measured of it.
+    until(lambda: len(before) == len(arms) or len(evaluated(folder)) > len(before), study)
     study.kill()
     assert ended(folder)
 
@@ -167,7 +168,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
     told = re.search(rf"{len(arms)} runs, (\d+) of them done", said)
     assert told
     left = len(arms) - int(told[1])
-    assert f"; {left} of {left} runs\n" in said
+    assert not left or f"; {left} of {left} runs\n" in said
     after = evaluated(folder)
     assert len(after) == len(arms)
     # All but those that were being measured when their process was stopped or killed are as they were.
