@@ -7,6 +7,10 @@ Data        as depth-contrast: 6 000 training and 2 000 test images of MNIST
 Published   highway and plain nets of 50 units up to 30 blocks (depth-contrast); nothing of the others
 Sources     the training is that of depth-contrast, recorded for its nets; for the others it is assumed, with the
             gate bias -4
+Measured    seed 0 alone, test accuracy at 10, 30 and 100 blocks: highway with bias -2 90.2, 90.0 and 11.35 %, with -4
+            89.9, 91.05 and 90.35 %; residual of 50 units 86.3, 46.5 and 17.85 %, of 71 units 84.95, 39.55 and 10.1 %;
+            plain of 50 units 18.85, 11.35 and 11.35 %, of 71 units 10.1, 11.35 and 11.35 %; versions and hardware as
+            depth-contrast
 """
 
 import math
