@@ -38,7 +38,7 @@ def tabulated(results: Results) -> list[Table]:
             ),
             tuple(reached),
             f"norms before and after training, over {flow.EXAMPLES} training images. Factor: of the length of a "
-            "gradient of random direction on its way through all blocks. Medians over seeds. The source gives no figures",
+            "gradient of random direction on its way through all blocks. Medians over seeds. The source has no figures",
         ),
         Table(
             "The Jacobian of a highway block against the formula",
