@@ -208,7 +208,7 @@ def test_a_row_of_results_has_r2_and_no_accuracy(tmp_path):
     from pipelines.reproducing import page
 
     results = made(tmp_path)
-    head, first, *_ = page.table(results, tmp_path, "").splitlines()
+    head, first, *_ = page.table(results.rows(tmp_path), "").splitlines()
     cells = dict(zip(head.split(","), first.split(","), strict=True))
     assert cells["test_accuracy"] == ""
     assert float(cells["test_r2"]) == pytest.approx(results.all[0].r2, rel=1e-4)

@@ -17,5 +17,5 @@ def test_each_number_that_is_chosen_has_one(name, arm):
     values = flat(chosen.config)
     assert len(tagged) == len(set(tagged))
     assert set(tagged) <= set(values)
-    default = flat(Config(recipe=arm, model=ModelConfig(preset="none"), data="none"))
+    default = flat(Config(recipe=chosen.config.recipe, model=ModelConfig(preset="none"), data="none"))
     assert {field for field in values if values[field] != default[field]} <= set(tagged)

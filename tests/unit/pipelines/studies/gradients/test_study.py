@@ -89,7 +89,7 @@ def test_captions(tmp_path):
     assert "in plain nets of 10, 30 and 50 blocks 0.0039 to 2, 3.7e-09 to 2 and 3.6e-15 to 2." in said
     assert norms.all_blocks_caption(results).endswith(
         "of highway blocks from 0.00098 to 0.00098 at 10 (50.0%), 9.3e-10 to 9.3e-10 at 30 (50.0%) and 8.9e-16 to "
-        "8.9e-16 at 50 (50.0%); of residual blocks from 0.028 to 0.028 at 10 (50.0%), 2.2e-05 to 2.2e-05 at 30 (50.0%) "
+        "8.9e-16 at 50 (50.0%); of residual blocks from 0.028 to 0.028 at 10 (50.0%), 2.3e-05 to 2.3e-05 at 30 (50.0%) "
         "and 1.8e-08 to 1.8e-08 at 50 (50.0%); of plain blocks from 1e-10 to 1e-10 at 10 (50.0%), 1e-30 to 1e-30 at 30 "
         "(50.0%) and 1e-50 to 1e-50 at 50 (50.0%)."
     )
