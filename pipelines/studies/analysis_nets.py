@@ -74,7 +74,7 @@ def accuracies(results: Results) -> Table:
     rows = []
     for arm, title in TITLES.items():
         known, runs = ARMS[arm].published, results.of(arm)
-        parameters = f"{runs[0].run.record.parameters:,}".replace(",", " ") if runs else MISSING
+        parameters = tables.number(runs[0].run.record.parameters) if runs else MISSING
         ours = tables.measured(results.accuracies(arm), len(runs))
         rows.append((title, _RECIPES[arm], parameters, ours, tables.spread(known.best, known.mean, known.std, None)))
     head = ("net", "recipe", "parameters", "test accuracy, percent", "source")

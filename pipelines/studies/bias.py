@@ -144,7 +144,7 @@ def chart_caption(results: Results) -> str:
         runs = {bias: results.accuracies(arm(depth, bias)) for bias in BIASES}
         guessing = [bias for bias, scores in runs.items() if scores and max(scores) <= GUESS]
         learning = {bias: float(np.mean(scores)) for bias, scores in runs.items() if scores and bias not in guessing}
-        diverged = [bias for bias, scores in runs.items() if not scores and results.of(arm(depth, bias))]
+        diverged = [bias for bias in BIASES if results.lost(arm(depth, bias))]
         clauses = []
         if learning:
             best = max(learning, key=learning.__getitem__)

@@ -176,6 +176,6 @@ def told(results: Results, nets: Sequence[Net]) -> str:
             parts.append(
                 f"{net.name}: {found} ({runs})" + ("" if best is None else f", the paper's best {100 * best:.2f} %")
             )
-        elif results.of(net.arm):
+        elif results.lost(net.arm):
             parts.append(f"{net.name}: every run diverged")
     return f"{'; '.join(parts)}." if parts else "None of these nets was trained."

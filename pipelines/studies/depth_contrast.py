@@ -163,9 +163,8 @@ def sweep_caption(results: Results) -> str:
     for kind in KINDS:
         known = {blocks: results.accuracies(arm(kind, blocks)) for blocks in BLOCKS}
         means = {blocks: float(np.mean(scores)) for blocks, scores in known.items() if scores}
-        if not means:
+        if any(results.lost(arm(kind, blocks)) for blocks in BLOCKS) and not means:
             parts.append(f"Every {kind} net diverged.")
-            continue
         guessing = [blocks for blocks in means if max(known[blocks]) <= GUESS]
         hardly = [blocks for blocks in means if means[blocks] < HARDLY and blocks not in guessing]
         learning_ = [blocks for blocks in means if means[blocks] >= HARDLY]

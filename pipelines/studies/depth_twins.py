@@ -52,7 +52,7 @@ def tabulated(results: Results) -> list[Table]:
         ),
         over_depth(
             "Parameters",
-            lambda arm: f"{results.of(arm)[0].run.record.parameters:,}".replace(",", " "),
+            lambda arm: next((tables.number(one.run.record.parameters) for one in results.of(arm)), tables.MISSING),
             "a wider twin has a wider projection too, so that the count of whole nets is nearest in deep ones",
         ),
     ]
@@ -120,7 +120,8 @@ def _ends(results: Results, blocks: int) -> str:
     curves = {net.title: results.curves(nets.name(key, blocks), "loss") for key, net in NETS.items()}
     ends = {title: float(losses[:, -1].mean()) for title, losses in curves.items() if losses.size}
     if not ends:
-        return f"At {blocks} blocks every run diverged."
+        known = any(results.of(nets.name(key, blocks)) for key in NETS)
+        return f"At {blocks} blocks every run diverged." if known else f"Nets of {blocks} blocks were not run."
     low, high = min(ends, key=ends.__getitem__), max(ends, key=ends.__getitem__)
     return f"At {blocks} blocks the lowest ends at {ends[low]:.3f}, {low}; the highest at {ends[high]:.3f}, {high}."
 

@@ -107,7 +107,7 @@ def best_and_guessing(results: Results, blocks: int) -> str:
     if guessing:
         who = f"{_titles(guessing)} {'guesses' if len(guessing) == 1 else 'guess'}"
         said.append(f"At {blocks} blocks {who}: no run is above {GUESS:.0%}.")
-    if lost := [net for net in NETS if net not in means]:
+    if lost := [net for net in NETS if results.lost(name(net, blocks))]:
         said.append(f"At {blocks} blocks every run of {_titles(lost)} diverged.")
     return " ".join(said)
 

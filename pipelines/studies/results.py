@@ -101,6 +101,10 @@ class Results:
         """On the test split, of the runs of an arm that did not diverge."""
         return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
 
+    def lost(self, arm: str) -> bool:
+        """Whether an arm was run, and every run of it diverged."""
+        return bool(self.of(arm)) and not any(result.evaluation for result in self.of(arm))
+
     def measured(self, arm: str, name: str) -> np.ndarray:
         """An array that was measured of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])

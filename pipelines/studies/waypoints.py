@@ -132,7 +132,7 @@ def told(results: Results, names: Mapping[str, str], log: Log | None) -> str:
         if ours:
             shown = {step: share for step, share in ours.items() if step in known or step == max(ours)}
             parts.append(f"{name}, mean over runs: {_steps(shown)}.")
-        elif results.of(arm):
+        elif results.lost(arm):
             parts.append(f"{name}: every run diverged.")
     if log:
         parts.append(f"{log.name[0].upper()}{log.name[1:]}: {_steps(known)}.")

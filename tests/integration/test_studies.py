@@ -24,6 +24,12 @@ ALONE = [
 ]
 
 
+def shallow(name, schedule):
+    """The arms of a study that are run here."""
+    arms = (studies.get(name).short if schedule == "short" else studies.get(name)).arms
+    return tuple(name for name, arm in arms.items() if (arm.config.model.depth or 0) <= DEEPEST)
+
+
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("data_sets"))
@@ -41,9 +47,9 @@ def run(monkeypatch, toy):
 
     monkeypatch.setattr(reproduce, "train_all", train_all)
 
-    def to_its_end(name, schedule, folder):
+    def to_its_end(name, schedule, folder, asked=()):
         whole = studies.get(name).short if schedule == "short" else studies.get(name)
-        asked = tuple(name for name, arm in whole.arms.items() if (arm.config.model.depth or 0) <= DEEPEST)
+        asked = asked or shallow(name, schedule)
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         said = io.StringIO()
@@ -60,6 +66,11 @@ def run(monkeypatch, toy):
 @pytest.mark.parametrize(("name", "schedule"), ALONE)
 def test_a_study(run, tmp_path, name, schedule):
     run(name, schedule, tmp_path / name)
+    for arm in {shallow(name, schedule)[0], shallow(name, schedule)[-1]}:
+        run(name, schedule, tmp_path / name, (arm,))
+        page = (tmp_path / name / "README.md").read_text()
+        assert ("**Not run: " in page) == (len(studies.get(name).arms) > 1)
+        assert "diverge" not in page.partition("## How it was made")[0]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -61,7 +61,8 @@ def through_training(results: Results, pictures: Pictures) -> None:
         positive = [norms[norms > 0] for norms in known.values()]
         scale = LogNorm(min(some.min() for some in positive), max(some.max() for some in positive))
         for axes, kind in zip(panels, KINDS, strict=True):
-            axes.set_title(kind if kind in known else f"{kind}: every run diverged")
+            lost = "every run diverged" if results.lost(arm(kind, SHOWN)) else "not run"
+            axes.set_title(kind if kind in known else f"{kind}: {lost}")
             axes.grid(visible=False)
             axes.set_xlabel("epoch (0: before training)")
             axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, min_n_ticks=1))
