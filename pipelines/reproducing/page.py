@@ -50,8 +50,11 @@ def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
         *([f"**Not run: {', '.join(left_out)}.** Nothing that is said below is of them."] if left_out else []),
     ]
-    for each in study.tables(results):
+    tables = study.tables(results)
+    for each in tables:
         parts += [f"## {each.title}", *_shown(each, marked)]
+    if not tables:
+        parts.append("What was run is too little for a table.")
     for picture in pictures:
         caption = f"*{picture.caption}{marked}*"
         parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]

@@ -1,5 +1,7 @@
 """Figures of the norm of the gradient by block and of what gets through all blocks, before training and through it."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
@@ -32,7 +34,15 @@ def at_start(results: Results, pictures: Pictures) -> None:
             axes.set_yscale("log")
             axes.set_title(f"{blocks} blocks")
         panels[0].set_ylabel("norm of the gradient, kernel of H")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
+        _legend(figure)
+
+
+def _legend(figure: Any) -> None:
+    """Of all lines, each name once: a net may not be there at every depth."""
+    lines = {
+        line.get_label(): line for axes in figure.axes for line in axes.lines if not line.get_label().startswith("_")
+    }
+    figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
 
 
 def start_caption(results: Results) -> str:
@@ -89,7 +99,7 @@ def all_blocks(results: Results, pictures: Pictures) -> None:
             axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, min_n_ticks=1))
             axes.set_title(f"{blocks} blocks")
         panels[0].set_ylabel("factor on its length, median over seeds")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
+        _legend(figure)
 
 
 def all_blocks_caption(results: Results) -> str:

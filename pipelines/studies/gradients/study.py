@@ -82,7 +82,8 @@ def _jacobians(results: Results, blocks: int) -> list[str]:
 def drawn(results: Results, pictures: Pictures) -> None:
     """All figures of the study."""
     norms.at_start(results, pictures)
-    norms.through_training(results, pictures)
+    if any(len(by_block(results, kind, SHOWN, "kernel")) for kind in KINDS):
+        norms.through_training(results, pictures)
     norms.all_blocks(results, pictures)
     if len(by_block(results, "highway", SHOWN, "identity")):
         jacobians.parts(results, pictures)
