@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from pipelines.run import Code, Run
 from pipelines.studies.pictures import Picture, Pictures
 from pipelines.studies.study import Found, Study
 from pipelines.studies.tables import Table, markdown
+
+FOLDERS = ("--to", "--data-dir")
+"""Options of `highway reproduce` that name a folder."""
 
 
 def write(folder: Path, study: Study[Found], results: Found, label: str) -> None:
@@ -77,15 +81,37 @@ def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:
     seeds = sorted({run.config.seed for run in runs})
     return [
         ("study", name),
-        ("command", _once(f"`{record.command}`" for record in records)),
+        ("command", _once(f"`{repeatable(record.command)}`" for record in records)),
         ("commit", _once(_commit(run) for run in runs)),
         ("seeds", ", ".join(map(str, seeds))),
         ("hardware", _once(_hardware(run) for run in runs)),
         ("wall time", _time([record.seconds for record in records])),
         ("versions", _once(_versions(run) for run in runs)),
         ("precision", _once(record.precision.policy for record in records)),
-        ("page made by", f"`{environment.command()}` at {_code(environment.code())}"),
+        ("page made by", f"`{repeatable(environment.command())}` at {_code(environment.code())}"),
     ]
+
+
+def repeatable(command: str) -> str:
+    """A command without the folders of the machine that it was given on, of which nobody else has any use.
+
+    Args:
+        command: as a run records it.
+
+    Returns:
+        The command without `--to` and `--data-dir`.
+
+    Example:
+        repeatable("highway reproduce bias --to ~/bias --seeds 1")  # "highway reproduce bias --seeds 1"
+    """
+    kept: list[str] = []
+    words = iter(shlex.split(command))
+    for word in words:
+        if word in FOLDERS:
+            next(words, None)
+        elif not word.startswith(tuple(f"{option}=" for option in FOLDERS)):
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def _time(seconds: list[float]) -> str:

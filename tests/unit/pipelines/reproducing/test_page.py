@@ -103,3 +103,16 @@ def test_what_runs_have_in_common_is_told_once(tmp_path):
     second.run.record = second.run.record.model_copy(update={"command": "highway reproduce toy --workers 2"})
     text = page.text(STUDY, Results([first, second]), [], "")
     assert "| command | `highway reproduce toy`; `highway reproduce toy --workers 2` |" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("highway reproduce bias", "highway reproduce bias"),
+        ("highway reproduce bias --to '/home/me/my runs' --seeds 1", "highway reproduce bias --seeds 1"),
+        ("highway reproduce bias --to=here --data-dir ~/data --arms a b", "highway reproduce bias --arms a b"),
+        ("highway reproduce bias --to", "highway reproduce bias"),
+    ],
+)
+def test_a_command_names_no_folder(command, left):
+    assert page.repeatable(command) == left
