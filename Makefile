@@ -26,8 +26,8 @@ demo: install  ## Train, evaluate, export and predict on 5 000 real digits
 	@$(BIN)/python -m pipelines.demo
 
 test: install  ## Run every test, those of the library and of resuming on both backends
-	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2
-	KERAS_BACKEND=jax $(BIN)/python -m pytest -q -n 2 tests/unit/highway_keras \
+	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	KERAS_BACKEND=jax $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit/highway_keras \
 	    tests/unit/pipelines/training/test_many_steps.py \
 	    tests/unit/pipelines/training/test_drawing.py tests/integration/test_train_resume.py \
 	    tests/e2e/test_train_killed.py
