@@ -30,11 +30,11 @@ def tabulated(results: Results) -> list[Table]:
     """Accuracy and loss of each net."""
 
     def row(net: str) -> tuple[str, ...]:
-        runs = results.of(nets.name(net, BLOCKS))
         name = nets.name(net, BLOCKS)
+        runs = results.of(name)
         return (
             NETS[net].title,
-            f"{runs[0].run.record.parameters:,}".replace(",", " "),
+            next((tables.number(one.run.record.parameters) for one in runs), tables.MISSING),
             tables.measured(results.accuracies(name), len(runs)),
             tables.mean([float(loss) for loss in results.curves(name, "loss")[..., -1:].ravel()]),
             tables.mean([one.run.record.seconds for one in runs], 0),
