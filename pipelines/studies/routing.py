@@ -2,7 +2,9 @@
 
 Command     highway reproduce routing
 Nets, data, sources: `pipelines.studies.analysis_nets`
-Measured    not yet run on this code (hardware, versions, wall time and numbers belong here)
+Measured    seeds 0 to 2, means: the class explains 76.4 % of the variance of single gates over MNIST's training images,
+            21.0 % over CIFAR-100's (docs/results/routing); Keras 3.15.1, JAX 0.10.2, float32, an Intel Xeon with
+            avx512_bf16 and amx_bf16. The convolutional net: not yet run
 """
 
 from pathlib import Path
