@@ -5,8 +5,8 @@ Net         the highway net of 30 blocks of depth-contrast
 Data        MNIST but 5 000 images of its training split, which are held out; the routes are theirs
 Published   nothing
 Sources     the training is that of depth-contrast; all images in place of its subset, and what is held out, are ours
-Measured    seeds 0 to 2, means: 86.2 % of the held-out images are of the commonest class of their cluster, by pixels 62.7 %,
-            by the gates before training 48.5 % (docs/results/depth-routes); Keras 3.15.1, JAX 0.10.2, float32, an Intel
+Measured    seeds 0 to 2, means: 86.2 % of the held-out images are of the commonest class of their cluster, by pixels
+            62.7 %, by the gates before training 48.5 % (docs/results/depth-routes); Keras 3.15.1, JAX 0.10.2, float32, an Intel
             Xeon with avx512_bf16 and amx_bf16
 """
 
