@@ -6,8 +6,8 @@ Data        MNIST but 5 000 images of its training split, which are held out; th
 Published   nothing
 Sources     the training is that of depth-contrast; all images in place of its subset, and what is held out, are ours
 Measured    seeds 0 to 2, means: 86.2 % of the held-out images are of the commonest class of their cluster, by pixels
-            62.7 %, by the gates before training 48.5 % (docs/results/depth-routes); Keras 3.15.1, JAX 0.10.2, float32, an Intel
-            Xeon with avx512_bf16 and amx_bf16
+            62.7 %, by the gates before training 48.5 % (docs/results/depth-routes); Keras 3.15.1, JAX 0.10.2, float32,
+            an Intel Xeon with avx512_bf16 and amx_bf16
 """
 
 from collections.abc import Mapping
