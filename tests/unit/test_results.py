@@ -22,7 +22,8 @@ def test_a_page_tells_how_it_was_made(path):
     page = path.read_text(encoding="utf-8")
     rows = made(page)
     assert rows["study"] == path.parent.name
-    assert f"reproduce {rows['study']}" in rows["command"]
+    assert "pipelines reproduce" in rows["command"]
+    assert f"reproduce {rows['study']} " in rows["page made by"]
     assert re.findall(r"\b[0-9a-f]{40}\b", rows["commit"])
     assert "with changes" not in rows["commit"] + rows["page made by"]
     assert all(rows[name] for name in ("hardware", "wall time", "versions", "precision"))
