@@ -169,6 +169,7 @@ def test_it_is_analysed_by_its_loss_alone(once, data_dir, tmp_path):
         errors = runs.load_model(once).predict(inputs, verbose=0) - examples.labels
         assert arrays["lesion_intact_loss"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
         assert arrays["lesion_loss"].shape == (4,)
-        assert not {"lesion_accuracy", "class_means", "route_classes"} & set(arrays)
+        assert arrays["class_means"].shape == (1, arrays["mean"].size)
+        assert not {"lesion_accuracy", "route_classes"} & set(arrays)
     assert not (tmp_path / "analysis" / "figures" / "classes.png").exists()
     assert "](figures/lesions.png)" in (tmp_path / "analysis" / "analysis.md").read_text()
