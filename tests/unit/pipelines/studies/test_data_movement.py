@@ -46,7 +46,7 @@ def test_bytes_and_times_against_the_plain_net(tmp_path):
 def test_the_caption_follows_the_results(tmp_path, changes, verdict):
     said = data_movement.caption(data_movement.found(results(tmp_path, **changes)))
     assert said.endswith(verdict)
-    assert "These steps take 2.000 times as long as to copy as many bytes in memory." in said
+    assert "These steps take 2.0 times as long as to copy as many bytes in memory." in said
 
 
 def test_a_figure(tmp_path):
