@@ -39,11 +39,13 @@ def told(gates: np.ndarray) -> str:
     first, last = gates[0], gates[-1]
     third = max(1, len(last) // 3)
     opened, closed = int((last > first).sum()), int((last < first).sum())
+    # Of gates that stay nearly closed, three decimals would say nothing.
+    form = ".3f" if last.max() >= 0.05 else ".2g"
     return (
-        f"The mean of T over all blocks goes from {first.mean():.3f} to {last.mean():.3f}: {opened} of {len(last)} "
-        f"blocks end more open than they began, {closed} more closed. The first {third} blocks end at "
-        f"{last[:third].mean():.3f}, the last {third} at {last[-third:].mean():.3f}; the most open is block "
-        f"{last.argmax() + 1}, at {last.max():.3f}."
+        f"The mean of T over all blocks goes from {first.mean():{form}} to {last.mean():{form}}: {opened} of "
+        f"{len(last)} blocks end more open than they began, {closed} more closed. The first {third} blocks end at "
+        f"{last[:third].mean():{form}}, the last {third} at {last[-third:].mean():{form}}; the most open is block "
+        f"{last.argmax() + 1}, at {last.max():{form}}."
     )
 
 

@@ -7,7 +7,8 @@ Data        MNIST, all 60 000 training images
 Published   about 95 % on test images at a gate bias of about -20 (a TensorFlow study of 2015)
 Sources     those of the recipe; the bias of -20 is the source's, and all four were tried beforehand: one seed, test
             accuracy after 1, 2 and 3 epochs
-Measured    not yet run in full
+Measured    seed 0, test accuracy after five epochs: 96.0, 97.0, 97.1 and 11.4 % at biases of -20, -10, -6 and -4
+            (docs/results/thousand); JAX 0.10.2, float32, one core of an Intel Xeon with avx512_bf16 and amx_bf16
 """
 
 import math

@@ -9,6 +9,12 @@ def test_opening_and_closing_are_counted():
     assert said.endswith("The first 1 blocks end at 0.200, the last 1 at 0.400; the most open is block 4, at 0.400.")
 
 
+def test_gates_that_stay_nearly_closed_are_told_by_their_digits():
+    said = told(np.array([[4.5e-05] * 3, [0.0001, 0.0002, 0.009]]))
+    assert "from 4.5e-05 to 0.0031:" in said
+    assert said.endswith("the most open is block 3, at 0.009.")
+
+
 def test_the_trend_over_depth_is_what_was_measured():
     rising = np.array([[0.1, 0.2, 0.3], [0.1, 0.3, 0.5]])
     assert "the means rise (correlation with the number of the block +1.00)" in told_against(rising, -2.0)
