@@ -74,9 +74,16 @@ def accuracies(results: Results) -> Table:
     rows = []
     for arm, title in TITLES.items():
         known, runs = ARMS[arm].published, results.of(arm)
-        parameters = tables.number(runs[0].run.record.parameters) if runs else MISSING
         ours = tables.measured(results.accuracies(arm), len(runs))
-        rows.append((title, _RECIPES[arm], parameters, ours, tables.spread(known.best, known.mean, known.std, None)))
+        rows.append(
+            (
+                title,
+                _RECIPES[arm],
+                results.parameters(arm),
+                ours,
+                tables.spread(known.best, known.mean, known.std, None),
+            )
+        )
     head = ("net", "recipe", "parameters", "test accuracy, percent", "source")
     note = "best (mean +- standard deviation over seeds, n = runs); the paper gives none of the dense nets it analyses"
     return Table("The nets", head, tuple(rows), note)

@@ -125,7 +125,7 @@ def _row(results: Results, net: Net) -> tuple[str, ...]:
     runs, known = results.of(net.arm), net.published
     return (
         net.name,
-        tables.number(runs[0].run.record.parameters) if runs else MISSING,
+        results.parameters(net.arm),
         MISSING if net.parameters is None else tables.number(net.parameters),
         tables.number(runs[0].run.config.epochs) if runs else MISSING,
         tables.measured(results.accuracies(net.arm), len(runs)),

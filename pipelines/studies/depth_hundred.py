@@ -34,7 +34,7 @@ def tabulated(results: Results) -> list[Table]:
         runs = results.of(name)
         return (
             NETS[net].title,
-            next((tables.number(one.run.record.parameters) for one in runs), tables.MISSING),
+            results.parameters(name),
             tables.measured(results.accuracies(name), len(runs)),
             tables.mean([float(loss) for loss in results.curves(name, "loss")[..., -1:].ravel()]),
             tables.mean([one.run.record.seconds for one in runs], 0),

@@ -52,7 +52,7 @@ def tabulated(results: Results) -> list[Table]:
         ),
         over_depth(
             "Parameters",
-            lambda arm: next((tables.number(one.run.record.parameters) for one in results.of(arm)), tables.MISSING),
+            results.parameters,
             "a wider twin has a wider projection too, so that the count of whole nets is nearest in deep ones",
         ),
     ]

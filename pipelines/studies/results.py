@@ -11,7 +11,7 @@ from pipelines.errors import UserError
 from pipelines.evaluation import Evaluation
 from pipelines.regression import Regression
 from pipelines.run import Run, open_run
-from pipelines.studies import MEASURED
+from pipelines.studies import MEASURED, tables
 from pipelines.training import table
 from pipelines.training.table import Row
 from pipelines.training.watch import WATCHED
@@ -100,6 +100,10 @@ class Results:
     def accuracies(self, arm: str) -> list[float]:
         """On the test split, of the runs of an arm that did not diverge."""
         return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
+
+    def parameters(self, arm: str) -> str:
+        """Of its net, as tables show them."""
+        return next((tables.number(result.run.record.parameters) for result in self.of(arm)), tables.MISSING)
 
     def lost(self, arm: str) -> bool:
         """Whether an arm was run, and every run of it diverged."""

@@ -71,6 +71,12 @@ def evaluated(folder):
     return {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/evaluation.json")}
 
 
+def done(folder):
+    """How many runs are whole: their report, which is written last, is there too."""
+    reports = {path: path.with_name("report.md") for path in evaluated(folder)}
+    return sum(report.exists() and report.stat().st_mtime >= path.stat().st_mtime for path, report in reports.items())
+
+
 def until(condition, process):
     while not condition():
         assert process.poll() is None, process.communicate()[0]
@@ -93,7 +99,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
     label = label_of(studies.get(name))
 
     study = start(*words)
-    until(lambda: evaluated(folder), study)
+    until(lambda: done(folder), study)
     study.terminate()
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
@@ -108,19 +114,18 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
         assert "another process reproduces a study in" in second.communicate()[0]
     assert second.returncode == 2
 
-    before = evaluated(folder)
+    before = done(folder)
     study = start(*words)
-    until(lambda: len(evaluated(folder)) > len(before), study)
+    until(lambda: done(folder) > before, study)
     study.kill()
     assert ended(folder)
 
-    before = evaluated(folder)
+    before, whole = evaluated(folder), done(folder)
     study = start(*words)
     said = study.communicate()[0]
     assert study.returncode == 0, said
-    # One that was evaluated need not be whole when its process ends, and is not done then.
-    told = re.search(rf"{len(arms)} runs(?:, (\d+) of them done)? ", said)
-    left = len(arms) - int(told[1] or 0)
+    assert f"{len(arms)} runs, {whole} of them done" in said
+    left = len(arms) - whole
     assert f"; {left} of {left} runs\n" in said
     after = evaluated(folder)
     assert len(after) == len(arms)
