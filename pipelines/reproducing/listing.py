@@ -9,10 +9,10 @@ from rich.table import Table
 from pipelines import environment, studies
 from pipelines.config import Config
 from pipelines.errors import UserError
+from pipelines.processes.clock import clock
 from pipelines.processes.crew import Crew, Member
 from pipelines.processes.together import say
 from pipelines.reproducing import cost
-from pipelines.reproducing.cost import Cost
 from pipelines.reproducing.measure import MeasureTask
 from pipelines.studies.study import Study
 
@@ -32,20 +32,14 @@ def show(data_dir: Path | None, console: Console) -> None:
         listed[name] = study = studies.get(name)
         if study.short:
             listed[f"{name} --schedule short"] = study.short
-    told: dict[str, str] = {}
-    for name, study in listed.items():
-        try:
-            told[name] = _hours(cost.of_study(_costs(study, data_dir, console), study.arms, study.seeds))
-        except UserError as error:
-            say(console, f"{name} is not measured: {error}")
-            told[name] = "unknown"
+    _measure_all(listed, data_dir, console)
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("study", "asks", "runs", "epochs", "hours"):
         table.add_column(column, justify="left" if column in ("study", "asks") else "right", overflow="fold")
     for name, study in listed.items():
         epochs = study.seeds * sum(arm.config.epochs for arm in study.arms.values())
         runs = f"{study.seeds * len(study.arms)}"
-        table.add_row(name, study.asks, runs, f"{epochs:,}".replace(",", " "), told[name])
+        table.add_row(name, study.asks, runs, f"{epochs:,}".replace(",", " "), _hours(_seconds(study)))
     console.print(table)
     model, features = environment.cpu()
     machine = f"{environment.cores()} cores of {model} ({' '.join(features) or 'no features known'})"
@@ -53,14 +47,30 @@ def show(data_dir: Path | None, console: Console) -> None:
     say(console, "highway reproduce NAME runs one; --budget 0.01 is a hundredth of it, --workers N runs some at once.")
 
 
-def _costs(study: Study, data_dir: Path | None, console: Console) -> dict[str, Cost]:
-    configs = _configs(study)
+def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Console) -> None:
+    """Measures each net that was never measured here, but for those on data that cannot be had."""
+    nets = [(name, arm, kind.config) for name, study in listed.items() for arm, kind in study.arms.items()]
     # Arms that differ in what takes no time are one net.
-    missing = {cost.file(config): name for name, config in configs.items() if cost.kept(config) is None}
-    for number, name in enumerate(missing.values(), 1):
-        say(console, f"measures the steps of {name} of {study.name} ({number} of {len(missing)})")
-        _measure(name, configs[name], data_dir, console)
-    return {name: known for name, config in configs.items() if (known := cost.kept(config))}
+    missing = {cost.file(config): (name, arm, config) for name, arm, config in nets if cost.kept(config) is None}
+    refused: set[str] = set()
+    began = time.monotonic()
+    for done, (name, arm, config) in enumerate(missing.values()):
+        if config.data in refused:
+            continue
+        left = f", about {clock((time.monotonic() - began) / done * (len(missing) - done))} left" if done else ""
+        say(console, f"measures the steps of {arm} of {name} ({done + 1} of {len(missing)}{left})")
+        try:
+            _measure(arm, config, data_dir, console)
+        except UserError as error:
+            say(console, f"{name} is not measured: {error}")
+            refused.add(config.data)
+
+
+def _seconds(study: Study) -> float | None:
+    """What a study takes; None if a net of it could not be measured."""
+    costs = {name: cost.kept(arm.config) for name, arm in study.arms.items()}
+    known = {name: each for name, each in costs.items() if each}
+    return cost.of_study(known, study.arms, study.seeds) if len(known) == len(costs) else None
 
 
 def _measure(name: str, config: Config, data_dir: Path | None, console: Console) -> None:
@@ -73,10 +83,8 @@ def _measure(name: str, config: Config, data_dir: Path | None, console: Console)
         raise UserError(f"the measurement in {path} cannot be read. Remove the file and repeat.")
 
 
-def _configs(study: Study) -> dict[str, Config]:
-    return {name: arm.config for name, arm in study.arms.items()}
-
-
-def _hours(seconds: float) -> str:
+def _hours(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
     hours = seconds / 3600
     return f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}".replace(",", " ")

@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,7 @@ def test_runs_epochs_and_hours_of_each_study(listed):
     assert row[-3:] == ["36", "432", f"{36 * 75.2 / 3600:.2g}"]
     assert sum(arm in studies.get("depth-contrast").arms for arm in measured) == 12
     assert "measures the steps of highway-5 of depth-contrast (1 of 12)" in said
+    assert re.search(r"measures the steps of highway-\d+ of depth-contrast \(2 of 12, about 0:00 left\)", said)
 
 
 def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
@@ -87,6 +89,29 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
     said, _ = listed()
     assert "depth-contrast is not measured: the data set 'mnist' is not prepared: highway data prepare mnist" in said
     assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
+
+
+def test_data_that_is_missing_is_asked_for_once_and_leaves_the_others_measured(listed, monkeypatch):
+    monkeypatch.setattr(studies, "names", lambda: ("gates", "lesions", "cifar10"))
+    measured, asked = listing._measure, []
+
+    def refuse(name, config, data_dir, console):
+        asked.append(config.data)
+        if config.data == "cifar100":
+            raise UserError("the data set 'cifar100' is not prepared: highway data prepare cifar100")
+        measured(name, config, data_dir, console)
+
+    monkeypatch.setattr(listing, "_measure", refuse)
+    said, _ = listed()
+    assert asked.count("cifar100") == 1
+    assert said.count("is not prepared") == 1
+    ends = {
+        line.split()[0]: line.split()[-1]
+        for line in said.splitlines()
+        if line.startswith(("gates  ", "lesions  ", "cifar10  "))
+    }
+    assert ends["gates"] == ends["lesions"] == "unknown"
+    assert float(ends["cifar10"]) > 0
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2 000")])
