@@ -8,7 +8,9 @@ Published   of biases that they fail to converge in reasonable time where they a
             figure (a TensorFlow study of 2015)
 Sources     width, activation and data are recorded. The training is that of the nets of 1 000 layers: Adam 1e-3, batch
             128, three epochs, kernels by normalised initialisation; it is assumed, as are depths and biases
-Measured    not yet run in full
+Measured    seed 0: nets of 10 layers learn at every bias (95.3 to 96.3 % of the test images), those of 100 at -4 and
+            below, those of 300 at -6 and below (docs/results/bias); Keras 3.15.1, JAX 0.10.2, float32, two cores of an
+            AMD EPYC with avx512_bf16
 """
 
 import math
@@ -118,13 +120,20 @@ def chart(results: Results, pictures: Pictures) -> None:
             axes.set_xlabel("initial gate bias")
             axes.set_title(title)
             for (row, column), value in np.ndenumerate(values):
-                told = "none" if math.isnan(value) else f"{value:{form}}".rstrip("%")
+                told = written(results, arm(DEPTHS[row], BIASES[column]), value, form)
                 # The green channel tells dark from light.
                 colour = "black" if math.isnan(value) or mesh.to_rgba([value])[0, 1] > 0.5 else "white"
                 axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
         sides[0].set_ylabel("layers")
         figure.colorbar(sides[0].collections[0], ax=sides[0], format=PercentFormatter(1.0))
         figure.colorbar(sides[1].collections[0], ax=sides[1])
+
+
+def written(results: Results, name: str, value: float, form: str) -> str:
+    """What stands in the map of an arm: its value, or why it has none."""
+    if math.isnan(value):
+        return "diverged" if results.lost(name) else MISSING
+    return f"{value:{form}}".rstrip("%")
 
 
 def _all() -> list[tuple[int, float]]:

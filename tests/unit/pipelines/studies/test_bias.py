@@ -1,5 +1,7 @@
 """The map's captions and tables against the results, whatever a source says."""
 
+from math import nan
+
 import pytest
 
 from pipelines.studies import bias
@@ -65,6 +67,14 @@ def test_one_run_that_learns_is_not_passed_over(tmp_path):
         name, STUDY.arms[name].config, 0, 0.5, tmp_path
     )
     assert "At 300 layers biases of 10 reach 30.0%" in chart_caption(Results(results))
+
+
+def test_the_map_tells_nets_that_diverged_from_those_that_were_not_run(tmp_path):
+    lost, left, whole = (bias.arm(10, value) for value in BIASES[:3])
+    known = made(tmp_path, lambda _, value: None if value == BIASES[0] else 0.96)
+    results = Results(one for one in known.all if one.arm != left)
+    written = [bias.written(results, name, value, ".1%") for name, value in ((lost, nan), (left, nan), (whole, 0.96))]
+    assert written == ["diverged", "-", "96.0"]
 
 
 def test_other_captions(tmp_path):
