@@ -123,7 +123,8 @@ def chart(results: Results, pictures: Pictures) -> None:
                 told = written(results, arm(DEPTHS[row], BIASES[column]), value, form)
                 # The green channel tells dark from light.
                 colour = "black" if math.isnan(value) or mesh.to_rgba([value])[0, 1] > 0.5 else "white"
-                axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=8.5, color=colour)
+                size = 7 if math.isnan(value) else 8.5
+                axes.text(column + 0.5, row + 0.5, told, ha="center", va="center", fontsize=size, color=colour)
         sides[0].set_ylabel("layers")
         figure.colorbar(sides[0].collections[0], ax=sides[0], format=PercentFormatter(1.0))
         figure.colorbar(sides[1].collections[0], ax=sides[1])
