@@ -115,6 +115,8 @@ def repeatable(command: str) -> str:
 
 
 def _time(seconds: list[float]) -> str:
+    if len(seconds) == 1:
+        return f"{clock(seconds[0])} of training and validation"
     ends = f"{clock(min(seconds))} to {clock(max(seconds))}, {clock(statistics.median(seconds))} in the middle"
     return f"{clock(sum(seconds))} of training and validation, if one run follows the other; a run {ends}"
 
