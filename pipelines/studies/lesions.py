@@ -4,7 +4,8 @@ Command     highway reproduce lesions
 Nets, data, sources: `pipelines.studies.analysis_nets`
 Measured    seeds 0 to 2, means: on MNIST 21 of 49 layers raise the loss by more than a tenth, 6 cost more than 0.1 % of
             accuracy; on CIFAR-100 none and 14 (docs/results/lesions); Keras 3.15.1, JAX 0.10.2, float32, an Intel Xeon
-            with avx512_bf16 and amx_bf16. The convolutional net: not yet run
+            with avx512_bf16 and amx_bf16. The convolutional net, seed 0: all eight layers, 77 of 128
+            channels (docs/results/lesions-mnist-conv)
 """
 
 from pathlib import Path

@@ -5,7 +5,9 @@ Net         one plain and eight highway convolutions of 16 or 32 filters, and a 
 Data        MNIST, all images
 Published   Table 1, with Maxout and DSN as it cites them; the authors' log of the net of 32 filters
 Sources     the recipes mnist_conv_16 and mnist_conv_32 say where each number of the training is from
-Measured    not yet run in full
+Measured    width 16, seed 0, 300 epochs: 99.34 % of the test images (docs/results/mnist); 2 h 33 min beside other work,
+            Keras 3.15.1, TensorFlow 2.21.0, mixed_bfloat16, two cores of an AMD EPYC with avx512_bf16. Width 32: not
+            yet run in full
 """
 
 from pipelines import recipes

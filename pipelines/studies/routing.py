@@ -4,7 +4,7 @@ Command     highway reproduce routing
 Nets, data, sources: `pipelines.studies.analysis_nets`
 Measured    seeds 0 to 2, means: the class explains 76.4 % of the variance of single gates over MNIST's training images,
             21.0 % over CIFAR-100's (docs/results/routing); Keras 3.15.1, JAX 0.10.2, float32, an Intel Xeon with
-            avx512_bf16 and amx_bf16. The convolutional net: not yet run
+            avx512_bf16 and amx_bf16. The convolutional net, seed 0: 73.7 %
 """
 
 from pathlib import Path
