@@ -97,7 +97,7 @@ def test_tables_put_the_source_beside_what_was_measured(results):
     assert rows["100"] == ("90.00", "91.00", "-", "11.00", "12.00", "-")
 
 
-def test_the_best_epoch_is_told_beside_the_last_and_the_source(results, tmp_path):
+def test_the_best_epoch_is_told_beside_the_last_and_the_source(results):
     assert epochs_caption(results) == (
         "Over the depths that the source has, highway nets make 90.0% on average after the last epoch and 91.0% after "
         "the best one, which is chosen on the test images; the source 90.8%, of which epoch it does not say."
