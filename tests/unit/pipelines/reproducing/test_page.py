@@ -116,3 +116,8 @@ def test_what_runs_have_in_common_is_told_once(tmp_path):
 )
 def test_a_command_names_no_folder(command, left):
     assert page.repeatable(command) == left
+
+
+def test_the_time_of_a_single_run_is_told_once():
+    assert page._time([90.0]) == "1:30 of training and validation"
+    assert page._time([30.0, 90.0]).endswith("; a run 0:30 to 1:30, 1:00 in the middle")
