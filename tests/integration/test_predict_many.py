@@ -23,7 +23,7 @@ PROGRAM = """
 import sys
 from pipelines.cli import main
 from pipelines.many import predicting
-predicting.GROUP = 256
+predicting.GROUP = 128
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
     kept = len(parts(out))
     assert kept >= 20
     said = finished(start(out))
-    assert f"10,000 pictures, {256 * kept:,} of them before" in said
+    assert f"10,000 pictures, {128 * kept:,} of them before" in said
     assert pq.read_table(out).equals(pq.read_table(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "whole.parquet"]
 
@@ -114,8 +114,11 @@ def test_two_at_once_do_not_write_the_same_file(start, tmp_path):
     out = tmp_path / "out.parquet"
     first = start(out)
     wait_for_parts(first, out, 1)
+    # Or it could be done before the second one has started.
+    first.send_signal(signal.SIGSTOP)
     second = start(out)
     _, complained = second.communicate(timeout=60)
+    first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
     assert f"another process is writing {out}" in complained
     finished(first)
