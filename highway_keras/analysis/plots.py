@@ -183,11 +183,12 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small", frameon=False)
 
 
-def route_bands(axes: Axes, signatures: np.ndarray) -> None:
+def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
     """How the mean gate of each layer differs from example to example: median, and the middle 50 % and 90 % of them.
 
     Args:
         axes: empty axes.
+        layout: of the model.
         signatures: `[examples, layers]`, from `signatures`.
     """
     numbers = np.arange(1, signatures.shape[1] + 1)
@@ -197,7 +198,7 @@ def route_bands(axes: Axes, signatures: np.ndarray) -> None:
     axes.plot(numbers, median, color=BLUE, lw=1.5, marker="o" if len(numbers) <= MARKED else None, ms=3, label="median")
     axes.set_ylim(bottom=0)
     axes.set_xlabel(LAYER)
-    axes.set_ylabel("mean of T over the units of the layer")
+    axes.set_ylabel(f"mean of T over the {layout.unit}s of the layer")
     _number_layers(axes.xaxis, len(numbers))
     axes.legend()
 

@@ -42,7 +42,7 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
             plots.lesion_map(figure, analysis.unit_lesions)
             figure.suptitle(title)
     with saved(folder / "routes.png", (10, 4.2)) as figure:
-        plots.route_bands(figure.subplots(), analysis.routes)
+        plots.route_bands(figure.subplots(), analysis.layout, analysis.routes)
         figure.suptitle(f"{title.rpartition(',')[0]}, {analysis.routed.split}")
 
 

@@ -102,7 +102,7 @@ def drawn(results: Results, pictures: Pictures) -> None:
             plots.class_maps(figure, found, names)
         said = captions.routes(arrays["routes"], arrays["route_classes"])
         with pictures.figure(f"routes_{arm}", (10, 4.4), f"Routes of single examples: {title}", said) as figure:
-            plots.route_bands(figure.subplots(), arrays["routes"])
+            plots.route_bands(figure.subplots(), found.layout, arrays["routes"])
 
 
 STUDY = Study(

@@ -163,12 +163,20 @@ def test_openness_adds_up_to_one(layout, figure):
 def test_bands_hold_their_share_of_the_examples(layout, figure):
     routes = np.random.default_rng(0).random((200, len(layout.layers)))
     axes = figure.subplots()
-    plots.route_bands(axes, routes)
+    plots.route_bands(axes, layout, routes)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), np.median(routes, axis=0))
     path = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert path.min() == np.percentile(routes, 5, axis=0).min()
     assert path.max() == np.percentile(routes, 95, axis=0).max()
     figure.canvas.draw()
+
+
+def test_bands_name_what_a_gate_belongs_to(figure):
+    left, right = figure.subplots(1, 2)
+    plots.route_bands(left, LAYOUTS["one"], np.ones((3, 1)))
+    plots.route_bands(right, Layout((Call("a", None, 4, 36),)), np.ones((3, 1)))
+    assert left.get_ylabel() == "mean of T over the units of the layer"
+    assert right.get_ylabel() == "mean of T over the channels of the layer"
 
 
 ALONE = """
