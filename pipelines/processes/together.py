@@ -14,6 +14,8 @@ from pipelines.run import Run, open_run
 
 LOOK = 0.2
 """Seconds between two looks at the runs."""
+TOLD = 300.0
+"""Seconds between two lines of what is left, where there is no bar."""
 
 
 def train_all(
@@ -29,8 +31,8 @@ def train_all(
     Args:
         members: one a run, with a `TrainTask`; their cores are decided here.
         workers: runs at the same time.
-        console: for a line for each run, and on a terminal a bar.
-        doing: what stands before the bar ("retrains").
+        console: for a line for each run, and a bar on a terminal or a line from time to time elsewhere.
+        doing: what stands before the bar, or begins the line ("retrains").
         found: what is told of a run that is done.
 
     Raises:
@@ -44,6 +46,7 @@ def train_all(
     bar = Bar(*columns, console=console, expand=True, disable=not console.is_terminal)
     task = bar.add_task("", total=len(members), far="")
     left, began = list(members), time.monotonic()
+    told = began
     before = sum(map(_share, members))
     with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
         while left:
@@ -58,6 +61,9 @@ def train_all(
             for member in ended:
                 say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
             bar.update(task, completed=done, far=far)
+            if left and bar.disable and time.monotonic() - told >= TOLD:
+                say(console, f"{doing}: {far}")
+                told = time.monotonic()
             time.sleep(LOOK)
 
 
