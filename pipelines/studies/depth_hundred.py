@@ -6,6 +6,9 @@ Data        MNIST, all 60 000 training images, pixels in [-1, 1]
 Published   nothing
 Sources     the training is that of depth-contrast, recorded for a tenth of the images and at most 50 blocks; depth,
             gate bias -4 and the nets beside highway and plain ones of 50 units are ours
+Measured    2026-11-23, seed 0: test accuracy of highway nets 94.18 % (gate bias -4) and 86.10 % (-2), of residual nets
+            80.79 % (71 units) and 77.87 % (50), plain nets guess (docs/results/depth-hundred); Keras 3.15.1, JAX
+            0.10.2, float32, two cores of an AMD EPYC with avx512_bf16
 """
 
 import math

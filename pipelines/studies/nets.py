@@ -102,7 +102,8 @@ def best_and_guessing(results: Results, blocks: int) -> str:
     said = []
     if order:
         first, last = (f"{NETS[net].title} with {means[net]:.1%}" for net in (order[0], order[-1]))
-        between = f", and the lowest that of {last}" if len(order) > 1 else ""
+        lowest = "and of those that do more than guess the lowest" if guessing else "and the lowest"
+        between = f", {lowest} that of {last}" if len(order) > 1 else ""
         said.append(f"At {blocks} blocks the highest mean accuracy is that of {first}{between}.")
     if guessing:
         who = f"{_titles(guessing)} {'guesses' if len(guessing) == 1 else 'guess'}"
