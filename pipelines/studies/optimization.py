@@ -11,6 +11,10 @@ Published   curves, and of them: highway nets of 50 and 100 layers do as well as
 Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, what is searched, the bounds of
             the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs are
             assumed
+Measured    2026-11-23, a hundredth of the work (22 settings of each net): the best highway nets of 10, 20, 50 and 100
+            layers end at training losses of 0.072, 0.043, 0.094 and 0.155, plain ones at 0.080, 0.141, 0.355 and 1.20
+            (docs/results/optimization); Keras 3.15.1, JAX 0.10.2, float32, two cores of an AMD EPYC with avx512_bf16.
+            Not yet run in full
 """
 
 import math
