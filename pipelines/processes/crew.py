@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,16 +46,20 @@ class Member:
     started: float = field(default=0.0, init=False)
     deaths: int = field(default=0, init=False)
     told: int = field(default=0, init=False)
+    temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, init=False)
 
     def start(self) -> None:
         """Starts the process, or another in its place; it ends when this one does."""
         self.forget()
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        # Who is killed leaves temporary files behind, as those that TensorFlow makes of Python functions.
+        self.temporary = tempfile.TemporaryDirectory(prefix="highway-", ignore_cleanup_errors=True)
+        own = {environment.COMMAND: environment.command(), "TMPDIR": self.temporary.name}
         with self.log.open("ab") as log:
             self.told = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self.task.module, self.task.model_dump_json()],
-                env={**os.environ, environment.COMMAND: environment.command(), **self.environment},
+                env={**os.environ, **own, **self.environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -69,9 +74,11 @@ class Member:
         return self.process is not None and self.process.poll() == 0
 
     def forget(self) -> None:
-        """Lets go of a process that has ended."""
+        """Lets go of a process that has ended, and of its temporary files."""
         if self.process and self.process.stdin:
             self.process.stdin.close()
+        if self.temporary:
+            self.temporary.cleanup()
 
     def said(self) -> str:
         """The end of what the process wrote since it was started."""

@@ -58,6 +58,15 @@ def test_who_hung_is_told_from_who_died(member, tmp_path):
     assert said.startswith("a died (hung: no step ended for 30 minutes) and is started again")
 
 
+def test_temporary_files_of_who_died_are_not_left(member, tmp_path):
+    leaves = "import tempfile; p.with_name(f'left-{n}').write_text(tempfile.mkdtemp())"
+    run(member("a", f"{leaves}; n == 0 and os.kill(os.getpid(), 9)"))
+    first, second = (Path((tmp_path / f"left-{n}").read_text()) for n in range(2))
+    assert first.parent != second.parent
+    assert not first.parent.exists()
+    assert not second.parent.exists()
+
+
 def test_workers_save_before_the_chief_ends(member, tmp_path):
     ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
     saves = "(time.sleep(0.3), p.with_name('saved').touch(), os._exit(143))"
