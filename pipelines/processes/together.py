@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -10,6 +11,7 @@ from rich.progress import Progress as Bar
 from pipelines import environment
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Crew, Member, shares
+from pipelines.processes.train import TrainTask
 from pipelines.run import Run, open_run
 
 LOOK = 0.2
@@ -44,26 +46,30 @@ def train_all(
         member.task = member.task.model_copy(update={"cores": share})
     columns = (TextColumn(doing), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
     bar = Bar(*columns, console=console, expand=True, disable=not console.is_terminal)
-    task = bar.add_task("", total=len(members), far="")
-    left, began = list(members), time.monotonic()
-    told = began
-    before = sum(map(_share, members))
+    total = sum(map(_work, members))
+    task = bar.add_task("", total=total, far="")
+    left, begun = list(members), sum(map(_rest, members))
+    told = looked = time.monotonic()
+    busy = 0.0
     with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
         while left:
             crew.works()
+            now = time.monotonic()
+            busy += (now - looked) * min(workers, len(left))
+            looked = now
             ended = [member for member in left if member.done]
             left = [member for member in left if member not in ended]
-            done = len(members) - len(left) + sum(map(_share, left))
+            rests = list(map(_rest, left))
+            done = begun - sum(rests)
             far = f"{len(members) - len(left)} of {len(members)} runs"
-            if left and done > before:
-                rest = (time.monotonic() - began) * (len(members) - done) / (done - before)
-                far += f", about {clock(rest)} left"
+            if left and done > 0:
+                far += f", about {clock(_longest(rests, workers) * busy / done)} left"
             for member in ended:
                 say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
-            bar.update(task, completed=done, far=far)
-            if left and bar.disable and time.monotonic() - told >= TOLD:
+            bar.update(task, completed=total - sum(rests), far=far)
+            if left and bar.disable and now - told >= TOLD:
                 say(console, f"{doing}: {far}")
-                told = time.monotonic()
+                told = now
             time.sleep(LOOK)
 
 
@@ -72,9 +78,24 @@ def say(console: Console, line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def _share(member: Member) -> float:
-    """How much of a run is done."""
+def _work(member: Member) -> float:
+    """What a run takes beside the others: epochs of as many layers; how large those are is the same in most studies."""
+    config = cast(TrainTask, member.task).config
+    return float(config.epochs * (config.model.depth or 1))
+
+
+def _rest(member: Member) -> float:
+    """How much of it is left."""
+    work = _work(member)
     if not member.task.folder.exists():
-        return 0.0
+        return work
     run = open_run(member.task.folder)
-    return run.record.step / (run.config.epochs * run.record.steps_per_epoch)
+    return work * (1 - run.record.step / (run.config.epochs * run.record.steps_per_epoch))
+
+
+def _longest(rests: Sequence[float], workers: int) -> float:
+    """The work of the worker that ends last, if each takes the next run as soon as it is done with one."""
+    each = [0.0] * workers
+    for rest in rests:
+        each[each.index(min(each))] += rest
+    return max(each)

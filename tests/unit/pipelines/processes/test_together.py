@@ -13,11 +13,12 @@ STEPS = 1000
 
 
 class Member:
-    """A run that is started when the one before it is done; it is its own task."""
+    """A run that takes a second for each step of each layer; it is its own task."""
 
-    def __init__(self, folder, clock, start):
+    def __init__(self, folder, clock, start, depth):
         self.name, self.folder, self._clock, self._start = folder.name, folder, clock, start
         self.task = self
+        self.config = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=depth))
         folder.mkdir()
 
     def model_copy(self, update):
@@ -26,7 +27,7 @@ class Member:
 
     @property
     def step(self):
-        return min(STEPS, max(0, int(self._clock.now - self._start)))
+        return min(STEPS, max(0, int((self._clock.now - self._start) / (self.config.model.depth or 1))))
 
     @property
     def done(self):
@@ -49,10 +50,10 @@ class Crew:
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """A function that trains two runs, one after the other, and returns what was written."""
+    """A function that trains runs, and returns what was written. It takes when each starts, and its layers."""
     clock = SimpleNamespace(now=0.0)
     time = SimpleNamespace(monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + 10))
-    members = {name: Member(tmp_path / name, clock, STEPS * number) for number, name in enumerate("ab")}
+    members = {}
 
     def open_run(folder):
         record = SimpleNamespace(step=members[folder.name].step, steps_per_epoch=STEPS)
@@ -62,18 +63,23 @@ def seen(monkeypatch, tmp_path):
     monkeypatch.setattr(together, "open_run", open_run)
     monkeypatch.setattr(together, "Crew", Crew)
 
-    def run(terminal):
+    def run(runs, workers=1, terminal=False):
+        members.update({name: Member(tmp_path / name, clock, *what) for name, what in runs.items()})
         file = io.StringIO()
         console = Console(file=file, force_terminal=terminal, width=100)
-        runs = list(members.values())
-        together.train_all(runs, workers=1, console=console, doing="study", found=lambda run: "97 %")
+        together.train_all(
+            list(members.values()), workers=workers, console=console, doing="study", found=lambda run: "97 %"
+        )
         return file.getvalue()
 
     return run
 
 
+ONE_BY_ONE = {"a": (0, None), "b": (STEPS, None)}
+
+
 def test_without_a_terminal_what_is_left_is_told_from_time_to_time(seen):
-    lines = seen(False).splitlines()
+    lines = seen(ONE_BY_ONE).splitlines()
     assert lines[:3] == [
         "study: 0 of 2 runs, about 28:20 left",
         "study: 0 of 2 runs, about 23:20 left",
@@ -85,6 +91,19 @@ def test_without_a_terminal_what_is_left_is_told_from_time_to_time(seen):
 
 
 def test_a_terminal_has_a_bar_instead(seen):
-    shown = seen(True)
+    shown = seen(ONE_BY_ONE, terminal=True)
     assert "study: " not in shown
     assert "1 of 2 runs, about 16:40 left" in shown
+
+
+def test_deep_nets_are_known_to_take_longer(seen):
+    lines = seen({"a": (0, 1), "b": (STEPS, 10)}).splitlines()
+    assert lines[0] == "study: 0 of 2 runs, about 2:58:20 left"
+    assert lines[3] == "a: 97 %; 1 of 2 runs, about 2:46:40 left"
+
+
+def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
+    lines = seen({"a": (0, 1), "b": (0, 2), "c": (STEPS, 4)}, workers=2).splitlines()
+    # Of two workers at once, one takes the third run as soon as it can.
+    assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
+    assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
