@@ -6,7 +6,8 @@ Data        as cifar10_19
 Published   A 89.18 %; B 92.46 % best, 92.28 +- 0.16; C 91.20 % (test accuracy). FitNets, for the table:
             A 89.01 (250 K), B 91.61 (2.5 M), their teacher 90.18 (9 M)
 Sources     no file of the authors records these nets: widths are chosen to meet the printed parameter counts, and
-            training is taken over from cifar10_19, so it counts as assumed
+            training and start are taken over from cifar10_19, so they count as assumed; but for the first kernel of
+            fitnet_c, with whose deviation of 1.0 there most seeds diverge within a few steps (docs/log.md)
 Measured    not yet run on this code (hardware, versions, wall time and metric belong here)
 """
 
