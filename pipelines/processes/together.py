@@ -49,8 +49,8 @@ def train_all(
     total = sum(map(_work, members))
     task = bar.add_task("", total=total, far="")
     left, begun = list(members), sum(map(_rest, members))
-    told = looked = time.monotonic()
-    busy = 0.0
+    told = looked = moved = time.monotonic()
+    busy = done = pace = 0.0
     with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
         while left:
             crew.works()
@@ -60,10 +60,13 @@ def train_all(
             ended = [member for member in left if member.done]
             left = [member for member in left if member not in ended]
             rests = list(map(_rest, left))
-            done = begun - sum(rests)
+            if begun - sum(rests) > done:
+                # A run tells at the end of an epoch, which may take many minutes.
+                done, moved = begun - sum(rests), now
+                pace = busy / done
             far = f"{len(members) - len(left)} of {len(members)} runs"
-            if left and done > 0:
-                far += f", about {clock(_longest(rests, workers) * busy / done)} left"
+            if left and done:
+                far += f", about {clock(max(0.0, _longest(rests, workers) * pace - (now - moved)))} left"
             for member in ended:
                 say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
             bar.update(task, completed=total - sum(rests), far=far)

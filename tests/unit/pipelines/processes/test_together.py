@@ -13,11 +13,11 @@ STEPS = 1000
 
 
 class Member:
-    """A run that takes a second for each step of each layer; it is its own task."""
+    """A run that takes a second for each step of each layer, and tells every so many; it is its own task."""
 
-    def __init__(self, folder, clock, start, depth):
+    def __init__(self, folder, clock, start, depth, tells=1):
         self.name, self.folder, self._clock, self._start = folder.name, folder, clock, start
-        self.task = self
+        self.task, self._tells = self, tells
         self.config = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=depth))
         folder.mkdir()
 
@@ -27,7 +27,8 @@ class Member:
 
     @property
     def step(self):
-        return min(STEPS, max(0, int((self._clock.now - self._start) / (self.config.model.depth or 1))))
+        done = min(STEPS, max(0, int((self._clock.now - self._start) / (self.config.model.depth or 1))))
+        return done // self._tells * self._tells
 
     @property
     def done(self):
@@ -107,3 +108,13 @@ def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
     # Of two workers at once, one takes the third run as soon as it can.
     assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
     assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
+
+
+def test_time_goes_on_between_the_ends_of_long_epochs(seen):
+    lines = seen({"a": (0, 10, 200)}).splitlines()
+    assert [line.partition("about ")[2] for line in lines[6:10]] == [
+        "2:11:40 left",
+        "2:06:40 left",
+        "2:01:40 left",
+        "1:56:40 left",
+    ]
