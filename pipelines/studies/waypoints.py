@@ -114,9 +114,10 @@ def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Lo
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("steps")
         axes.set_ylabel("error on test images")
         if axes.lines:
