@@ -115,8 +115,11 @@ def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Lo
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        first, last = axes.get_xlim()
+        # Of many decades more labels would lie on each other.
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if last < 30 * first else (1.0,)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("steps")
         axes.set_ylabel("error on test images")
