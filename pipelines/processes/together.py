@@ -11,6 +11,7 @@ from rich.progress import Progress as Bar
 from pipelines import environment
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Crew, Member, shares
+from pipelines.processes.time_left import TimeLeft
 from pipelines.processes.train import TrainTask
 from pipelines.run import Run, open_run
 
@@ -48,25 +49,19 @@ def train_all(
     bar = Bar(*columns, console=console, expand=True, disable=not console.is_terminal)
     total = sum(map(_work, members))
     task = bar.add_task("", total=total, far="")
-    left, begun = list(members), sum(map(_rest, members))
-    told = looked = moved = time.monotonic()
-    busy = done = pace = 0.0
+    left, told = list(members), time.monotonic()
+    time_left = TimeLeft(list(map(_rest, members)), workers, told)
     with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
         while left:
             crew.works()
             now = time.monotonic()
-            busy += (now - looked) * min(workers, len(left))
-            looked = now
             ended = [member for member in left if member.done]
             left = [member for member in left if member not in ended]
             rests = list(map(_rest, left))
-            if begun - sum(rests) > done:
-                # A run tells at the end of an epoch, which may take many minutes.
-                done, moved = begun - sum(rests), now
-                pace = busy / done
             far = f"{len(members) - len(left)} of {len(members)} runs"
-            if left and done:
-                far += f", about {clock(max(0.0, _longest(rests, workers) * pace - (now - moved)))} left"
+            seconds = time_left.seconds(rests, now)
+            if left and seconds is not None:
+                far += f", about {clock(seconds)} left"
             for member in ended:
                 say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
             bar.update(task, completed=total - sum(rests), far=far)
@@ -94,11 +89,3 @@ def _rest(member: Member) -> float:
         return work
     run = open_run(member.task.folder)
     return work * (1 - run.record.step / (run.config.epochs * run.record.steps_per_epoch))
-
-
-def _longest(rests: Sequence[float], workers: int) -> float:
-    """The work of the worker that ends last, if each takes the next run as soon as it is done with one."""
-    each = [0.0] * workers
-    for rest in rests:
-        each[each.index(min(each))] += rest
-    return max(each)
