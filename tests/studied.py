@@ -10,8 +10,6 @@ from tests.toy_data import ToyData
 
 # So small that every arm trains one epoch on what the toy data has.
 BUDGET = "1e-06"
-# Where a study has shallower nets: TensorFlow takes 10 s to compile a plain one of 100 layers.
-DEEPEST = 31
 IMAGES = {"mnist": ((28, 28, 1), 10), "cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100)}
 
 

@@ -17,7 +17,7 @@ class TimeLeft:
     """
 
     def __init__(self, rests: Sequence[float], workers: int, now: float) -> None:
-        self.workers = workers
+        self._workers = workers
         self._all = sum(rests)
         self._runs = len(rests)
         self._looked = self._moved = now
@@ -33,14 +33,14 @@ class TimeLeft:
         Returns:
             None as long as no run was seen to move.
         """
-        self._busy += (now - self._looked) * min(self.workers, self._runs)
+        self._busy += (now - self._looked) * min(self._workers, self._runs)
         self._looked, self._runs = now, len(rests)
         if self._all - sum(rests) > self._done:
             self._done, self._moved = self._all - sum(rests), now
             self._pace = self._busy / self._done
         if not self._done:
             return None
-        each = [0.0] * self.workers
+        each = [0.0] * self._workers
         for rest in rests:
             each[each.index(min(each))] += rest
         # A run moves at the end of an epoch, which may take many minutes.
