@@ -32,7 +32,7 @@ def show(data_dir: Path | None, console: Console) -> None:
         listed[name] = study = studies.get(name)
         if study.short:
             listed[f"{name} --schedule short"] = study.short
-    _measure_all(listed, data_dir, console)
+    refused = _measure_all(listed, data_dir, console)
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("study", "asks", "runs", "epochs", "hours"):
         table.add_column(column, justify="left" if column in ("study", "asks") else "right", overflow="fold")
@@ -41,18 +41,20 @@ def show(data_dir: Path | None, console: Console) -> None:
         runs = f"{study.seeds * len(study.arms)}"
         table.add_row(name, study.asks, runs, f"{epochs:,}".replace(",", " "), _hours(_seconds(study)))
     console.print(table)
+    for data, error in refused.items():
+        say(console, f"hours of {', '.join(_waiting(listed, data))} are unknown: {error}")
     model, features = environment.cpu()
     machine = f"{environment.cores()} cores of {model} ({' '.join(features) or 'no features known'})"
     say(console, f"hours: of all runs in full, one after the other, from measured steps; {machine}")
     say(console, "highway reproduce NAME runs one; --budget 0.01 is a hundredth of it, --workers N runs some at once.")
 
 
-def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Console) -> None:
-    """Measures each net that was never measured here, but for those on data that cannot be had."""
+def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Console) -> dict[str, UserError]:
+    """Measures each net that was never measured here; returns the data that could not be had, and why."""
     nets = [(name, arm, kind.config) for name, study in listed.items() for arm, kind in study.arms.items()]
     # Arms that differ in what takes no time are one net.
     missing = {cost.file(config): (name, arm, config) for name, arm, config in nets if cost.kept(config) is None}
-    refused: set[str] = set()
+    refused: dict[str, UserError] = {}
     began = time.monotonic()
     for done, (name, arm, config) in enumerate(missing.values()):
         if config.data in refused:
@@ -62,8 +64,16 @@ def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Conso
         try:
             _measure(arm, config, data_dir, console)
         except UserError as error:
-            say(console, f"{name} is not measured: {error}")
-            refused.add(config.data)
+            refused[config.data] = error
+    return refused
+
+
+def _waiting(listed: dict[str, Study], data: str) -> list[str]:
+    """The studies whose hours are unknown for want of some data."""
+    on_data = {
+        name: study for name, study in listed.items() if any(arm.config.data == data for arm in study.arms.values())
+    }
+    return [name for name, study in on_data.items() if _seconds(study) is None]
 
 
 def _seconds(study: Study) -> float | None:

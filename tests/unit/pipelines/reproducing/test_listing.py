@@ -87,7 +87,7 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
 
     monkeypatch.setattr(listing, "_measure", refuse)
     said, _ = listed()
-    assert "depth-contrast is not measured: the data set 'mnist' is not prepared: highway data prepare mnist" in said
+    assert "hours of depth-contrast are unknown: the data set 'mnist' is not prepared: highway data prepare mnist" in said
     assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
 
 
@@ -105,6 +105,7 @@ def test_data_that_is_missing_is_asked_for_once_and_leaves_the_others_measured(l
     said, _ = listed()
     assert asked.count("cifar100") == 1
     assert said.count("is not prepared") == 1
+    assert "hours of gates, lesions are unknown: the data set 'cifar100' is not prepared" in said
     ends = {
         line.split()[0]: line.split()[-1]
         for line in said.splitlines()
