@@ -87,7 +87,7 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
 
     monkeypatch.setattr(listing, "_measure", refuse)
     said, _ = listed()
-    assert "hours of depth-contrast are unknown: the data set 'mnist' is not prepared: highway data prepare mnist" in said
+    assert "hours of depth-contrast are unknown: the data set 'mnist' is not prepared: highway data prepare" in said
     assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
 
 
