@@ -1,47 +1,81 @@
 """The time left of many runs, of which some are trained at the same time."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is left of a run.
+
+    Args:
+        name: of the run.
+        work: in any unit that is the same for all runs.
+        pace: seconds that it took for each of them so far; None if it did nothing yet.
+    """
+
+    name: str
+    work: float
+    pace: float | None = None
 
 
 class TimeLeft:
-    """Tells the time left from how fast the runs went so far.
+    """Tells the time left from how fast the runs went so far: each by its own pace, or by that of all until it has one.
 
     Args:
-        rests: the work that is left of each run, in any unit.
+        rests: of the runs, in the order in which they are trained.
         workers: runs at the same time; each takes the next one as soon as it is done with one.
         now: the time, in seconds.
 
     Example:
-        left = TimeLeft([10.0, 10.0], workers=1, now=0.0)
-        left.seconds([5.0, 10.0], now=60.0)  # 180.0
+        left = TimeLeft([Rest("a", 10.0), Rest("b", 10.0)], workers=1, now=0.0)
+        left.seconds([Rest("a", 5.0, pace=12.0), Rest("b", 10.0)], now=60.0)  # 180.0
     """
 
-    def __init__(self, rests: Sequence[float], workers: int, now: float) -> None:
+    def __init__(self, rests: Sequence[Rest], workers: int, now: float) -> None:
         self._workers = workers
-        self._all = sum(rests)
-        self._runs = len(rests)
-        self._looked = self._moved = now
+        self._rests = {rest.name: rest.work for rest in rests}
+        self._moved: dict[str, float] = {}
+        self._looked = now
         self._busy = self._done = self._pace = 0.0
+        self._start(rests, now)
 
-    def seconds(self, rests: Sequence[float], now: float) -> float | None:
+    def seconds(self, rests: Sequence[Rest], now: float) -> float | None:
         """The seconds left, of the worker that ends last.
 
         Args:
-            rests: the work that is left of each run that is not over.
+            rests: of the runs that are not over, in the same order.
             now: the time, in seconds.
 
         Returns:
             None as long as no run was seen to move.
         """
-        self._busy += (now - self._looked) * min(self._workers, self._runs)
-        self._looked, self._runs = now, len(rests)
-        if self._all - sum(rests) > self._done:
-            self._done, self._moved = self._all - sum(rests), now
+        self._busy += (now - self._looked) * min(self._workers, len(self._rests))
+        self._looked = now
+        if self._move(rests, now):
+            # With all that is not training: processes start, and test what they trained.
             self._pace = self._busy / self._done
+        self._start(rests, now)
         if not self._done:
             return None
-        each = [0.0] * self._workers
+        ahead = [0.0] * self._workers
         for rest in rests:
-            each[each.index(min(each))] += rest
-        # A run moves at the end of an epoch, which may take many minutes.
-        return max(0.0, max(each) * self._pace - (now - self._moved))
+            seconds = rest.work * (rest.pace or self._pace)
+            # A run moves at the end of an epoch, which may take many minutes.
+            since = now - self._moved.get(rest.name, now)
+            ahead[ahead.index(min(ahead))] += max(0.0, seconds - since)
+        return max(ahead, default=0.0)
+
+    def _move(self, rests: Sequence[Rest], now: float) -> bool:
+        """Notes which runs did something since the last look; tells whether one did."""
+        left = {rest.name: rest.work for rest in rests}
+        moved = [name for name, work in self._rests.items() if left.get(name, 0.0) < work]
+        self._done += sum(self._rests[name] - left.get(name, 0.0) for name in moved)
+        self._moved |= dict.fromkeys(moved, now)
+        self._rests = left
+        return bool(moved)
+
+    def _start(self, rests: Sequence[Rest], now: float) -> None:
+        """The first runs are those that are trained."""
+        for rest in rests[: self._workers]:
+            self._moved.setdefault(rest.name, now)

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 from pipelines import environment
 from pipelines.processes.clock import clock
 from pipelines.processes.crew import Crew, Member, shares
-from pipelines.processes.time_left import TimeLeft
+from pipelines.processes.time_left import Rest, TimeLeft
 from pipelines.processes.train import TrainTask
 from pipelines.run import Run, open_run
 
@@ -64,7 +64,7 @@ def train_all(
                 far += f", about {clock(seconds)} left"
             for member in ended:
                 say(console, f"{member.name}: {found(open_run(member.task.folder))}; {far}")
-            bar.update(task, completed=total - sum(rests), far=far)
+            bar.update(task, completed=total - sum(rest.work for rest in rests), far=far)
             if left and bar.disable and now - told >= TOLD:
                 say(console, f"{doing}: {far}")
                 told = now
@@ -82,10 +82,11 @@ def _work(member: Member) -> float:
     return float(config.epochs * (config.model.depth or 1))
 
 
-def _rest(member: Member) -> float:
+def _rest(member: Member) -> Rest:
     """How much of it is left."""
     work = _work(member)
     if not member.task.folder.exists():
-        return work
+        return Rest(member.name, work)
     run = open_run(member.task.folder)
-    return work * (1 - run.record.step / (run.config.epochs * run.record.steps_per_epoch))
+    far = run.record.step / (run.config.epochs * run.record.steps_per_epoch)
+    return Rest(member.name, work * (1 - far), run.record.seconds / (work * far) if far else None)

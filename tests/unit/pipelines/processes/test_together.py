@@ -13,12 +13,13 @@ STEPS = 1000
 
 
 class Member:
-    """A run that takes a second for each step of each layer, and tells every so many; it is its own task."""
+    """A run that takes `slow` seconds for each step of each layer, and tells every so many; it is its own task."""
 
-    def __init__(self, folder, clock, start, depth, tells=1):
+    def __init__(self, folder, clock, *, start=0, depth=None, tells=1, slow=1):
         self.name, self.folder, self._clock, self._start = folder.name, folder, clock, start
         self.task, self._tells = self, tells
         self.config = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=depth))
+        self._each = slow * (depth or 1)
         folder.mkdir()
 
     def model_copy(self, update):
@@ -27,8 +28,12 @@ class Member:
 
     @property
     def step(self):
-        done = min(STEPS, max(0, int((self._clock.now - self._start) / (self.config.model.depth or 1))))
+        done = min(STEPS, max(0, int((self._clock.now - self._start) / self._each)))
         return done // self._tells * self._tells
+
+    @property
+    def seconds(self):
+        return float(self.step * self._each)
 
     @property
     def done(self):
@@ -51,13 +56,14 @@ class Crew:
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """A function that trains runs, and returns what was written. It takes when each starts, and its layers."""
+    """A function that trains runs, and returns what was written. It takes what is said of each."""
     clock = SimpleNamespace(now=0.0)
     time = SimpleNamespace(monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + 10))
     members = {}
 
     def open_run(folder):
-        record = SimpleNamespace(step=members[folder.name].step, steps_per_epoch=STEPS)
+        member = members[folder.name]
+        record = SimpleNamespace(step=member.step, seconds=member.seconds, steps_per_epoch=STEPS)
         return SimpleNamespace(record=record, config=SimpleNamespace(epochs=1))
 
     monkeypatch.setattr(together, "time", time)
@@ -65,7 +71,7 @@ def seen(monkeypatch, tmp_path):
     monkeypatch.setattr(together, "Crew", Crew)
 
     def run(runs, workers=1, terminal=False):
-        members.update({name: Member(tmp_path / name, clock, *what) for name, what in runs.items()})
+        members.update({name: Member(tmp_path / name, clock, **what) for name, what in runs.items()})
         file = io.StringIO()
         console = Console(file=file, force_terminal=terminal, width=100)
         together.train_all(
@@ -76,7 +82,7 @@ def seen(monkeypatch, tmp_path):
     return run
 
 
-ONE_BY_ONE = {"a": (0, None), "b": (STEPS, None)}
+ONE_BY_ONE = {"a": {}, "b": {"start": STEPS}}
 
 
 def test_without_a_terminal_what_is_left_is_told_from_time_to_time(seen):
@@ -98,23 +104,31 @@ def test_a_terminal_has_a_bar_instead(seen):
 
 
 def test_deep_nets_are_known_to_take_longer(seen):
-    lines = seen({"a": (0, 1), "b": (STEPS, 10)}).splitlines()
+    lines = seen({"a": {"depth": 1}, "b": {"depth": 10, "start": STEPS}}).splitlines()
     assert lines[0] == "study: 0 of 2 runs, about 2:58:20 left"
     assert lines[3] == "a: 97 %; 1 of 2 runs, about 2:46:40 left"
 
 
 def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
-    lines = seen({"a": (0, 1), "b": (0, 2), "c": (STEPS, 4)}, workers=2).splitlines()
+    lines = seen({"a": {"depth": 1}, "b": {"depth": 2}, "c": {"depth": 4, "start": STEPS}}, workers=2).splitlines()
     # Of two workers at once, one takes the third run as soon as it can.
     assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
     assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
 
 
 def test_time_goes_on_between_the_ends_of_long_epochs(seen):
-    lines = seen({"a": (0, 10, 200)}).splitlines()
+    lines = seen({"a": {"depth": 10, "tells": 200}}).splitlines()
     assert [line.partition("about ")[2] for line in lines[6:10]] == [
         "2:11:40 left",
         "2:06:40 left",
         "2:01:40 left",
         "1:56:40 left",
     ]
+
+
+def test_a_run_that_takes_longer_is_told_by_its_own_pace(seen):
+    lines = seen({"a": {}, "b": {"tells": 100, "slow": 8}}, workers=2).splitlines()
+    # Until the slow one has told anything, it counts as one of them.
+    assert lines[0] == "study: 0 of 2 runs, about 28:20 left"
+    assert "a: 97 %; 1 of 2 runs, about 1:56:40 left" in lines
+    assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"
