@@ -48,7 +48,7 @@ class TimeLeft:
             now: the time, in seconds.
 
         Returns:
-            None as long as no run was seen to move.
+            None as long as no run was seen to move and one of them has no pace.
         """
         self._busy += (now - self._looked) * min(self._workers, len(self._rests))
         self._looked = now
@@ -56,7 +56,7 @@ class TimeLeft:
             # With all that is not training: processes start, and test what they trained.
             self._pace = self._busy / self._done
         self._start(rests, now)
-        if not self._done:
+        if not self._done and any(rest.pace is None for rest in rests):
             return None
         ahead = [0.0] * self._workers
         for rest in rests:
