@@ -104,7 +104,8 @@ def reproduce(given: Arguments, console: Console) -> Path:
         raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = given.to or Path("studies") / study.name
     each = "settings of each net" if study.search else "seeds"
-    work = scheduled(study.arms, given.seeds or study.seeds, given.budget, label=study.label, each=each)
+    seeds = given.seeds or study.seeds
+    work = scheduled(study.arms, seeds, given.budget, label=study.label, each=each, tested=not study.search)
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, given.arms)
     arms = dict(work.arms)

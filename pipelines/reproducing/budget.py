@@ -27,7 +27,9 @@ class Work:
     label: str
 
 
-def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str = "", each: str = "seeds") -> Work:
+def scheduled(
+    arms: Mapping[str, Arm], seeds: int, share: float, *, label: str = "", each: str = "seeds", tested: bool = True
+) -> Work:
     """What a share of the work of a study leaves of it.
 
     What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
@@ -39,6 +41,7 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str =
         share: of the work, greater than 0 and at most 1.
         label: what is said of the work in full.
         each: what the runs of an arm are called in the label.
+        tested: whether runs are measured on test examples, so that the label says on how many.
 
     Returns:
         What is left.
@@ -52,10 +55,12 @@ def scheduled(arms: Mapping[str, Arm], seeds: int, share: float, *, label: str =
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
-    examples = [(short[name].subset.train or arm.counts.train, arm.counts.train) for name, arm in arms.items()]
+    train = [(short[name].subset.train or arm.counts.train, arm.counts.train) for name, arm in arms.items()]
+    test = [(short[name].subset.test or arm.counts.test, arm.counts.test) for name, arm in arms.items()]
     parts = [
         _pairs("epochs", [(short[name].epochs, whole[name].epochs) for name in arms]),
-        _pairs("training examples", examples),
+        _pairs("training examples", train),
+        *([_pairs("test examples", test)] if tested and any(taken < there for taken, there in test) else []),
         f"{runs} of {seeds} {each}",
     ]
     told = f"budget {share:g}: {', '.join(parts)}"

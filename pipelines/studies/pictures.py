@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -19,6 +20,8 @@ COLOURS = 48
 """Of an animation: lines and letters need few, and its file grows with them."""
 DPI = 80
 """Of an animation."""
+LETTERS = 11
+"""Of the label, on an inch."""
 
 
 @dataclass(frozen=True)
@@ -116,4 +119,4 @@ class Pictures:
     def _head(self, figure: Any, title: str) -> None:
         figure.suptitle(title)
         if self.label:
-            figure.supxlabel(self.label, fontsize=9, color=ORANGE)
+            figure.supxlabel(fill(self.label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)
