@@ -87,7 +87,8 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
 
     monkeypatch.setattr(listing, "_measure", refuse)
     said, _ = listed()
-    assert "hours of depth-contrast are unknown: the data set 'mnist' is not prepared: highway data prepare" in said
+    reason = "the data set 'mnist' is not prepared: highway data prepare mnist"
+    assert f"hours of depth-contrast are unknown: {reason}\n" in said
     assert next(line for line in said.splitlines() if line.startswith("depth-contrast  ")).rstrip().endswith("unknown")
 
 
