@@ -45,12 +45,15 @@ class ModelConfig(Frozen):
 
 
 class Subset(Frozen):
-    """How many examples are used, drawn by a fixed seed: the same ones in every run, of each class its share."""
+    """How many examples are used, and how they are drawn."""
 
     train: Count | None = None
     """Training examples, out of those that are not held out for validation; None takes all."""
     test: Count | None = None
     """Test examples, to evaluate on; None takes all."""
+    seed: NonNegative | None = None
+    """None draws of each class its share, the same examples in every run. A number draws of MNIST as it was published:
+    NumPy's `default_rng` with that seed shuffles the training and then the test examples, and the first are taken."""
 
 
 class Preprocess(Frozen):
@@ -149,6 +152,20 @@ class Config(Frozen):
     steps_per_execution: Count | Literal["auto"] = "auto"
     """Steps in one call of the compiled program; metrics and progress follow at this interval. "auto" takes one, and
     of a shallow dense highway net on a CPU many, as each is short."""
+
+    @model_validator(mode="after")
+    def _draws_by_seed_are_of_all(self) -> Self:
+        if self.subset.seed is not None and self.validation:
+            raise ValueError(
+                "a subset that is drawn by a seed is drawn from all training examples: none can be held out for "
+                f"validation. Received: subset.seed={self.subset.seed}, validation={self.validation}"
+            )
+        return self
+
+    def seeded(self, seed: int) -> Self:
+        """The same with another seed, by which a subset is drawn as well if it is drawn by one."""
+        subset = self.subset if self.subset.seed is None else self.subset.model_copy(update={"seed": seed})
+        return self.model_copy(update={"seed": seed, "subset": subset})
 
 
 class Space(Frozen):

@@ -4,6 +4,7 @@ The data decide the task: images with labels are classified; of vectors with a n
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from pipelines.config import Subset
-from pipelines.data import folders
+from pipelines.data import folders, published
 from pipelines.data.holdout import exchanged, subset
 from pipelines.data.parallel import fixed
 from pipelines.data.prepare import prepared
@@ -21,6 +22,8 @@ from pipelines.data.stream import Stream
 from pipelines.errors import UserError
 
 Split = Literal["train", "validation", "test"]
+Choice = Callable[[np.ndarray], np.ndarray]
+"""From the labels of the examples that may be used to the places of those that are taken."""
 
 # Decoded images above this many bytes are streamed from disk instead. Below it, training holds them twice (numpy and
 # TensorFlow), and a third time for a moment at its start.
@@ -63,7 +66,7 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0, part:
         data: TFDS name ("mnist_5k", "cifar10", "name/config:version"), or the folder of a prepared data set.
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         validation: training examples to hold out; ignored for data with a validation split of its own.
-        part: how many of the other examples are used.
+        part: how many of the other examples are used, and which.
 
     Returns:
         Name, version, shape, classes, and counts as `load` will give them.
@@ -97,7 +100,7 @@ def load(
         split: "train" (without what is held out), "validation" or "test".
         data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         validation: training examples to hold out; ignored for data with a validation split of its own.
-        part: how many of the other examples are used.
+        part: how many of the other examples are used, and which.
         memory: bytes of decoded images above which they stay on disk. Vectors never do.
 
     Returns:
@@ -118,12 +121,12 @@ def load(
     splits = builder.info.splits
     source = split if split in splits else "train"
     count = 0 if source != "train" or "validation" in splits else validation
-    taken = None if split == "validation" else getattr(part, split)
+    choose = _choice(builder, split, part)
     if info.labels and splits[source].num_examples * int(np.prod(info.shape)) > memory:
-        return _streamed(builder, source, count, rest=source == split, taken=taken)
+        return _streamed(builder, source, count, rest=source == split, choose=choose)
     kept, held = _decoded(str(builder.data_dir), source, count)
     whole = kept if source == split else held
-    return whole if taken is None else _taken(whole, taken)
+    return whole if choose is None else _taken(whole, choose(whole.labels))
 
 
 def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
@@ -153,7 +156,12 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
         "validation": sizes.get("validation", count),
         "test": sizes.get("test", 0),
     }
-    for split, taken in part.model_dump(exclude_none=True).items():
+    if part.seed is not None and builder.name not in published.KNOWN:
+        raise UserError(
+            "only what was published in a known order is drawn by a seed: "
+            f"{', '.join(published.KNOWN)}. Received: '{builder.name}', subset.seed={part.seed}."
+        )
+    for split, taken in part.model_dump(exclude_none=True, exclude={"seed"}).items():
         if not labels:
             raise UserError(
                 f"only labelled images are drawn at random: the targets of '{builder.name}' may follow each other "
@@ -226,16 +234,28 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
     return Examples(images[:left], labels[:left]), Examples(images[left:], labels[left:])
 
 
-def _taken(whole: Examples, count: int) -> Examples:
+def _choice(builder: tfds.core.DatasetBuilder, split: Split, part: Subset) -> Choice | None:
+    """How examples of a split are chosen out of all that may be used; None takes them all."""
+    count, seed = None if split == "validation" else getattr(part, split), part.seed
+    if count is None:
+        return None
+    if seed is None:
+        return lambda labels: subset(labels, count)
+    sizes = {name: int(found.num_examples) for name, found in builder.info.splits.items()}
+    return lambda _: published.drawn(seed, split, count, sizes)
+
+
+def _taken(whole: Examples, places: np.ndarray) -> Examples:
     """Some examples of those in memory, as a copy."""
-    places = subset(whole.labels, count)
     images, labels = whole.images[places], whole.labels[places]
     images.flags.writeable = labels.flags.writeable = False
     return Examples(images, labels)
 
 
-def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, *, rest: bool, taken: int | None) -> Stream:
-    """A split of the files on disk, without the held out examples (`rest`) or these alone; `taken` of them, or all."""
+def _streamed(
+    builder: tfds.core.DatasetBuilder, source: str, count: int, *, rest: bool, choose: Choice | None
+) -> Stream:
+    """A split of the files on disk, without the held out examples (`rest`) or these alone; those chosen, or all."""
     image = builder.info.features["image"]
     records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
     whole = Stream(
@@ -244,7 +264,7 @@ def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, *, res
         builder.info.splits[source].num_examples,
         Path(builder.data_dir),
     )
-    if not count and taken is None:
+    if not count and choose is None:
         return whole
     labels = whole.labels
     places = np.arange(len(labels))
@@ -253,8 +273,8 @@ def _streamed(builder: tfds.core.DatasetBuilder, source: str, count: int, *, res
         low, high = exchanged(labels, count)
         places[np.r_[low, high]] = places[np.r_[high, low]]
     places = places[: len(labels) - count] if rest else places[len(labels) - count :]
-    if taken is not None:
-        places = places[subset(labels[places], taken)]
+    if choose is not None:
+        places = places[choose(labels[places])]
     chosen = tf.constant(np.isin(np.arange(len(labels)), places))
     part = whole.records.enumerate().filter(lambda place, _: chosen[place]).map(lambda _, record: record)
     return replace(whole, records=part, count=len(places))

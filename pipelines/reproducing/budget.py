@@ -87,7 +87,7 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
     fields = config.model_dump()
     fields["epochs"] = epochs
     if train < counts.train:
-        fields["subset"] = {"train": train, "test": test or None}
+        fields["subset"] |= {"train": train, "test": test or None}
         fields["validation"] = max(1, round(config.validation * left)) if config.validation else 0
     fields["schedule"] |= _schedule(config, ratio, epochs * (train // config.batch_size))
     return Config.model_validate(fields)

@@ -269,7 +269,7 @@ def _arm(size: Size, name: str, net: str) -> Arm:
     return Arm(
         config=base.config.model_copy(update=changes),
         provenance=Provenance(
-            recorded=tuple(field for field in depth_contrast.RECORDED if field not in ours),
+            recorded=tuple(field for field in depth_contrast.RECORDED if field not in {*ours, "subset.seed"}),
             assumed=(
                 *sorted(ours),
                 "precision",

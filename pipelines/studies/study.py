@@ -86,7 +86,7 @@ class Arm(Frozen):
         """The examples that it takes in full."""
         subset = self.config.subset
         if self.data is None:
-            return Counts.model_validate(subset.model_dump())
+            return Counts.model_validate(subset.model_dump(exclude={"seed"}))
         taken = {"train": subset.train or self.data.train, "test": subset.test or self.data.test}
         return self.data.model_copy(update=taken)
 

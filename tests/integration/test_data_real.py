@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pipelines.config import Subset
+from pipelines.data.published import places
 from pipelines.data.sources import describe, load
 
 FIRST = {"airplane": 0, "truck": 9}
@@ -22,6 +24,21 @@ def test_the_test_split_of_mnist(real_data):
     test = load("mnist", "test", real_data("mnist"))
     assert np.bincount(test.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert test.images.mean() == pytest.approx(33.79, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("split", "first"), [("train", [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]), ("test", [7, 2, 1, 0, 4, 1, 4, 9, 5, 9])]
+)
+def test_mnist_as_it_was_published(real_data, split, first):
+    labels = load("mnist", split, real_data("mnist")).labels
+    assert labels[places(split, len(labels))][:10].tolist() == first
+
+
+@pytest.mark.parametrize(("seed", "ones"), [(0, 0.1245), (1, 0.119), (2, 0.111)])
+def test_a_seed_draws_the_test_images_of_the_study_in_numpy(real_data, seed, ones):
+    """Its plain nets guess: with every seed their accuracy is the share of ones."""
+    drawn = load("mnist", "test", real_data("mnist"), part=Subset(train=6000, test=2000, seed=seed))
+    assert (drawn.labels == 1).mean() == ones
 
 
 def test_the_test_split_of_cifar_10(real_data):

@@ -53,13 +53,16 @@ schedules = st.builds(Schedule, kind=st.just("step"), boundaries=steps, factor=f
     decay_steps=counts,
     warmup_steps=st.integers(0, 10**9),
 )
+sizes = {"train": maybe(counts), "test": maybe(counts)}
+chosen = st.fixed_dictionaries({"validation": st.integers(0, 10**9), "subset": st.builds(Subset, **sizes)})
+# A draw by a seed leaves nothing to hold out.
+drawn = st.fixed_dictionaries({"subset": st.builds(Subset, **sizes, seed=st.integers(0, 2**31))})
 configs = st.builds(
-    Config,
+    lambda part, **fields: Config(**part, **fields),
+    part=chosen | drawn,
     recipe=st.just("demo"),
     model=models,
     data=names,
-    validation=st.integers(0, 10**9),
-    subset=st.builds(Subset, train=maybe(counts), test=maybe(counts)),
     preprocess=preprocesses,
     augment=st.builds(Augment, pad=st.integers(0, 100), mirror=st.booleans()),
     optimizer=optimizers,

@@ -56,6 +56,7 @@ def test_overrides_and_nothing_else():
         ("--schedule.boundaries 5 7", "schedule.boundaries", (5, 7)),
         ("--augment.mirror", "augment.mirror", True),
         ("--subset.train 6000", "subset.train", 6000),
+        ("--subset.seed 3", "subset.seed", 3),
         ("--model.initializer fan_in_uniform", "model.initializer", "fan_in_uniform"),
         ("--preprocess.offset -1", "preprocess.offset", -1.0),
         ("--optimizer.no-nesterov", "optimizer.nesterov", False),

@@ -2,9 +2,10 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from pipelines.config import Config, ModelConfig, Optimizer, Schedule
+from pipelines.config import Config, ModelConfig, Optimizer, Schedule, Subset
 from pipelines.recipes.provenance import flat
 
 from .strategies import configs
@@ -77,6 +78,19 @@ def test_defaults_are_those_of_the_docstrings(small):
     assert values["optimizer.momentum"] == 0.9
     assert values["preprocess.scale"] == 1 / 255
     assert values["schedule.kind"] == "constant"
+
+
+def test_nothing_is_held_out_of_what_a_seed_draws():
+    with pytest.raises(ValidationError, match=r"none can be held out.*subset\.seed=0, validation=100"):
+        Config(recipe="x", model=ModelConfig(preset="x"), data="mnist", validation=100, subset=Subset(seed=0))
+
+
+@given(configs, st.integers(0, 100))
+def test_another_seed_draws_another_subset_where_a_seed_draws_it(config, seed):
+    other = config.seeded(seed)
+    before, after = flat(config), flat(other)
+    assert (other.seed, other.subset.seed) == (seed, None if config.subset.seed is None else seed)
+    assert {field for field in before if before[field] != after[field]} <= {"seed", "subset.seed"}
 
 
 def test_a_configuration_from_before_a_field_was_added_still_opens():

@@ -27,7 +27,7 @@ def factors(tmp_path_factory):
 def tiny(tmp_path):
     """A function that prepares a data set of random images and gives its folder."""
 
-    def make(splits, *, image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8, vectors=None):
+    def make(splits, *, name="tiny", image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8, vectors=None):
         features = {
             "image": image or tfds.features.Image(shape=shape),
             "label": label or tfds.features.ClassLabel(num_classes=classes),
@@ -54,6 +54,7 @@ def tiny(tmp_path):
                     example |= {key: np.zeros(value.shape, value.np_dtype) for key, value in (vectors or {}).items()}
                     yield number, {key: value for key, value in example.items() if features[key] != "none"}
 
+        Tiny.name = name
         builder = Tiny(data_dir=tmp_path)
         builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
         return str(builder.data_dir)

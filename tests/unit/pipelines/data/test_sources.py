@@ -17,6 +17,11 @@ def numbers(examples):
     return {tuple(pixels) for pixels in examples.images.reshape(len(examples), -1)[:, :2].tolist()}
 
 
+def batches(examples):
+    """The images, in one array or in several."""
+    return [examples.images] if isinstance(examples, Examples) else list(examples.images)
+
+
 def test_validation_is_taken_from_train_and_from_nothing_else(tiny):
     data = tiny({"train": 60, "test": 30})
     train, validation, test = (load(data, name, validation=12) for name in SPLITS)
@@ -115,6 +120,28 @@ def test_a_subset_is_no_larger_than_what_it_is_drawn_from(tiny, part):
     assert describe(data, validation=12, part=Subset(train=48, test=5)).counts["train"] == 48
     with pytest.raises(UserError, match=r"subset\.(train must be at most 48|test must be at most 5), the .*Received:"):
         describe(data, validation=12, part=part)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("memory", [2**20, 10], ids=["memory", "disk"])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_seed_draws_from_the_order_in_which_the_data_were_published(tiny, split, memory, seed):
+    sizes = {"train": 60, "test": 30}
+    data, part = tiny(sizes, name="mnist"), Subset(train=9, test=6, seed=seed)
+    generator = np.random.default_rng(seed)
+    expected = {name: generator.permutation(size)[: getattr(part, name)] for name, size in sizes.items()}
+    examples = load(data, split, part=part, memory=memory)
+    pixels = np.concatenate([images.reshape(len(images), -1)[:, :2] for images in batches(examples)])
+    assert len(examples) == len(pixels)
+    # The first pixel is the number of the split, the second that of the example.
+    assert {(split == "test", number) for number in expected[split]} == set(map(tuple, pixels.tolist()))
+    assert sorted(examples.labels.tolist()) == sorted((expected[split] % 3).tolist())
+
+
+def test_only_what_was_published_in_a_known_order_is_drawn_by_a_seed(tiny):
+    data = tiny({"train": 60, "test": 5})
+    with pytest.raises(UserError, match=r"known order.*: mnist\. Received: 'tiny', subset\.seed=0"):
+        describe(data, part=Subset(train=9, seed=0))
 
 
 def test_splits_that_are_not_there_are_told(tiny):

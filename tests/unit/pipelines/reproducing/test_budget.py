@@ -33,7 +33,7 @@ def test_a_budget_is_said_with_what_was_scaled():
     # 0.464 of three seeds is one; 0.3 of its work is left: 0.548 of the epochs, and what rounding left of the examples.
     assert work.seeds == 1
     assert {config.epochs for config in work.arms.values()} == {7}
-    assert {config.subset for config in work.arms.values()} == {Subset(train=3086, test=1029)}
+    assert {config.subset for config in work.arms.values()} == {Subset(train=3086, test=1029, seed=0)}
     assert work.label == (
         "short schedule, budget 0.1: 7 of 12 epochs, 3 086 of 6 000 training examples, 1 029 of 2 000 test examples, "
         "1 of 3 seeds"

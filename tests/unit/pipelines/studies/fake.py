@@ -4,8 +4,6 @@ import math
 
 from pipelines import evaluation, run
 from pipelines.studies.results import Result, Results
-from pipelines.training import table
-from pipelines.training.watch import WATCHED
 
 RECORD = run.Record(
     state="finished",
@@ -62,12 +60,12 @@ def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None):
             "state": "finished" if accuracy is not None else "diverged",
         }
     )
-    made = run.Run(path / "runs" / f"{arm}-seed-{seed}", config.model_copy(update={"seed": seed}), record)
+    made = run.Run(path / "runs" / f"{arm}-seed-{seed}", config.seeded(seed), record)
     return Result(arm, seed, made, tuple(rows), None if accuracy is None else evaluated(accuracy))
 
 
 def depth_results(study, path, accuracy, loss, seeds=2):
-    """Results of the depth contrast, accuracy and loss as functions of kind and blocks; the best epoch is the first."""
+    """Results of the depth contrast, accuracy and loss as functions of kind and blocks."""
     made = []
     for name, arm in study.arms.items():
         kind, blocks = name.split("-")
@@ -85,10 +83,4 @@ def depth_results(study, path, accuracy, loss, seeds=2):
             )
             for seed in range(seeds)
         ]
-    for one in made:
-        if one.accuracy is not None:
-            one.run.path.mkdir(parents=True, exist_ok=True)
-            (one.run.path / WATCHED).unlink(missing_ok=True)
-            for step, more in ((46, 0.01), (92, 0.0)):
-                table.append(one.run.path / WATCHED, {"step": step, "test_accuracy": one.accuracy + more})
     return Results(made)

@@ -9,7 +9,7 @@ from pipelines import studies
 from pipelines.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
 from pipelines.studies import depth_contrast
-from pipelines.studies.depth_contrast import BLOCKS, STUDY, collapse_caption, epochs_caption, sweep_caption
+from pipelines.studies.depth_contrast import BLOCKS, STUDY, collapse_caption, runs_caption, sweep_caption
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 
@@ -19,6 +19,7 @@ RECORDED = {
     "data": "mnist",
     "subset.train": 6000,
     "subset.test": 2000,
+    "subset.seed": 0,
     "preprocess.scale": 2 / 255,
     "preprocess.offset": -1.0,
     "optimizer.name": "adam",
@@ -82,7 +83,7 @@ def test_a_study_is_found_by_its_name():
 
 
 def test_tables_put_the_source_beside_what_was_measured(results):
-    accuracy, loss, epochs = depth_contrast.tabulated(results)
+    accuracy, runs, loss = depth_contrast.tabulated(results)
     assert accuracy.head == ("blocks", "highway", "highway, source", "plain", "plain, source")
     rows = {row[0]: row[1:] for row in accuracy.rows}
     assert rows["30"] == (
@@ -91,20 +92,29 @@ def test_tables_put_the_source_beside_what_was_measured(results):
     )  # fmt: skip
     assert rows["100"][1::2] == ("-", "-")
     assert {row[0]: row[1:] for row in loss.rows}["10"] == ("0.190", "0.187", "1.773", "1.773")
-    rows = {row[0]: row[1:] for row in epochs.rows}
-    assert epochs.head[1:4] == ("highway, last epoch", "highway, best epoch", "highway, source")
-    assert rows["30"] == ("90.00", "91.00", "90.77", "11.00", "12.00", "11.80")
-    assert rows["100"] == ("90.00", "91.00", "-", "11.00", "12.00", "-")
+    rows = {row[:2]: row[2:] for row in runs.rows}
+    assert runs.head == ("blocks", "seed", *accuracy.head[1:])
+    assert list(rows) == [("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0")]
+    assert rows["30", "1"] == ("90.00", "90.4", "11.00", "11.9")
+    # Two seeds were run.
+    assert rows["30", "2"] == ("-", "89.3", "-", "11.1")
 
 
-def test_the_best_epoch_is_told_beside_the_last_and_the_source(results):
-    assert epochs_caption(results) == (
-        "Over the depths that the source has, highway nets make 90.0% on average after the last epoch and 91.0% after "
-        "the best one, which is chosen on the test images; the source 90.8%, of which epoch it does not say."
+def test_the_runs_of_the_source_are_compared_one_by_one(tmp_path, results):
+    # The source's third run of 30 blocks has nothing to stand beside.
+    assert runs_caption(results) == ""
+    all_seeds = depth_results(STUDY, tmp_path / "all", as_the_source_says, loss_of_the_source, seeds=3)
+    assert runs_caption(all_seeds) == (
+        "On the images of the source's 7 runs highway nets make 90.0% on average and the source 90.8%; in 1 of them "
+        "ours are as good or better."
     )
-    some = Results(one for one in results.all if one.arm != "highway-10")
-    assert epochs_caption(some) == ""
-    assert depth_contrast.tabulated(some)[2].rows[1][1:4] == ("-", "-", "91.30")
+    diverged = [one for one in all_seeds.all if (one.arm, one.seed) != ("highway-50", 0)]
+    assert runs_caption(Results(diverged)) == ""
+
+
+@pytest.mark.parametrize("name", STUDY.arms)
+def test_every_seed_draws_images_of_its_own(name):
+    assert [STUDY.arms[name].config.seeded(seed).subset.seed for seed in range(3)] == [0, 1, 2]
 
 
 def test_captions_say_what_the_source_says_where_the_results_do(results):

@@ -1,0 +1,66 @@
+"""The nets of the depth contrast beside what their source recorded, from its own weights and with its own batches.
+
+One generator of NumPy draws the weights of the source's nets, and then the order of every epoch. What is left of a
+difference is Adam's epsilon: the source adds it to the root of the corrected second moment, Keras to that of the raw
+one. In NumPy either rule makes the loss of its side to six digits.
+"""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from pipelines import studies
+from pipelines.data import preprocess, sources
+from pipelines.data.published import places
+from pipelines.training.net import build, compiled
+
+UNITS, BATCH, STEPS = 50, 128, 46
+SIZES = {"train": (60_000, 6000), "test": (10_000, 2000)}
+RECORDED = {5: (1.10364, 0.8805, 0.001), 30: (1.56812, 0.715, 0.02)}
+"""By blocks: mean training loss and test accuracy of the first epoch, and how far our loss may be."""
+
+
+@pytest.fixture(scope="module")
+def drawn(real_data):
+    """Images and labels of both splits, in the order in which the source draws them."""
+    generator = np.random.default_rng(0)
+    config = studies.get("depth-contrast").arms["highway-5"].config
+    found = {}
+    for split, (count, taken) in SIZES.items():
+        whole = sources.load("mnist", split, real_data("mnist"))
+        chosen = places(split, count)[generator.permutation(count)[:taken]]
+        images = preprocess.apply(preprocess.fit(config.preprocess, whole.images), whole.images[chosen])
+        found[split] = np.asarray(images), whole.labels[chosen]
+    return found
+
+
+def source_weights(generator, blocks):
+    """Weights as the source draws them, kernels [out, in] and those of gates last, in the order of ours."""
+
+    def kernel(inputs, outputs):
+        bound = 1 / math.sqrt(inputs)
+        return generator.uniform(-bound, bound, (outputs, inputs)).T
+
+    entry = kernel(28 * 28, UNITS)
+    kernels, gates = (np.stack([kernel(UNITS, UNITS) for _ in range(blocks)]) for _ in range(2))
+    zeros = np.zeros((blocks, UNITS))
+    return [entry, zeros[0], kernels, zeros, gates, zeros - 2.0, kernel(UNITS, 10), np.zeros(10)]
+
+
+@pytest.mark.parametrize("blocks", RECORDED)
+def test_the_first_epoch_is_that_of_the_source(drawn, real_data, blocks):
+    loss, accuracy, within = RECORDED[blocks]
+    config = studies.get("depth-contrast").arms[f"highway-{blocks}"].config
+    net = build(config, sources.describe("mnist", real_data("mnist")), "float32")
+    generator = np.random.default_rng(0)
+    net.set_weights(source_weights(generator, blocks))
+    images, labels = drawn["train"]
+    order = generator.permutation(len(labels))[: STEPS * BATCH]
+    model = compiled(net, config, "float32", STEPS, accelerated=False)
+    targets = keras.utils.to_categorical(labels, 10)
+    history = model.fit(images[order], targets[order], batch_size=BATCH, shuffle=False, verbose=0).history
+    assert history["loss"][0] == pytest.approx(loss, abs=within)
+    images, labels = drawn["test"]
+    assert (net.predict(images, verbose=0).argmax(axis=1) == labels).mean() == pytest.approx(accuracy, abs=0.005)
