@@ -162,9 +162,19 @@ class Config(Frozen):
             )
         return self
 
-    def seeded(self, seed: int) -> Self:
-        """The same with another seed, by which a subset is drawn as well if it is drawn by one."""
-        subset = self.subset if self.subset.seed is None else self.subset.model_copy(update={"seed": seed})
+    def seeded(self, seed: int, draws: int | None = None) -> Self:
+        """The same with another seed, by which a subset is drawn as well if it is drawn by one.
+
+        Args:
+            seed: of weights, order and the rest.
+            draws: how many subsets are drawn, which the seeds take in turn; None for one each.
+
+        Example:
+            config.seeded(4, draws=3).subset.seed  # 1, if it had one
+        """
+        subset = self.subset
+        if subset.seed is not None:
+            subset = subset.model_copy(update={"seed": seed if draws is None else seed % draws})
         return self.model_copy(update={"seed": seed, "subset": subset})
 
 

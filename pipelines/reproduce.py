@@ -166,7 +166,7 @@ def _train(work: Work, folder: Path, given: Arguments, backend: str, console: Co
     for seed in range(work.seeds):
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
-            one = config.seeded(seed)
+            one = config.seeded(seed, study.draws)
             # What was not watched while it trained cannot be watched now.
             if not path.exists() and not study.watch and (other := reuse.find(one, study.weights, backend, folder)):
                 reuse.take(other, path)

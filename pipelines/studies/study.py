@@ -133,6 +133,8 @@ class Study(Generic[Found]):
         short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
         label: what stands on every table and figure of a study whose trainings are shorter than the source's.
         weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
+        draws: how many subsets the source draws, where a seed draws them: further seeds take these in turn, with
+            weights of their own. None for one each.
     """
 
     name: str
@@ -150,3 +152,4 @@ class Study(Generic[Found]):
     short: "Study | None" = None
     label: str = ""
     weights: Weights = "final"
+    draws: int | None = None

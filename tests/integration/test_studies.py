@@ -86,3 +86,22 @@ def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
     assert "trained already" not in first
     for said in others:
         assert said.count("trained already") == len(studies.get(group[0]).arms)
+
+
+def test_further_seeds_take_the_draws_of_a_source_again(monkeypatch, toy, tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    found = []
+
+    def train_all(members, **_):
+        found.extend((member.task.config.seed, member.task.config.subset.seed) for member in members)
+        raise EnoughError
+
+    monkeypatch.setattr(reproduce, "train_all", train_all)
+    given = reproduce.Arguments(
+        name="depth-contrast", to=tmp_path / "study", seeds=4, arms=("highway-5",), data_dir=toy
+    )
+    with pytest.raises(EnoughError):
+        reproduce.reproduce(given, Console(file=io.StringIO()))
+    assert found == [(0, 0), (1, 1), (2, 2), (3, 0)]

@@ -112,6 +112,7 @@ STUDY = Study(
     asks="how much of the gradient gets to the first block, and what part of it comes through 1 - T?",
     arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
     seeds=3,
+    draws=depth_contrast.DRAWS,
     differs=(
         "The source has the formula and no figures. Nets and training are those of depth-contrast, and what is said "
         "there holds here; residual nets are not in the source.",

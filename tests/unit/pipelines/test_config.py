@@ -91,6 +91,7 @@ def test_another_seed_draws_another_subset_where_a_seed_draws_it(config, seed):
     before, after = flat(config), flat(other)
     assert (other.seed, other.subset.seed) == (seed, None if config.subset.seed is None else seed)
     assert {field for field in before if before[field] != after[field]} <= {"seed", "subset.seed"}
+    assert flat(config.seeded(seed, draws=3)) == after | {"subset.seed": other.subset.seed and seed % 3}
 
 
 def test_a_configuration_from_before_a_field_was_added_still_opens():

@@ -45,7 +45,7 @@ def evaluated(accuracy, count=1000):
     )
 
 
-def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None):
+def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None, draws=None):
     """A run at its end; accuracy None is one that diverged; gates are rows of means: before, and after each epoch."""
     names = [f"highway_{number:02}" for number in range(1, len(gates[0]) + 1)] if gates else []
     rows = [
@@ -60,7 +60,7 @@ def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None):
             "state": "finished" if accuracy is not None else "diverged",
         }
     )
-    made = run.Run(path / "runs" / f"{arm}-seed-{seed}", config.seeded(seed), record)
+    made = run.Run(path / "runs" / f"{arm}-seed-{seed}", config.seeded(seed, draws), record)
     return Result(arm, seed, made, tuple(rows), None if accuracy is None else evaluated(accuracy))
 
 
@@ -80,6 +80,7 @@ def depth_results(study, path, accuracy, loss, seeds=2):
                 path,
                 losses=(2.3, loss(kind, int(blocks))),
                 gates=shape if gated else None,
+                draws=study.draws,
             )
             for seed in range(seeds)
         ]

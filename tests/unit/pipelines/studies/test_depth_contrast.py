@@ -93,28 +93,33 @@ def test_tables_put_the_source_beside_what_was_measured(results):
     assert rows["100"][1::2] == ("-", "-")
     assert {row[0]: row[1:] for row in loss.rows}["10"] == ("0.190", "0.187", "1.773", "1.773")
     rows = {row[:2]: row[2:] for row in runs.rows}
-    assert runs.head == ("blocks", "seed", *accuracy.head[1:])
+    assert runs.head == ("blocks", "images of seed", *accuracy.head[1:])
     assert list(rows) == [("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0")]
-    assert rows["30", "1"] == ("90.00", "90.4", "11.00", "11.9")
+    assert rows["30", "1"] == ("90.00 (n = 1)", "90.40", "11.00 (n = 1)", "11.90")
     # Two seeds were run.
-    assert rows["30", "2"] == ("-", "89.3", "-", "11.1")
+    assert rows["30", "2"] == ("-", "89.30", "-", "11.10")
 
 
 def test_the_runs_of_the_source_are_compared_one_by_one(tmp_path, results):
     # The source's third run of 30 blocks has nothing to stand beside.
     assert runs_caption(results) == ""
-    all_seeds = depth_results(STUDY, tmp_path / "all", as_the_source_says, loss_of_the_source, seeds=3)
+    all_seeds = depth_results(STUDY, tmp_path / "all", as_the_source_says, loss_of_the_source, seeds=4)
     assert runs_caption(all_seeds) == (
-        "On the images of the source's 7 runs highway nets make 90.0% on average and the source 90.8%; in 1 of them "
-        "ours are as good or better."
+        "On the images of the source's 7 runs highway nets make 90.0% on average (12 runs) and the source 90.8%; on "
+        "those of 1 of them ours are as good or better."
     )
-    diverged = [one for one in all_seeds.all if (one.arm, one.seed) != ("highway-50", 0)]
-    assert runs_caption(Results(diverged)) == ""
+    rows = {row[:2]: row[2] for row in depth_contrast.tabulated(all_seeds)[1].rows}
+    assert rows["30", "0"] == "90.00 (90.00 +- 0.00, n = 2)"
+    assert rows["30", "1"] == "90.00 (n = 1)"
+    some = [one for one in all_seeds.all if (one.arm, one.seed % 3) != ("highway-50", 0)]
+    assert runs_caption(Results(some)) == ""
 
 
 @pytest.mark.parametrize("name", STUDY.arms)
-def test_every_seed_draws_images_of_its_own(name):
-    assert [STUDY.arms[name].config.seeded(seed).subset.seed for seed in range(3)] == [0, 1, 2]
+def test_seeds_take_the_draws_of_the_source_in_turn(name):
+    configs = [STUDY.arms[name].config.seeded(seed, STUDY.draws) for seed in range(5)]
+    assert [config.subset.seed for config in configs] == [0, 1, 2, 0, 1]
+    assert [config.seed for config in configs] == [0, 1, 2, 3, 4]
 
 
 def test_captions_say_what_the_source_says_where_the_results_do(results):
