@@ -230,13 +230,13 @@ def runs_caption(results: Results) -> str:
     }
     if not all(runs.values()):
         return ""
-    means = {at: float(np.mean(scores)) for at, scores in runs.items()}
-    more = sum(mean >= source[at] for at, mean in means.items())
-    count = sum(map(len, runs.values()))
+    ours, theirs = np.mean([np.mean(scores) for scores in runs.values()]), np.mean(list(source.values()))
+    above = sum(source[at] > max(scores) for at, scores in runs.items())
+    below = sum(source[at] < min(scores) for at, scores in runs.items())
     return (
-        f"On the images of the source's {len(source)} runs highway nets make {np.mean(list(means.values())):.1%} on "
-        f"average ({count} runs) and the source {np.mean(list(source.values())):.1%}; on those of {more} of them ours "
-        "are as good or better."
+        f"On the images of the source's {len(source)} runs highway nets make {ours:.1%} on average "
+        f"({sum(map(len, runs.values()))} runs) and the source {theirs:.1%}: {above} of its runs are better than all of "
+        f"ours on their images, {below} worse than all."
     )
 
 
