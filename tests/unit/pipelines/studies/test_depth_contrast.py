@@ -105,8 +105,8 @@ def test_the_runs_of_the_source_are_compared_one_by_one(tmp_path, results):
     assert runs_caption(results) == ""
     all_seeds = depth_results(STUDY, tmp_path / "all", as_the_source_says, loss_of_the_source, seeds=4)
     assert runs_caption(all_seeds) == (
-        "On the images of the source's 7 runs highway nets make 90.0% on average (12 runs) and the source 90.8%: 6 of "
-        "its runs are better than all of ours on their images, 1 worse than all."
+        "On the images of the source's 7 runs highway nets make 90.0% on average (12 runs) and the source 90.8%. Of "
+        "its runs, better than all of ours on the same images: 6; worse than all: 1."
     )
     rows = {row[:2]: row[2] for row in depth_contrast.tabulated(all_seeds)[1].rows}
     assert rows["30", "0"] == "90.00 (90.00 +- 0.00, n = 2)"
