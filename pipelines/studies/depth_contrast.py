@@ -8,9 +8,9 @@ Published   test accuracies after the last epoch and training losses of 5 to 50 
             30 blocks
 Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks has all numbers of the training: Adam
             5e-3 with epsilon 1e-8, global clip at 5.0, batch 128, 12 epochs. Nets of 100 blocks are ours
-Measured    seeds 0 to 11, mean of the test accuracies: highway 90.9, 90.7, 90.6, 89.9, 89.7 and 23.7 % at 5, 10, 20, 30,
-            50 and 100 blocks (at 100 runs make 9.8 to 68.5 %), plain 86.7, 39.9, 11.4, 11.5, 11.6 and 11.8 %; 2 to
-            20 s a run beside other work, Keras 3.15.1, JAX 0.10.2, float32, two cores of an Intel Xeon with amx_bf16
+Measured    seeds 0 to 11, mean test accuracies: highway 90.9, 90.7, 90.6, 89.9, 89.7 and 23.7 % at 5, 10, 20, 30, 50
+            and 100 blocks (at 100 runs make 9.8 to 68.5 %), plain 86.7, 39.9, 11.4, 11.5, 11.6 and 11.8 %; 2 to 20 s
+            a run beside other work, Keras 3.15.1, JAX 0.10.2, float32, two cores of an Intel Xeon with amx_bf16
 """
 
 import math
@@ -235,8 +235,8 @@ def runs_caption(results: Results) -> str:
     below = sum(source[at] < min(scores) for at, scores in runs.items())
     return (
         f"On the images of the source's {len(source)} runs highway nets make {ours:.1%} on average "
-        f"({sum(map(len, runs.values()))} runs) and the source {theirs:.1%}. Of its runs, better than all of ours on the "
-        f"same images: {above}; worse than all: {below}."
+        f"({sum(map(len, runs.values()))} runs) and the source {theirs:.1%}. Of its runs, better than all of ours on "
+        f"the same images: {above}; worse than all: {below}."
     )
 
 
