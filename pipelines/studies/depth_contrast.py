@@ -391,6 +391,8 @@ STUDY = Study(
         "An epoch has 46 whole batches of 128. The source leaves out what is left over; here it opens the next epoch.",
         "float32, where the source computes in float64; and Keras adds Adam's epsilon to the root of the raw second "
         "moment, the source to that of the corrected one.",
+        "The source says that blocks near the input open further. The gates that it recorded (seed 0, 30 blocks) rise "
+        "from 0.08 and 0.05 in the first two to 0.17 in the last two.",
         "100 blocks are not in the source, and it has three seeds at 30 blocks alone.",
     ),
     tables=tabulated,
