@@ -158,8 +158,9 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
     }
     if part.seed is not None and builder.name not in published.KNOWN:
         raise UserError(
-            "only what was published in a known order is drawn by a seed: "
-            f"{', '.join(published.KNOWN)}. Received: '{builder.name}', subset.seed={part.seed}."
+            "a seed draws from the order in which the data were published, which is known of "
+            f"{', '.join(published.KNOWN)} alone. Leave subset.seed out, and each class gives its share. "
+            f"Received: '{builder.name}', subset.seed={part.seed}."
         )
     for split, taken in part.model_dump(exclude_none=True, exclude={"seed"}).items():
         if not labels:

@@ -1,5 +1,6 @@
 """The figures of a study: each has a caption, and of a short schedule the label."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,4 +120,6 @@ class Pictures:
     def _head(self, figure: Any, title: str) -> None:
         figure.suptitle(title)
         if self.label:
-            figure.supxlabel(fill(self.label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)
+            # 6 000 stays on one line.
+            label = re.sub(r"(?<=\d) (?=\d{3}\b)", "\N{NO-BREAK SPACE}", self.label)
+            figure.supxlabel(fill(label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)

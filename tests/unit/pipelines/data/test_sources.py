@@ -140,7 +140,7 @@ def test_a_seed_draws_from_the_order_in_which_the_data_were_published(tiny, spli
 
 def test_only_what_was_published_in_a_known_order_is_drawn_by_a_seed(tiny):
     data = tiny({"train": 60, "test": 5})
-    with pytest.raises(UserError, match=r"known order.*: mnist\. Received: 'tiny', subset\.seed=0"):
+    with pytest.raises(UserError, match=r"known of mnist alone.*Received: 'tiny', subset\.seed=0"):
         describe(data, part=Subset(train=9, seed=0))
 
 

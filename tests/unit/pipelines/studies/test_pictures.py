@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from PIL import Image
 
@@ -24,13 +26,16 @@ def test_the_label_of_a_short_schedule_stands_on_every_figure(tmp_path, label):
         assert (moving.n_frames, moving.info["loop"]) == (3, 0)
 
 
-def test_a_long_label_is_broken_where_the_figure_ends(tmp_path):
+@pytest.mark.parametrize("inches", [4.5, 5, 5.5])
+def test_a_long_label_is_broken_where_the_figure_ends(tmp_path, inches):
     label = "short schedule, budget 0.1: 95 of 300 epochs, 18 947 of 60 000 training examples, 1 of 1 seeds"
     pictures = Pictures(tmp_path, label)
-    with pictures.figure("a", (5, 3), "A title", "A caption.") as figure:
+    with pictures.figure("a", (inches, 3), "A title", "A caption.") as figure:
         figure.subplots().plot([1, 2])
     said = figure.get_supxlabel()
     assert said.split() == label.split()
+    # Not within a number.
+    assert not re.search(r"\d\s*\n\d{3}\b", said)
     figure.canvas.draw()
     extent = next(text for text in figure.texts if text.get_text() == said).get_window_extent()
     assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
