@@ -7,7 +7,7 @@ Data        6 000 training and 2 000 test images of MNIST, those of depth-contra
 Published   the formula alone: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, of which the first part is there
             whatever the weights are
 Sources     the training is recorded, see depth-contrast; the residual nets are ours
-Measured    seed 0: factors and norms in docs/results/gradients; JAX 0.10.2, float32, two cores of an Intel
+Measured    seeds 0 to 2: factors and norms in docs/results/gradients; JAX 0.10.2, float32, two cores of an Intel
             Xeon with avx512_bf16 and amx_bf16
 """
 
