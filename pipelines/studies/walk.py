@@ -21,7 +21,7 @@ KINDS = {"return": ("highway", "plain", "residual"), "size": ("highway", "plain"
 """The nets of each task: to forecast next month's return, or its size without the sign."""
 WEIGHTS: Weights = "best"
 """Of the epoch that did best on the months held back."""
-RIDGE, BENT, CONSTANT = "ridge", "ridge, sizes too", "mean before the decade"
+RIDGE, BENT, CONSTANT = "ridge", "ridge with sizes", "mean before the decade"
 """Linear in the factors; in the factors and their sizes; and in nothing."""
 FOLDS = {decade: french_factors.fold(decade) for decade in DECADES}
 TESTS = tuple(fold["test"] for fold in FOLDS.values())

@@ -188,7 +188,7 @@ def test_all_tables_and_figures_are_made(tmp_path):
 def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
     walked = walk(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
     assert {name: len(runs) for name, runs in walked.forecasts.items()} == {
-        "highway": 2, "plain": 3, "residual": 3, "ridge": 1, "ridge, sizes too": 1, "mean before the decade": 1
+        "highway": 2, "plain": 3, "residual": 3, "ridge": 1, "ridge with sizes": 1, "mean before the decade": 1
     }  # fmt: skip
     assert len(walked.opened) == 2
 
