@@ -105,8 +105,8 @@ def tabulated(results: Results) -> list[Table]:
             "Accuracy on test images, in percent",
             ("blocks", *columns),
             accuracies,
-            "best (mean +- standard deviation over seeds, n = runs); one number of the source is one run of it. Seeds "
-            "have images of their own",
+            "best (mean +- standard deviation over seeds, n = runs); one number of the source is one run of it. Its "
+            "three seeds have images of their own, which ours take in turn",
         ),
         Table(
             "On the same images as each run of the source, accuracy in percent",
