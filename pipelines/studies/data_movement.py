@@ -22,7 +22,7 @@ import numpy as np
 from pipelines.config import ModelConfig, Provenance, Subset
 from pipelines.figures import GREY
 from pipelines.run import Run, load_model
-from pipelines.studies import depth_contrast, tables
+from pipelines.studies import depth_contrast, numpy_runs, tables
 from pipelines.studies.moving import hlo
 from pipelines.studies.moving.least import Kind, least
 from pipelines.studies.nets import NETS
@@ -255,7 +255,7 @@ def _told(kind: str) -> str:
 
 
 def _arm(size: Size, name: str, net: str) -> Arm:
-    base = depth_contrast.STUDY.arms[depth_contrast.arm("highway", depth_contrast.SHOWN)]
+    base = depth_contrast.STUDY.arms[numpy_runs.arm("highway", depth_contrast.SHOWN)]
     model: ModelConfig = NETS[net].model
     changes: dict[str, Any] = {
         "recipe": name,

@@ -22,14 +22,14 @@ from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
 from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Subset
 from pipelines.figures import BLUE, GREY, ORANGE
-from pipelines.studies import gates, tables
+from pipelines.studies import gates, numpy_runs, tables
+from pipelines.studies.numpy_runs import DRAWS, KINDS, PUBLISHED, arm
 from pipelines.studies.pictures import Pictures
-from pipelines.studies.results import Result, Results
+from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Published, Study
 from pipelines.studies.tables import MISSING, Table
 from pipelines.studies.words import listed, ranged
 
-KINDS = ("highway", "plain")
 BLOCKS = (5, 10, 20, 30, 50, 100)
 SHOWN = 30
 """Blocks of the nets whose training is shown in detail, as in the source."""
@@ -42,29 +42,6 @@ CLOSE = 0.02
 BIAS = -2.0
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 
-ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
-    ("highway", 5): (0.903,),
-    ("highway", 10): (0.913,),
-    ("highway", 20): (0.910,),
-    ("highway", 30): (0.926, 0.904, 0.893),
-    ("highway", 50): (0.905,),
-    ("plain", 5): (0.857,),
-    ("plain", 10): (0.292,),
-    ("plain", 20): (0.098,),
-    ("plain", 30): (0.124, 0.119, 0.111),
-    ("plain", 50): (0.124,),
-}
-"""The source's runs of each net: seed 0 and, where there are more, 1 and 2."""
-DRAWS = 3
-"""The source's seeds, which draw its images as well."""
-LOSSES = {
-    "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
-    "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
-}
-"""Training losses of the source's runs of seed 0."""
-PUBLISHED = {
-    (kind, blocks): Published.of(*scores, loss=LOSSES[kind][blocks]) for (kind, blocks), scores in ACCURACIES.items()
-}
 RECORDED = (
     "model.preset",
     "model.initializer",
@@ -83,22 +60,12 @@ RECORDED = (
 )
 
 
-def arm(kind: str, blocks: int) -> str:
-    """The name of an arm."""
-    return f"{kind}-{blocks}"
-
-
 def tabulated(results: Results) -> list[Table]:
     """Accuracy and loss over depth, each beside the source's."""
     columns = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
     accuracies, losses = (
         tuple((str(blocks), *(cell for kind in KINDS for cell in cells(results, kind, blocks))) for blocks in BLOCKS)
         for cells in (_accuracy, _loss)
-    )
-    runs = tuple(
-        (str(blocks), str(draw), *(cell for kind in KINDS for cell in _alike(results, kind, blocks, draw)))
-        for blocks in BLOCKS
-        for draw in range(len(ACCURACIES.get((KINDS[0], blocks), ())))
     )
     return [
         Table(
@@ -108,13 +75,7 @@ def tabulated(results: Results) -> list[Table]:
             "best (mean +- standard deviation over seeds, n = runs); one number of the source is one run of it. Its "
             "three seeds have images of their own, which ours take in turn",
         ),
-        Table(
-            "On the same images as each run of the source, accuracy in percent",
-            ("blocks", "images of seed", *columns),
-            runs,
-            "best (mean +- standard deviation, n = runs) on these images, of which the source has one run; its weights "
-            "and the order of its images are others",
-        ),
+        numpy_runs.beside(results),
         Table(
             f"Training loss in the last epoch; guessing makes ln 10 = {math.log(10):.3f}",
             ("blocks", *columns),
@@ -141,17 +102,6 @@ def _last(results: Results, kind: str, blocks: int) -> list[float]:
     return [float(losses[-1]) for losses in results.curves(arm(kind, blocks), "loss")]
 
 
-def _alike(results: Results, kind: str, blocks: int, draw: int) -> tuple[str, str]:
-    known = _on(results, kind, blocks, draw)
-    ours = tables.measured([run.accuracy for run in known if run.accuracy is not None], len(known))
-    return ours, f"{100 * ACCURACIES[kind, blocks][draw]:.2f}"
-
-
-def _on(results: Results, kind: str, blocks: int, draw: int) -> list[Result]:
-    """The runs of a net on the images of one of the source's seeds."""
-    return [run for run in results.of(arm(kind, blocks)) if run.run.config.subset.seed == draw]
-
-
 def drawn(results: Results, pictures: Pictures) -> None:
     """All figures of the study."""
     sweep(results, pictures)
@@ -166,7 +116,7 @@ def drawn(results: Results, pictures: Pictures) -> None:
 
 def sweep(results: Results, pictures: Pictures) -> None:
     """Test accuracy over depth: each run, the means, and the source's runs."""
-    caption = " ".join(filter(None, (sweep_caption(results), runs_caption(results))))
+    caption = " ".join(filter(None, (sweep_caption(results), numpy_runs.caption(results))))
     with pictures.figure("depth_sweep", (8.2, 4.8), "Test accuracy over depth", caption) as figure:
         axes = figure.subplots()
         for kind in KINDS:
@@ -213,31 +163,6 @@ def sweep_caption(results: Results) -> str:
         if guessing:
             parts.append(f"{name} {listed(guessing)} blocks guess: no run is above {GUESS:.0%}.")
     return " ".join(parts)
-
-
-def runs_caption(results: Results) -> str:
-    """What highway nets make on the images of the source's runs, beside these; nothing if one has no counterpart."""
-    kind = KINDS[0]
-    source = {
-        (blocks, draw): score
-        for (of, blocks), scores in ACCURACIES.items()
-        if of == kind
-        for draw, score in enumerate(scores)
-    }
-    runs = {
-        (blocks, draw): [run.accuracy for run in _on(results, kind, blocks, draw) if run.accuracy is not None]
-        for blocks, draw in source
-    }
-    if not all(runs.values()):
-        return ""
-    ours, theirs = np.mean([np.mean(scores) for scores in runs.values()]), np.mean(list(source.values()))
-    above = sum(source[at] > max(scores) for at, scores in runs.items())
-    below = sum(source[at] < min(scores) for at, scores in runs.items())
-    return (
-        f"On the images of the source's {len(source)} runs highway nets make {ours:.1%} on average "
-        f"({sum(map(len, runs.values()))} runs) and the source {theirs:.1%}. Of its runs, better than all of ours on "
-        f"the same images: {above}; worse than all: {below}."
-    )
 
 
 def collapse(results: Results, pictures: Pictures) -> None:

@@ -20,14 +20,14 @@ from matplotlib.ticker import MaxNLocator
 
 from pipelines.config import Provenance, Subset
 from pipelines.run import Run, load_model
-from pipelines.studies import clusters, depth_contrast, tables
+from pipelines.studies import clusters, depth_contrast, numpy_runs, tables
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Counts, Study
 from pipelines.studies.tables import Table
 from pipelines.studies.words import ranged
 
-ARM = depth_contrast.arm("highway", depth_contrast.SHOWN)
+ARM = numpy_runs.arm("highway", depth_contrast.SHOWN)
 CLUSTERS = 10
 """As many as there are classes, chosen before anything was measured."""
 TYPICAL = 12

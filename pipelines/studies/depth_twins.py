@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
 from pipelines.figures import GREY
-from pipelines.studies import depth_contrast, nets, tables
+from pipelines.studies import nets, numpy_runs, tables
 from pipelines.studies.nets import NETS
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
@@ -133,7 +133,7 @@ STUDY = Study(
     asks="what does a gate give that an addition does not, at equal depth and with equally many parameters?",
     arms={nets.name(net, blocks): nets.arm(net, blocks) for net in NETS for blocks in BLOCKS},
     seeds=3,
-    draws=depth_contrast.DRAWS,
+    draws=numpy_runs.DRAWS,
     differs=(
         "The source has highway and plain nets of 50 units alone; here are those runs again beside the others.",
         "The rate of Adam and the clip are the source's, recorded for highway and plain nets of 50 units. They were "

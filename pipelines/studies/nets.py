@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from pipelines.config import Config, ModelConfig, Provenance, Subset
 from pipelines.figures import BLUE, ORANGE
-from pipelines.studies import depth_contrast
+from pipelines.studies import depth_contrast, numpy_runs
 from pipelines.studies.depth_contrast import GUESS, RECORDED
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Counts
@@ -75,7 +75,7 @@ def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
     own = depth_contrast.STUDY.arms
     if name(net, blocks) in own and not whole:
         return own[name(net, blocks)]
-    config: Config = own[depth_contrast.arm("highway", depth_contrast.SHOWN)].config
+    config: Config = own[numpy_runs.arm("highway", depth_contrast.SHOWN)].config
     model = NETS[net].model
     changes: dict[str, Any] = {
         "recipe": name(net, blocks),

@@ -12,7 +12,7 @@ Measured    seeds 0 to 2: factors and norms in docs/results/gradients; JAX 0.10.
 """
 
 from pipelines.config import Provenance
-from pipelines.studies import depth_contrast, tables
+from pipelines.studies import depth_contrast, numpy_runs, tables
 from pipelines.studies.gradients import flow, jacobians, norms
 from pipelines.studies.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach, worst
 from pipelines.studies.pictures import Pictures
@@ -92,7 +92,7 @@ def drawn(results: Results, pictures: Pictures) -> None:
 
 
 def _arm(kind: str, blocks: int) -> Arm:
-    known = depth_contrast.STUDY.arms[depth_contrast.arm("plain" if kind == "residual" else kind, blocks)]
+    known = depth_contrast.STUDY.arms[numpy_runs.arm("plain" if kind == "residual" else kind, blocks)]
     model = known.config.model
     tags = known.provenance
     if kind == "residual":
@@ -112,7 +112,7 @@ STUDY = Study(
     asks="how much of the gradient gets to the first block, and what part of it comes through 1 - T?",
     arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
     seeds=3,
-    draws=depth_contrast.DRAWS,
+    draws=numpy_runs.DRAWS,
     differs=(
         "The source has the formula and no figures. Nets and training are those of depth-contrast, and what is said "
         "there holds here; residual nets are not in the source.",

@@ -9,7 +9,7 @@ from pipelines import studies
 from pipelines.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
 from pipelines.studies import depth_contrast
-from pipelines.studies.depth_contrast import BLOCKS, STUDY, collapse_caption, runs_caption, sweep_caption
+from pipelines.studies.depth_contrast import BLOCKS, STUDY, collapse_caption, sweep_caption
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 
@@ -98,21 +98,6 @@ def test_tables_put_the_source_beside_what_was_measured(results):
     assert rows["30", "1"] == ("90.00 (n = 1)", "90.40", "11.00 (n = 1)", "11.90")
     # Two seeds were run.
     assert rows["30", "2"] == ("-", "89.30", "-", "11.10")
-
-
-def test_the_runs_of_the_source_are_compared_one_by_one(tmp_path, results):
-    # The source's third run of 30 blocks has nothing to stand beside.
-    assert runs_caption(results) == ""
-    all_seeds = depth_results(STUDY, tmp_path / "all", as_the_source_says, loss_of_the_source, seeds=4)
-    assert runs_caption(all_seeds) == (
-        "On the images of the source's 7 runs highway nets make 90.0% on average (12 runs) and the source 90.8%. Of "
-        "its runs, better than all of ours on the same images: 6; worse than all: 1."
-    )
-    rows = {row[:2]: row[2] for row in depth_contrast.tabulated(all_seeds)[1].rows}
-    assert rows["30", "0"] == "90.00 (90.00 +- 0.00, n = 2)"
-    assert rows["30", "1"] == "90.00 (n = 1)"
-    some = [one for one in all_seeds.all if (one.arm, one.seed % 3) != ("highway-50", 0)]
-    assert runs_caption(Results(some)) == ""
 
 
 @pytest.mark.parametrize("name", STUDY.arms)

@@ -1,0 +1,115 @@
+"""The recorded runs of a study in numpy, and ours on the same images.
+
+Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: a run of each net, three of 30 blocks
+"""
+
+import math
+import statistics
+
+import numpy as np
+
+from pipelines.studies import tables
+from pipelines.studies.results import Result, Results
+from pipelines.studies.study import Published
+from pipelines.studies.tables import Table
+
+KINDS = ("highway", "plain")
+ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
+    ("highway", 5): (0.903,),
+    ("highway", 10): (0.913,),
+    ("highway", 20): (0.910,),
+    ("highway", 30): (0.926, 0.904, 0.893),
+    ("highway", 50): (0.905,),
+    ("plain", 5): (0.857,),
+    ("plain", 10): (0.292,),
+    ("plain", 20): (0.098,),
+    ("plain", 30): (0.124, 0.119, 0.111),
+    ("plain", 50): (0.124,),
+}
+"""The source's runs of each net: seed 0 and, where there are more, 1 and 2."""
+DRAWS = 3
+"""The source's seeds, which draw its images as well."""
+LOSSES = {
+    "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
+    "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
+}
+"""Training losses of the source's runs of seed 0."""
+PUBLISHED = {
+    (kind, blocks): Published.of(*scores, loss=LOSSES[kind][blocks]) for (kind, blocks), scores in ACCURACIES.items()
+}
+
+
+def arm(kind: str, blocks: int) -> str:
+    """The name of the arm of a net."""
+    return f"{kind}-{blocks}"
+
+
+def beside(results: Results) -> Table:
+    """Each run of the source beside ours on its images."""
+    rows = tuple(
+        (str(blocks), str(draw), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, draw)))
+        for of, blocks in ACCURACIES
+        if of == KINDS[0]
+        for draw in _draws(of, blocks)
+    )
+    return Table(
+        "On the same images as each run of the source, accuracy in percent",
+        ("blocks", "images of seed", *(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))),
+        rows,
+        "best (mean +- standard deviation, n = runs) on these images, of which the source has one run; its weights "
+        "and the order of its images are others",
+    )
+
+
+def caption(results: Results) -> str:
+    """What highway nets make on the images of the source's runs, beside these; nothing if one has no counterpart."""
+    pairs = [
+        (_scores(results, of, blocks, draw), ACCURACIES[of, blocks][draw])
+        for of, blocks in ACCURACIES
+        if of == KINDS[0]
+        for draw in _draws(of, blocks)
+    ]
+    if not all(scores for scores, _ in pairs):
+        return ""
+    ours = statistics.mean(statistics.mean(scores) for scores, _ in pairs)
+    theirs = statistics.mean(source for _, source in pairs)
+    above = sum(source > max(scores) for scores, source in pairs)
+    below = sum(source < min(scores) for scores, source in pairs)
+    return (
+        f"On the images of the source's {len(pairs)} runs highway nets make {ours:.1%} on average "
+        f"({sum(len(scores) for scores, _ in pairs)} runs) and the source {theirs:.1%}"
+        f"{_uncertain(ours - theirs, [scores for scores, _ in pairs])}. Of its runs, better than all of ours on the "
+        f"same images: {above}; worse than all: {below}."
+    )
+
+
+def _uncertain(difference: float, groups: list[list[float]]) -> str:
+    """A mean difference between groups of runs and another run of each, with its standard error.
+
+    Nothing if no group has two runs, which tell how much runs differ.
+    """
+    free = sum(len(scores) - 1 for scores in groups)
+    if not free:
+        return ""
+    variance = sum(float(np.var(scores)) * len(scores) for scores in groups) / free
+    error = math.sqrt(variance * sum(1 + 1 / len(scores) for scores in groups)) / len(groups)
+    return f", {100 * difference:+.1f} +- {100 * error:.1f} points between them (standard error)"
+
+
+def _cells(results: Results, kind: str, blocks: int, draw: int) -> tuple[str, str]:
+    ours = tables.measured(_scores(results, kind, blocks, draw), len(_on(results, kind, blocks, draw)))
+    return ours, f"{100 * ACCURACIES[kind, blocks][draw]:.2f}"
+
+
+def _draws(kind: str, blocks: int) -> range:
+    return range(len(ACCURACIES[kind, blocks]))
+
+
+def _scores(results: Results, kind: str, blocks: int, draw: int) -> list[float]:
+    """Accuracies on the images of one of the source's seeds, of the runs that did not diverge."""
+    return [run.accuracy for run in _on(results, kind, blocks, draw) if run.accuracy is not None]
+
+
+def _on(results: Results, kind: str, blocks: int, draw: int) -> list[Result]:
+    """The runs of a net on the images of one of the source's seeds."""
+    return [run for run in results.of(arm(kind, blocks)) if run.run.config.subset.seed == draw]
