@@ -14,6 +14,7 @@ from pipelines.run import Code, Run
 from pipelines.studies.pictures import Picture, Pictures
 from pipelines.studies.study import Found, Study
 from pipelines.studies.tables import Table, markdown
+from pipelines.studies.words import numbered
 
 FOLDERS = ("--to", "--data-dir")
 """Options of `highway reproduce` that name a folder."""
@@ -78,12 +79,11 @@ def _shown(each: Table, marked: str) -> list[str]:
 
 def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:
     records = [run.record for run in runs]
-    seeds = sorted({run.config.seed for run in runs})
     return [
         ("study", name),
         ("command", _once(f"`{repeatable(record.command)}`" for record in records)),
         ("commit", _once(_commit(run) for run in runs)),
-        ("seeds", ", ".join(map(str, seeds))),
+        ("seeds", numbered(sorted({run.config.seed for run in runs}))),
         ("hardware", _once(_hardware(run) for run in runs)),
         ("wall time", _time([record.seconds for record in records])),
         ("versions", _once(_versions(run) for run in runs)),

@@ -1,6 +1,6 @@
-"""Numbers and names as captions tell them."""
+"""Numbers and names as captions and pages tell them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def listed(things: Iterable[object]) -> str:
@@ -26,3 +26,16 @@ def ranged(values: Iterable[float], form: str = ".3f") -> str:
     told = sorted(values)
     low, high = f"{told[0]:{form}}", f"{told[-1]:{form}}"
     return low if low == high else f"{low} to {high}"
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """Whole numbers, such as seeds; four and more that follow one another by their first and last.
+
+    Args:
+        numbers: one or more, ascending.
+
+    Example:
+        numbered(range(36))  # "0 to 35"
+    """
+    gapless = numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"{numbers[0]} to {numbers[-1]}" if gapless and len(numbers) > 3 else ", ".join(map(str, numbers))
