@@ -27,6 +27,10 @@ ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
     ("plain", 50): (0.124,),
 }
 """The source's runs of each net: seed 0 and, where there are more, 1 and 2."""
+RUNS = tuple(
+    (blocks, seed) for (kind, blocks), scores in ACCURACIES.items() if kind == KINDS[0] for seed in range(len(scores))
+)
+"""Blocks and seeds of its runs, the same for both kinds."""
 DRAWS = 3
 """The source's seeds, which draw its images as well."""
 LOSSES = {
@@ -47,10 +51,8 @@ def arm(kind: str, blocks: int) -> str:
 def beside(results: Results) -> Table:
     """Each run of the source beside ours on its images."""
     rows = tuple(
-        (str(blocks), str(draw), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, draw)))
-        for of, blocks in ACCURACIES
-        if of == KINDS[0]
-        for draw in _draws(of, blocks)
+        (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))
+        for blocks, seed in RUNS
     )
     return Table(
         "On the same images as each run of the source, accuracy in percent",
@@ -63,23 +65,18 @@ def beside(results: Results) -> Table:
 
 def caption(results: Results) -> str:
     """What highway nets make on the images of the source's runs, beside these; nothing if one has no counterpart."""
-    pairs = [
-        (_scores(results, of, blocks, draw), ACCURACIES[of, blocks][draw])
-        for of, blocks in ACCURACIES
-        if of == KINDS[0]
-        for draw in _draws(of, blocks)
-    ]
-    if not all(scores for scores, _ in pairs):
+    kind = KINDS[0]
+    groups = [_scores(results, kind, blocks, seed) for blocks, seed in RUNS]
+    recorded = [ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS]
+    if not all(groups):
         return ""
-    ours = statistics.mean(statistics.mean(scores) for scores, _ in pairs)
-    theirs = statistics.mean(source for _, source in pairs)
-    above = sum(source > max(scores) for scores, source in pairs)
-    below = sum(source < min(scores) for scores, source in pairs)
+    ours, theirs = statistics.mean(map(statistics.mean, groups)), statistics.mean(recorded)
+    above = sum(source > max(scores) for source, scores in zip(recorded, groups, strict=True))
+    below = sum(source < min(scores) for source, scores in zip(recorded, groups, strict=True))
     return (
-        f"On the images of the source's {len(pairs)} runs highway nets make {ours:.1%} on average "
-        f"({sum(len(scores) for scores, _ in pairs)} runs) and the source {theirs:.1%}"
-        f"{_uncertain(ours - theirs, [scores for scores, _ in pairs])}. Of its runs, better than all of ours on the "
-        f"same images: {above}; worse than all: {below}."
+        f"On the images of the source's {len(RUNS)} runs {kind} nets make {ours:.1%} on average "
+        f"({sum(map(len, groups))} runs) and the source {theirs:.1%}{_uncertain(ours - theirs, groups)}. Of its runs, "
+        f"better than all of ours on the same images: {above}; worse than all: {below}."
     )
 
 
@@ -96,20 +93,16 @@ def _uncertain(difference: float, groups: list[list[float]]) -> str:
     return f", {100 * difference:+.1f} +- {100 * error:.1f} points between them (standard error)"
 
 
-def _cells(results: Results, kind: str, blocks: int, draw: int) -> tuple[str, str]:
-    ours = tables.measured(_scores(results, kind, blocks, draw), len(_on(results, kind, blocks, draw)))
-    return ours, f"{100 * ACCURACIES[kind, blocks][draw]:.2f}"
+def _cells(results: Results, kind: str, blocks: int, seed: int) -> tuple[str, str]:
+    ours = tables.measured(_scores(results, kind, blocks, seed), len(_on(results, kind, blocks, seed)))
+    return ours, f"{100 * ACCURACIES[kind, blocks][seed]:.2f}"
 
 
-def _draws(kind: str, blocks: int) -> range:
-    return range(len(ACCURACIES[kind, blocks]))
-
-
-def _scores(results: Results, kind: str, blocks: int, draw: int) -> list[float]:
+def _scores(results: Results, kind: str, blocks: int, seed: int) -> list[float]:
     """Accuracies on the images of one of the source's seeds, of the runs that did not diverge."""
-    return [run.accuracy for run in _on(results, kind, blocks, draw) if run.accuracy is not None]
+    return [run.accuracy for run in _on(results, kind, blocks, seed) if run.accuracy is not None]
 
 
-def _on(results: Results, kind: str, blocks: int, draw: int) -> list[Result]:
+def _on(results: Results, kind: str, blocks: int, seed: int) -> list[Result]:
     """The runs of a net on the images of one of the source's seeds."""
-    return [run for run in results.of(arm(kind, blocks)) if run.run.config.subset.seed == draw]
+    return [run for run in results.of(arm(kind, blocks)) if run.run.config.subset.seed == seed]
