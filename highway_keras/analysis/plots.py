@@ -76,7 +76,8 @@ def gate_maps(
         mesh = _draw_map(axes, layout, gates, cmap="RdBu_r" if title in signed else "viridis", norm=norm)
         axes.set_title(title, fontsize="medium")
         bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=25, pad=0.02)
-        bar.locator = MaxNLocator(5)
+        # A root leaves little room between the upper ticks.
+        bar.locator = MaxNLocator(4 if title in shared else 5)
         bar.update_ticks()
     all_axes[0].set_ylabel(LAYER)
 
