@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Subset
 from pipelines.figures import BLUE, GREY, ORANGE
 from pipelines.studies import gates, numpy_runs, tables
-from pipelines.studies.numpy_runs import DRAWS, KINDS, PUBLISHED, arm
+from pipelines.studies.numpy_runs import COLUMNS, DRAWS, KINDS, PUBLISHED, arm
 from pipelines.studies.pictures import Pictures
 from pipelines.studies.results import Results
 from pipelines.studies.study import Arm, Published, Study
@@ -62,7 +62,6 @@ RECORDED = (
 
 def tabulated(results: Results) -> list[Table]:
     """Accuracy and loss over depth, each beside the source's."""
-    columns = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
     accuracies, losses = (
         tuple((str(blocks), *(cell for kind in KINDS for cell in cells(results, kind, blocks))) for blocks in BLOCKS)
         for cells in (_accuracy, _loss)
@@ -70,7 +69,7 @@ def tabulated(results: Results) -> list[Table]:
     return [
         Table(
             "Accuracy on test images, in percent",
-            ("blocks", *columns),
+            ("blocks", *COLUMNS),
             accuracies,
             "best (mean +- standard deviation over seeds, n = runs); one number of the source is one run of it. Its "
             "three seeds have images of their own, which ours take in turn",
@@ -78,7 +77,7 @@ def tabulated(results: Results) -> list[Table]:
         numpy_runs.beside(results),
         Table(
             f"Training loss in the last epoch; guessing makes ln 10 = {math.log(10):.3f}",
-            ("blocks", *columns),
+            ("blocks", *COLUMNS),
             losses,
             "mean over the epoch, in which the weights still change, and over seeds; the source's is that of seed 0",
         ),

@@ -14,6 +14,8 @@ from pipelines.studies.study import Published
 from pipelines.studies.tables import Table
 
 KINDS = ("highway", "plain")
+COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
+"""Of a table that has both kinds, each beside the source's."""
 ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
     ("highway", 5): (0.903,),
     ("highway", 10): (0.913,),
@@ -31,7 +33,7 @@ RUNS = tuple(
     (blocks, seed) for (kind, blocks), scores in ACCURACIES.items() if kind == KINDS[0] for seed in range(len(scores))
 )
 """Blocks and seeds of its runs, the same for both kinds."""
-DRAWS = 3
+DRAWS = 1 + max(seed for _, seed in RUNS)
 """The source's seeds, which draw its images as well."""
 LOSSES = {
     "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
@@ -56,7 +58,7 @@ def beside(results: Results) -> Table:
     )
     return Table(
         "On the same images as each run of the source, accuracy in percent",
-        ("blocks", "images of seed", *(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))),
+        ("blocks", "images of seed", *COLUMNS),
         rows,
         "best (mean +- standard deviation, n = runs) on these images, of which the source has one run; its weights "
         "and the order of its images are others",
