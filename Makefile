@@ -23,7 +23,7 @@ $(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg 
 	@touch $@
 
 demo: install  ## Train, evaluate, export and predict on 5 000 real digits
-	@$(BIN)/python -m pipelines.demo
+	@$(BIN)/python -m pipelines.verbs.demo
 
 test: install  ## Run every test, those of the library and of resuming on both backends
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2 --dist worksteal

@@ -30,7 +30,7 @@ from benchmarks.controller import ROOT, Contestant
 from benchmarks.roof import Roof
 from benchmarks.session import Session
 from benchmarks.table import Row
-from pipelines import environment, frameworks
+from pipelines.core import environment, frameworks
 
 # Gives rows as they are measured.
 Section = Callable[[Roof | None], Iterable[list[Row]]]

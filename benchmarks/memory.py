@@ -14,7 +14,7 @@ from benchmarks import data, many
 from benchmarks.controller import ROOT
 from benchmarks.session import Session
 from benchmarks.table import Row
-from pipelines.figures import STYLE
+from pipelines.core.plotting import STYLE
 
 MILLION, QUICK_MILLION = 1_000_000, 10_000
 LINE = re.compile(r"([\d,]+) (?:of [\d,]+ )?pictures")

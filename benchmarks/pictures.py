@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.controller import ROOT
 from benchmarks.redrawn import DRAWINGS, Drawing
-from pipelines import frameworks
-from pipelines.files import replacing, write_text
+from pipelines.core import frameworks
+from pipelines.core.files import replacing, write_text
 from serving import pictures
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model

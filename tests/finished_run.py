@@ -4,8 +4,8 @@ import keras
 import numpy as np
 
 import highway_keras
-from pipelines import run
-from pipelines.config import Config, ModelConfig, Preprocess
+from pipelines.core import run
+from pipelines.core.config import Config, ModelConfig, Preprocess
 from pipelines.data import preprocess
 
 DIGITS = run.DataRecord(

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import tensorflow_datasets as tfds
 
-from pipelines.reproducing.budget import scheduled
+from pipelines.studies.run.budget import scheduled
 from tests.toy_data import ToyData
 
 # So small that every arm trains one epoch on what the toy data has.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.config import Config, ModelConfig, Optimizer
+from pipelines.core.config import Config, ModelConfig, Optimizer
 from pipelines.data.sources import ALL, DataInfo, Examples
 
 COUNTS = {"train": 200, "validation": 40, "test": 60}

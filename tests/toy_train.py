@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from pipelines import cli, frameworks
+from pipelines.core import frameworks
+from pipelines.verbs import cli
 from tests.toy_data import ToyData
 
 if __name__ == "__main__":

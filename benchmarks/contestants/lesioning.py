@@ -17,7 +17,7 @@ BATCH = 500
 def start(task: str) -> Train:
     """Makes the net; see `benchmarks.worker`."""
     settings = json.loads(task)
-    from pipelines import frameworks
+    from pipelines.core import frameworks
 
     frameworks.load()
     import highway_keras

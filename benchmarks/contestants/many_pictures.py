@@ -13,9 +13,9 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.worker import Train, serve
-from pipelines import environment
-from pipelines.many.inputs import Listing, sources
-from pipelines.many.predicting import Job, run
+from pipelines.core import environment
+from pipelines.inference.inputs import Listing, sources
+from pipelines.inference.predicting import Job, run
 from serving import pictures
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model

@@ -5,8 +5,9 @@ import keras
 from benchmarks.contestants.conv_fit import fitting
 from benchmarks.conv_problem import LEARNING_RATE, MOMENTUM, ConvProblem, Precision, weights_of
 from benchmarks.worker import Train, serve
-from pipelines import environment, recipes
-from pipelines.config import Config, Optimizer
+from pipelines import recipes
+from pipelines.core import environment
+from pipelines.core.config import Config, Optimizer
 from pipelines.data.sources import DataInfo
 from pipelines.training import net as nets
 

@@ -8,7 +8,7 @@ import os
 from contextlib import nullcontext
 
 if os.environ["KERAS_BACKEND"] == "tensorflow":  # As the command starts; on JAX TensorFlow is not there.
-    from pipelines import frameworks
+    from pipelines.core import frameworks
 
     frameworks.load()
 

@@ -15,8 +15,10 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.worker import Train, serve
-from pipelines import frameworks
-from pipelines.arguments import parse_train
+from pipelines import recipes
+from pipelines.core import frameworks
+from pipelines.core.config import Config
+from pipelines.core.parsing import parse_over
 
 
 def start(task: str) -> Train:
@@ -42,15 +44,14 @@ def start(task: str) -> Train:
     timer = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: ends.append(time.perf_counter()))
 
     def train(epochs: int) -> dict[str, Any]:
-        given = parse_train([*settings["words"], "--epochs", str(epochs)])
-        assert given.config
+        recipe, *words = settings["words"]
+        default = recipes.get(recipe).config
+        config = parse_over(Config, default, [*words, "--epochs", str(epochs)], "saving", "Overrides of the recipe.")
         saves.clear()
         ends.clear()
         folder = Path(tempfile.mkdtemp(dir=settings["folder"]))
-        interval = settings["every"] * (settings["examples"] // given.config.batch_size)
-        run = loop.start(
-            given.config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer]
-        )
+        interval = settings["every"] * (settings["examples"] // config.batch_size)
+        run = loop.start(config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer])
         rows = table.read(run.path / "metrics.csv")
         shutil.rmtree(folder)
         return {

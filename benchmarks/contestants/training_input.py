@@ -9,7 +9,8 @@ import keras
 import tensorflow as tf
 
 from benchmarks.worker import Train, serve
-from pipelines import environment, recipes
+from pipelines import recipes
+from pipelines.core import environment
 from pipelines.data import batches, preprocess, sources
 from pipelines.training import net as nets
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from pipelines.config import Augment
+from pipelines.core.config import Augment
 
 
 @dataclass(frozen=True)

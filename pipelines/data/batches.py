@@ -2,14 +2,14 @@
 
 import tensorflow as tf
 
-from pipelines.config import Augment
+from pipelines.core.config import Augment
+from pipelines.core.errors import UserError
 from pipelines.data.augment import draw, move
 from pipelines.data.order import examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.errors import UserError
 
 
 def training(

@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 
 FACTORS = ("Mkt-RF", "SMB", "HML", "RF")
 MARKET = FACTORS.index("Mkt-RF")

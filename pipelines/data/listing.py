@@ -6,9 +6,9 @@ import tensorflow_datasets as tfds
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.data.folders import INFO, KNOWN, OWN, data_root, found, in_folder
+from pipelines.core.errors import UserError
+from pipelines.data.catalog import INFO, KNOWN, OWN, data_root, found, in_folder
 from pipelines.data.sources import summary
-from pipelines.errors import UserError
 
 
 def print_list(data_dir: Path | None) -> None:

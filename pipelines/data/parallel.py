@@ -9,7 +9,7 @@ every second or third of them (docs/log.md). It gains nothing here: the input of
 
 import tensorflow as tf
 
-from pipelines import environment
+from pipelines.core import environment
 
 # Batches or examples worked on at once, and batches that lie ready.
 CALLS = max(2, min(16, environment.cores()))

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from pipelines.files import replacing
+from pipelines.core.files import replacing
 
 INK, QUIET = "#1a1a1a", "#7a7a7a"
 

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 from pydantic import ValidationError
 
-from pipelines.config import Preprocess
-from pipelines.errors import UserError
-from pipelines.files import replacing
+from pipelines.core.config import Preprocess
+from pipelines.core.errors import UserError
+from pipelines.core.files import replacing
 
 # Least standard deviation that contrast normalisation divides by, in grey levels: above the rounding noise of an
 # image of one colour (1e-4 at 224 x 224 x 3), below what one pixel one level off makes in a small image (0.018 at

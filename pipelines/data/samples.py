@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from pipelines.config import Config
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
 from pipelines.data.augment import augment
 from pipelines.data.picture import Row, draw
 from pipelines.data.preprocess import apply, fit
 from pipelines.data.sources import ALL, DataInfo, Examples, describe, load
 from pipelines.data.stream import Stream
-from pipelines.errors import UserError
 
 COLUMNS = 10
 STORED = 4  # Rows for a data set alone.

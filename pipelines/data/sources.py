@@ -13,13 +13,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from pipelines.config import Subset
-from pipelines.data import folders, published
+from pipelines.core.config import Subset
+from pipelines.core.errors import UserError
+from pipelines.data import catalog, published
+from pipelines.data.catalog import prepared
 from pipelines.data.holdout import exchanged, subset
 from pipelines.data.parallel import fixed
-from pipelines.data.prepare import prepared
 from pipelines.data.stream import Stream
-from pipelines.errors import UserError
 
 Split = Literal["train", "validation", "test"]
 Choice = Callable[[np.ndarray], np.ndarray]
@@ -131,7 +131,7 @@ def load(
 
 def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     """The TFDS builder of a data set, prepared first if need be; arguments and errors are those of `describe`."""
-    return folders.found(data, data_dir) or prepared(data, data_dir)
+    return catalog.found(data, data_dir) or prepared(data, data_dir)
 
 
 def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset = ALL) -> DataInfo:
@@ -224,7 +224,7 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
             images[start:stop], labels[start:stop] = batch[inputs], batch[outputs]
             start = stop
     except tf.errors.OpError as error:
-        raise folders.damaged(Path(folder), error) from error
+        raise catalog.damaged(Path(folder), error) from error
     left = total - count
     if count:
         # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.

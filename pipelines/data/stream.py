@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.folders import damaged
+from pipelines.data.catalog import damaged
 from pipelines.data.order import permuted
 from pipelines.data.parallel import CALLS, READY, fixed
 

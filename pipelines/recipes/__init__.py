@@ -3,10 +3,14 @@
 A family of results is a file; the plain and residual twins of each recipe are derived in `twins`.
 """
 
+from pathlib import Path
 from types import ModuleType
 
-from pipelines.config import Recipe
-from pipelines.errors import unknown
+from pydantic import ValidationError
+
+from pipelines.core.config import Recipe
+from pipelines.core.errors import UserError, unknown
+from pipelines.core.readable import explain
 from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv
 from pipelines.recipes.twins import twins
 
@@ -42,6 +46,23 @@ def get(name: str) -> Recipe:
     if name not in _RECIPES:
         raise unknown("recipe", name, names())
     return _RECIPES[name][0]
+
+
+def named_recipe(word: str) -> Recipe:
+    """The recipe that a word stands for: a name, or a file as `highway tune` writes it (best.json).
+
+    Raises:
+        UserError: there is no such recipe, or the file is missing or no recipe.
+    """
+    path = Path(word)
+    if path.suffix != ".json":
+        return get(word)
+    try:
+        return Recipe.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"the recipe file {path} cannot be read: {error.strerror}. Check the path.") from None
+    except ValidationError as error:
+        raise UserError(f"{path} is no recipe file: {explain(error, Recipe)}") from None
 
 
 def header(name: str) -> str:

@@ -14,7 +14,17 @@ Measured    not in full. cifar10_19, first 10 epochs (5 000 steps), test: 64.16 
             only by one cycle of ten epochs: 25.94 % (seed 0; docs/results/cifar100)
 """
 
-from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import (
+    Augment,
+    Config,
+    ModelConfig,
+    Optimizer,
+    Preprocess,
+    Provenance,
+    Recipe,
+    Schedule,
+    Space,
+)
 from pipelines.recipes.provenance import SOLVER
 
 RECORDED = ("augment.pad", "augment.mirror", *SOLVER)

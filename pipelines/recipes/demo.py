@@ -11,7 +11,17 @@ Measured    test accuracy 97.6, 98.2, 97.6 % (seeds 0 to 2, mixed_bfloat16), 71 
             highest), so these figures are a little flattered
 """
 
-from pipelines.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import (
+    Augment,
+    Config,
+    ModelConfig,
+    Optimizer,
+    Preprocess,
+    Provenance,
+    Recipe,
+    Schedule,
+    Space,
+)
 
 RECIPES = (
     Recipe(

@@ -18,7 +18,7 @@ Measured    10 layers 97.70 % of the test images (97.62 +- 0.07, n = 3, seeds 0 
             core, otherwise the same (docs/results/gates)
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Schedule, Space
 
 # Of an epoch, after which the rate falls.
 STEPS = {"mnist": 600, "cifar100": 500}

@@ -13,7 +13,7 @@ Measured    97.13 % of the test images (97.08 +- 0.05, n = 3, seeds 0 to 2) afte
             0 alone: 97.27 %, 673 s on busier cores
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Space
+from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Space
 
 RECIPES = (
     Recipe(

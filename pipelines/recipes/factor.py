@@ -11,7 +11,7 @@ Measured    R^2 against the mean of training 0.009, 0.010, 0.008 on the test spl
             validation: as good as always saying that mean; 4 s on two cores (Xeon), Keras 3.15.1, TensorFlow 2.21
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Space
+from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Space
 
 RECIPES = (
     Recipe(

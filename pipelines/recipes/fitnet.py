@@ -12,7 +12,7 @@ Measured    not in full. By one cycle of ten epochs, test: fitnet_a 58.08 %, fit
             hardware, versions and time in docs/results/fitnets and fitnets-highway-b)
 """
 
-from pipelines.config import Provenance, Recipe
+from pipelines.core.config import Provenance, Recipe
 from pipelines.recipes import cifar
 
 _PUBLISHED = {

@@ -16,7 +16,7 @@ Measured    width 32, one epoch (600 steps), test: 95.87, 95.64, 95.53 % (seeds 
             the images 98.77 +- 0.08 % of 3 158 test images (seeds 0 to 2, docs/results/mnist-width-16)
 """
 
-from pipelines.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
 from pipelines.recipes.provenance import SOLVER
 
 _SETTINGS = ("validation", "preprocess.scale", *SOLVER)

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pipelines.config import Recipe
+from pipelines.core.config import Recipe
 
 SOLVER = (
     "optimizer.name",

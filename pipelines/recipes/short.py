@@ -9,7 +9,7 @@ Sources     one cycle: all numbers are ours. The rate rises in a line for 2 epoc
             first waypoint. No result must be set against the paper's
 """
 
-from pipelines.config import Config, Provenance, Recipe, Schedule
+from pipelines.core.config import Config, Provenance, Recipe, Schedule
 
 EPOCHS = 10
 RISE = 1000

@@ -1,6 +1,6 @@
 """The plain and residual twins of a recipe: the same data and training, another net."""
 
-from pipelines.config import Provenance, Recipe
+from pipelines.core.config import Provenance, Recipe
 
 KINDS = ("plain", "residual")
 

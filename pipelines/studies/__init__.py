@@ -3,32 +3,30 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from pipelines.errors import unknown
+from pipelines.core.errors import unknown
 
 if TYPE_CHECKING:
-    from pipelines.studies.study import Study
+    from pipelines.studies.framework.study import Study
 
-MEASURED = "measured.npz"
-"""In a run directory: what its study measures besides the accuracy."""
 # Imported one by one, as they bring matplotlib.
 _MODULES = {
-    "depth-contrast": "pipelines.studies.depth_contrast",
-    "bias": "pipelines.studies.bias",
-    "thousand": "pipelines.studies.thousand",
-    "gradients": "pipelines.studies.gradients.study",
-    "optimization": "pipelines.studies.optimization",
-    "depth-twins": "pipelines.studies.depth_twins",
-    "depth-hundred": "pipelines.studies.depth_hundred",
-    "depth-routes": "pipelines.studies.depth_routes",
-    "data-movement": "pipelines.studies.data_movement",
-    "mnist": "pipelines.studies.mnist",
-    "cifar10": "pipelines.studies.cifar10",
-    "cifar100": "pipelines.studies.cifar100",
-    "fitnets": "pipelines.studies.fitnets",
-    "gates": "pipelines.studies.gate_maps",
-    "routing": "pipelines.studies.routing",
-    "lesions": "pipelines.studies.lesions",
-    "factors": "pipelines.studies.factors",
+    "depth-contrast": "pipelines.studies.papers.depth_contrast",
+    "bias": "pipelines.studies.papers.bias",
+    "thousand": "pipelines.studies.papers.thousand",
+    "gradients": "pipelines.studies.papers.gradients.study",
+    "optimization": "pipelines.studies.papers.optimization",
+    "depth-twins": "pipelines.studies.papers.depth_twins",
+    "depth-hundred": "pipelines.studies.papers.depth_hundred",
+    "depth-routes": "pipelines.studies.papers.depth_routes",
+    "data-movement": "pipelines.studies.papers.memory_traffic.study",
+    "mnist": "pipelines.studies.papers.mnist",
+    "cifar10": "pipelines.studies.papers.cifar10",
+    "cifar100": "pipelines.studies.papers.cifar100",
+    "fitnets": "pipelines.studies.papers.fitnets",
+    "gates": "pipelines.studies.papers.gate_maps",
+    "routing": "pipelines.studies.papers.routing",
+    "lesions": "pipelines.studies.papers.lesions",
+    "factors": "pipelines.studies.papers.factors.study",
 }
 
 

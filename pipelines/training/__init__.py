@@ -1,1 +1,1 @@
-"""Training: what `pipelines.train` puts together."""
+"""Training: from a configuration to a run directory, its evaluation and its figures."""

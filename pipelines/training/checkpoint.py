@@ -19,10 +19,10 @@ import keras
 import numpy as np
 from pydantic import ValidationError
 
-from pipelines.config import Config
-from pipelines.errors import UserError
-from pipelines.files import replacing
-from pipelines.run import Run
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.core.files import replacing
+from pipelines.core.run import Run
 
 # 1 had "progress" in place of a head, and was of the ends of epochs only.
 FORMAT = 2

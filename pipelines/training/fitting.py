@@ -9,13 +9,13 @@ import numpy as np
 from rich.console import Console
 
 from highway_keras.callbacks import MeanGates
+from pipelines.core.errors import UserError
+from pipelines.core.files import replacing
+from pipelines.core.run import FILES, Run
 from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.errors import UserError
-from pipelines.files import replacing
-from pipelines.run import FILES, Run
 from pipelines.training import table
 from pipelines.training.checkpoint import PREVIOUS, State
 from pipelines.training.curves import Curves

@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.errors import StoppedError
-from pipelines.files import replacing
-from pipelines.run import FILES, Run
+from pipelines.core.errors import StoppedError
+from pipelines.core.files import replacing
+from pipelines.core.run import FILES, Run
 from pipelines.training import checkpoint, table
 from pipelines.training.checkpoint import Progress
 from pipelines.training.curves import Curves

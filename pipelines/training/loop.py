@@ -9,15 +9,15 @@ from pathlib import Path
 import keras
 from rich.console import Console
 
-from pipelines import environment
-from pipelines.config import Config
+from pipelines.core import environment
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.core.files import remove_leftovers
+from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
 from pipelines.data import preprocess, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.errors import UserError
-from pipelines.files import remove_leftovers
-from pipelines.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
 from pipelines.training import checkpoint, table
 from pipelines.training.checkpoint import State
 from pipelines.training.fitting import Training, finish

@@ -20,8 +20,8 @@ class ManySteps(keras.Model):
     """A functional model whose `fit`, on JAX alone, runs `steps_per_execution` steps in one compiled loop.
 
     Keras would run one program a step, and a product of a narrow net keeps one core busy. Here each batch is divided
-    among devices, of which `pipelines.frameworks` makes one for each core. The numbers are those of one step after the
-    other on one device, up to rounding, as gradients are averaged over devices first.
+    among devices, of which `pipelines.core.frameworks` makes one for each core. The numbers are those of one step after
+    the other on one device, up to rounding, as gradients are averaged over devices first.
 
     The loss must be a mean over the batch, and the state of a metric a sum over examples, as those of Keras are. A
     model with state of its own, such as the seed of a dropout layer, is trained on one device.

@@ -4,9 +4,9 @@ import keras
 
 import highway_keras.models
 from highway_keras import HighwayStack
-from pipelines.config import Config
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
-from pipelines.errors import UserError
 from pipelines.training import optimizers, schedules
 from pipelines.training.drawing import drawing
 from pipelines.training.many_steps import ManySteps

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.config import Optimizer
-from pipelines.errors import UserError
+from pipelines.core.config import Optimizer
+from pipelines.core.errors import UserError
 
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")

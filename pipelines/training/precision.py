@@ -12,8 +12,8 @@ from typing import Literal
 import keras
 
 from highway_keras import ConvHighway
-from pipelines import environment
-from pipelines.run import Machine, Precision
+from pipelines.core import environment
+from pipelines.core.run import Machine, Precision
 
 Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import keras
 
-from pipelines import environment
-from pipelines.config import Config
+from pipelines.core import environment
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.core.run import Machine, Precision
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
-from pipelines.errors import UserError
-from pipelines.run import Machine, Precision
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import resolve
 

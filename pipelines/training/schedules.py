@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
-from pipelines.config import Schedule
-from pipelines.errors import UserError
+from pipelines.core.config import Schedule
+from pipelines.core.errors import UserError
 
 
 def build(schedule: Schedule, learning_rate: float, steps: int) -> Any:

@@ -5,8 +5,8 @@ import io
 import os
 from pathlib import Path
 
-from pipelines.errors import UserError
-from pipelines.files import write_text
+from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
 
 Row = dict[str, float]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import keras
 
-    from pipelines.run import Run
+    from pipelines.core.run import Run
 
 WATCHED = "watched.csv"
 """In a run directory: a row for each step that was watched."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from pipelines.run import open_run
+from pipelines.core.run import open_run
 
 LEAST = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
 """Slope T * (1 - T) of a gate below which its gradient is 0 in each precision, on processors that skip denormals."""

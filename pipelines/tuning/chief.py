@@ -10,7 +10,7 @@ from threading import Thread
 
 import keras
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 from pipelines.training.prepare import prepare
 from pipelines.tuning import hparams, oracles, state, trials
 from pipelines.tuning.endurance import LEASE

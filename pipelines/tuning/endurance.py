@@ -17,7 +17,7 @@ from typing import Any
 import keras_tuner
 from keras_tuner.engine.trial import Trial
 
-from pipelines.files import write_text
+from pipelines.core.files import write_text
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.state import FILE
 

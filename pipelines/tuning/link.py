@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 
 PATIENCE = 120.0
 """Seconds that a worker waits for its chief, who may be starting again."""

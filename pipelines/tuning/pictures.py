@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from pipelines.figures import BLUE, GREY, saved
+from pipelines.core.plotting import BLUE, GREY, saved
 from pipelines.training import table
 from pipelines.tuning import settings, ticks
 from pipelines.tuning.curves import compared

@@ -24,9 +24,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from pipelines.config import Config, Count, Frozen, ModelConfig, Share, Space
-from pipelines.errors import UserError
-from pipelines.files import held, write_text
+from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space
+from pipelines.core.errors import UserError
+from pipelines.core.files import held, write_text
 from pipelines.recipes.provenance import flat
 from pipelines.tuning import brackets
 from pipelines.tuning.space import Value, changed, gated

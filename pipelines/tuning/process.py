@@ -3,8 +3,8 @@
 import sys
 from typing import ClassVar, Literal
 
-from pipelines import frameworks
-from pipelines.processes.task import Task, leave, perform
+from pipelines.core import frameworks
+from pipelines.training.processes.task import Task, leave, perform
 from pipelines.tuning.plan import open_plan
 
 

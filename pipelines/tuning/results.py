@@ -5,10 +5,10 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines import environment
-from pipelines.config import Provenance, Recipe
-from pipelines.errors import UserError
-from pipelines.files import write_text
+from pipelines.core import environment
+from pipelines.core.config import Provenance, Recipe
+from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
 from pipelines.recipes.provenance import flat
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.space import searched

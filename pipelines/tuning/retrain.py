@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipelines.arguments import named_recipe
-from pipelines.files import write_text
-from pipelines.processes.clock import clock
-from pipelines.processes.crew import Member
-from pipelines.processes.together import say, train_all
-from pipelines.processes.train import TrainTask
-from pipelines.run import Run, open_run
+from pipelines.core.durations import clock
+from pipelines.core.files import write_text
+from pipelines.core.run import Run, open_run
+from pipelines.recipes import named_recipe
+from pipelines.training.processes.crew import Member
+from pipelines.training.processes.together import say, train_all
+from pipelines.training.processes.train import TrainTask
 from pipelines.tuning.state import Objective
 
 

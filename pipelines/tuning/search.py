@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipelines import environment
-from pipelines.errors import UserError
-from pipelines.processes.crew import Crew, DiedError, Member, shares
+from pipelines.core import environment
+from pipelines.core.errors import UserError
+from pipelines.training.processes.crew import Crew, DiedError, Member, shares
 from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
 from pipelines.tuning.board import Board

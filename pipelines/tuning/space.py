@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipelines.config import Config, ModelConfig, Space
-from pipelines.errors import UserError
-from pipelines.readable import explain
+from pipelines.core.config import Config, ModelConfig, Space
+from pipelines.core.errors import UserError
+from pipelines.core.readable import explain
 from pipelines.recipes.twins import KINDS
 
 Value = float | int | str

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 from pipelines.tuning.space import Value
 
 FILE = "oracle.json"
@@ -45,7 +45,7 @@ class Trial:
     """Its name in KerasTuner, and of its folder."""
     status: Status
     values: dict[str, Value]
-    """Drawn, by the names of `pipelines.config.Space`, and "net" in a study."""
+    """Drawn, by the names of `pipelines.core.config.Space`, and "net" in a study."""
     score: float | None
     """The objective of the best epoch; None unless completed."""
     reason: str

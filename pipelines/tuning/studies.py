@@ -8,7 +8,7 @@ depth_study  Srivastava, Greff, Schmidhuber 2015, section 3.1 and Figure 1: can 
              compared by validation accuracy, on 5 000 training images that are held out.
 """
 
-from pipelines.config import Config, Frozen, ModelConfig, Optimizer, Schedule, Space
+from pipelines.core.config import Config, Frozen, ModelConfig, Optimizer, Schedule, Space
 from pipelines.recipes import dense
 from pipelines.tuning.plan import Net
 

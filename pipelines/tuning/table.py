@@ -9,7 +9,7 @@ from rich.console import ConsoleDimensions, Group
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.processes.clock import clock
+from pipelines.core.durations import clock
 from pipelines.tuning.plan import Plan
 from pipelines.tuning.remaining import time_left
 from pipelines.tuning.space import Value, searched

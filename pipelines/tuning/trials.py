@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipelines.config import Config
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
-from pipelines.errors import UserError
-from pipelines.run import FILES, Run, locked, open_run
 from pipelines.training import loop, table
 from pipelines.training.alive import Alive
 from pipelines.training.intervals import Interval

@@ -13,9 +13,9 @@ import keras_tuner
 from keras_tuner.engine.trial import Trial
 from keras_tuner.errors import FailedTrialError, FatalError
 
-from pipelines.errors import StoppedError, UserError, disk_is_full
-from pipelines.processes.task import AGAIN
-from pipelines.processes.watchdog import watched
+from pipelines.core.errors import StoppedError, UserError, disk_is_full
+from pipelines.training.processes.task import AGAIN
+from pipelines.training.processes.watchdog import watched
 from pipelines.tuning import oracles, trials
 from pipelines.tuning.callbacks import HopelessError
 from pipelines.tuning.endurance import REASON, Enduring

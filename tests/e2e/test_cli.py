@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli import VERBS
+from pipelines.verbs.cli import VERBS
 
 HEAVY = ("tensorflow", "keras", "jax", "tensorflow_datasets", "onnxruntime", "onnx", "tf2onnx", "matplotlib")
 FULL = Path("/dev/full")
@@ -42,14 +42,14 @@ def imported(code):
 
 
 def test_help_needs_the_standard_library_only():
-    modules = imported("from pipelines.cli import main\nmain(['--help'])")
+    modules = imported("from pipelines.verbs.cli import main\nmain(['--help'])")
     assert modules.isdisjoint({*HEAVY, "pydantic", "tyro", "rich", "numpy"})
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_needs_no_framework(verb):
     call = f"try: main(['{verb}', '--help'])\nexcept SystemExit as end: assert end.code == 0"
-    modules = imported(f"from pipelines.cli import main\n{call}")
+    modules = imported(f"from pipelines.verbs.cli import main\n{call}")
     assert modules.isdisjoint(HEAVY)
 
 
@@ -62,7 +62,7 @@ def test_help_of_a_verb(highway, verb):
 
 
 def test_recipes_need_no_framework():
-    modules = imported("from pipelines.cli import main\nmain(['recipes'])\nmain(['recipes', 'show', 'demo'])")
+    modules = imported("from pipelines.verbs.cli import main\nmain(['recipes'])\nmain(['recipes', 'show', 'demo'])")
     assert modules.isdisjoint(HEAVY)
 
 

@@ -47,7 +47,7 @@ def test_the_commands_of_the_program_work_in_their_order(tmp_path):
 
 
 def test_every_verb_is_in_the_readme():
-    from pipelines.cli import VERBS
+    from pipelines.verbs.cli import VERBS
 
     table = re.findall(r"^\| `highway (\w+)", README, re.MULTILINE)
     assert table == list(VERBS)

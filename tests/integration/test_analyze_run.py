@@ -10,15 +10,14 @@ import pytest
 from rich.console import Console
 
 import highway_keras
-from pipelines import run as runs
 from pipelines import studies
-from pipelines.analyze import Arguments, analyze
-from pipelines.arguments import TrainArguments
-from pipelines.cli import main
-from pipelines.config import Preprocess, Subset
+from pipelines.analysis.analyze import analyze
+from pipelines.core import run as runs
+from pipelines.core.config import Preprocess, Subset
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
-from pipelines.train import train
+from pipelines.training.train import train
+from pipelines.verbs.cli import main
 from tests.finished_run import DIGITS, finished, tiny_net
 from tests.toy_data import COUNTS, ToyData, toy_config
 
@@ -32,7 +31,7 @@ def once(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         ToyData().install(patch)
         config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
-        train(TrainArguments(config, path, None, None), Console(file=io.StringIO()))
+        train(config, path, console=Console(file=io.StringIO()))
     return path
 
 
@@ -94,7 +93,7 @@ def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
 
 
 def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
-    folder, found = analyze(Arguments(run=once, to=tmp_path / "there"), Console(file=io.StringIO()))
+    folder, found = analyze(once, tmp_path / "there", console=Console(file=io.StringIO()))
     model = runs.load_model(runs.open_run(once))
     x, y = examples_of(toy, once, "train")
     stack = model.get_layer("highway")
@@ -109,7 +108,7 @@ def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
 
 @pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
 def test_a_study_measures_what_an_analysis_does(once, toy, tmp_path, name):
-    folder, _ = analyze(Arguments(run=once, to=tmp_path / "a", units=True), Console(file=io.StringIO()))
+    folder, _ = analyze(once, tmp_path / "a", units=True, console=Console(file=io.StringIO()))
     found = studies.get(name).measure(runs.open_run(once), None)
     assert set(toy.asked) == {"train", "validation"}
     with np.load(folder / "arrays.npz") as arrays:
@@ -124,10 +123,10 @@ def test_a_study_measures_what_an_analysis_does(once, toy, tmp_path, name):
 
 def test_the_examples_of_a_subset_are_read_alone(toy, tmp_path):
     config = toy_config(epochs=1, subset=Subset(train=60, test=20))
-    run = train(TrainArguments(config, tmp_path / "run", None, None), Console(file=io.StringIO()))
-    _, found = analyze(Arguments(run=run.path), Console(file=io.StringIO()))
+    run = train(config, tmp_path / "run", console=Console(file=io.StringIO()))
+    _, found = analyze(run.path, console=Console(file=io.StringIO()))
     assert found.whole.count == found.lesions.examples == 60
-    _, other = analyze(Arguments(run=run.path, data="more"), Console(file=io.StringIO()))
+    _, other = analyze(run.path, data="more", console=Console(file=io.StringIO()))
     assert other.whole.count == COUNTS["train"]
 
 
@@ -144,13 +143,13 @@ def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys
 
 
 def test_test_examples_are_read_if_asked_for_alone(once, toy, tmp_path):
-    _, found = analyze(Arguments(run=once, to=tmp_path / "a", split="test"), Console(file=io.StringIO()))
+    _, found = analyze(once, tmp_path / "a", split="test", console=Console(file=io.StringIO()))
     assert toy.asked == ["test", "test"]
     assert (found.whole.split, found.routed.split, found.whole.count) == ("test", "test", 60)
 
 
 def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
-    _, found = analyze(Arguments(run=once, to=tmp_path / "a", examples=50), Console(file=io.StringIO()))
+    _, found = analyze(once, tmp_path / "a", examples=50, console=Console(file=io.StringIO()))
     _, y = examples_of(toy, once, "train")
     assert (found.whole.count, found.whole.of, found.routed.count) == (50, 200, 40)
     np.testing.assert_array_equal(found.statistics.counts, np.bincount(y[::4], minlength=4))
@@ -162,7 +161,7 @@ def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypa
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pipelines.analyzing.drawing.draw", full)
+    monkeypatch.setattr("pipelines.analysis.drawing.draw", full)
     assert main(["analyze", str(once), "--to", str(tmp_path / "a"), "--examples", "20"]) == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -191,7 +190,7 @@ def test_a_convolutional_net_and_its_channels(toy, tmp_path, monkeypatch):
     net = keras.Sequential([*tiny_net().layers[:-1], keras.layers.Dense(4, dtype="float32")])
     net.build((None, 28, 28, 1))
     run = finished(tmp_path / "run", net, data=data)
-    folder, found = analyze(Arguments(run=run.path, examples=30, units=True), Console(file=io.StringIO()))
+    folder, found = analyze(run.path, examples=30, units=True, console=Console(file=io.StringIO()))
     assert found.layout.units == (4, 8)
     with np.load(folder / "arrays.npz") as arrays:
         assert arrays["unit_lesion_loss"].shape == (12,)

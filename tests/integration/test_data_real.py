@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.config import Subset
+from pipelines.core.config import Subset
 from pipelines.data.published import places
 from pipelines.data.sources import describe, load
 

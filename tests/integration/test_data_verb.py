@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from pipelines.cli import main
-from pipelines.data.prepare import prepared
+from pipelines.data.catalog import prepared
+from pipelines.verbs.cli import main
 
 
 @pytest.fixture(scope="module")

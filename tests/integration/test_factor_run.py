@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines import run as runs
-from pipelines.arguments import parse_train
-from pipelines.cli import main
+from pipelines.core import run as runs
 from pipelines.data import preprocess
-from pipelines.data.prepare import prepared
+from pipelines.data.catalog import prepared
 from pipelines.data.sources import load
-from pipelines.evaluate import evaluate
-from pipelines.studies.walk import WEIGHTS, measured
-from pipelines.train import train
+from pipelines.studies.papers.factors.walk_forward import WEIGHTS, measured
 from pipelines.training import checkpoint, table
+from pipelines.training.evaluate import evaluate
+from pipelines.training.train import train
+from pipelines.verbs.cli import main
+from pipelines.verbs.train import parse_train
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def data_dir(tmp_path_factory):
 
 
 def trained(path, data_dir, *words):
-    train(parse_train([*words, "--run", str(path), "--data-dir", str(data_dir)]), Console(file=io.StringIO()))
+    train(parse_train(list(words)).config, path, data_dir=data_dir, console=Console(file=io.StringIO()))
     return runs.open_run(path)
 
 

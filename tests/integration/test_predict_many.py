@@ -21,8 +21,8 @@ COUNT = 10_000
 # Parts small enough for many of them in a second.
 PROGRAM = """
 import sys
-from pipelines.cli import main
-from pipelines.many import predicting
+from pipelines.verbs.cli import main
+from pipelines.inference import predicting
 predicting.GROUP = 128
 sys.exit(main(sys.argv[1:]))
 """

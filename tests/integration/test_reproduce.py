@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import studies
-from pipelines.reproducing import plan as plans
-from pipelines.reproducing.measure import measured
+from pipelines.studies.run import plan as plans
+from pipelines.studies.run.measure import measured
 from pipelines.tuning import state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
@@ -228,8 +228,8 @@ def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, tol
 
 def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
     ToyData().install(monkeypatch)
-    monkeypatch.setattr("pipelines.data.folders.found", lambda *_: object())
-    monkeypatch.setattr("pipelines.reproducing.measure.SECONDS", 0.1)
+    monkeypatch.setattr("pipelines.data.catalog.found", lambda *_: object())
+    monkeypatch.setattr("pipelines.studies.run.measure.SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
     began = time.time()
     found = measured(toy_config(), None, began)

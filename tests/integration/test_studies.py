@@ -7,8 +7,8 @@ import keras
 import pytest
 from rich.console import Console
 
-from pipelines import reproduce, studies
-from pipelines.reproducing import task
+from pipelines import studies
+from pipelines.studies.run import reproduce, task
 from tests.studied import BUDGET, assert_complete, prepare
 
 # One after the other in a folder, as some take the nets that others trained.
@@ -56,10 +56,9 @@ def run(monkeypatch, toy):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         said = io.StringIO()
-        given = reproduce.Arguments(
-            name=name, to=folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy
+        reproduce.reproduce(
+            name, folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy, console=Console(file=said)
         )
-        reproduce.reproduce(given, Console(file=said))
         return said.getvalue()
 
     return to_its_end
@@ -99,9 +98,9 @@ def test_further_seeds_take_the_draws_of_a_source_again(monkeypatch, toy, tmp_pa
         raise EnoughError
 
     monkeypatch.setattr(reproduce, "train_all", train_all)
-    given = reproduce.Arguments(
-        name="depth-contrast", to=tmp_path / "study", seeds=4, arms=("highway-5",), data_dir=toy
-    )
     with pytest.raises(EnoughError):
-        reproduce.reproduce(given, Console(file=io.StringIO()))
+        reproduce.reproduce(
+            "depth-contrast", tmp_path / "study", seeds=4, arms=("highway-5",), data_dir=toy,
+            console=Console(file=io.StringIO()),
+        )  # fmt: skip
     assert found == [(0, 0), (1, 1), (2, 2), (3, 0)]

@@ -26,8 +26,8 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 
-from pipelines.cli import main
-from pipelines.export import export
+from pipelines.export.export import export
+from pipelines.verbs.cli import main
 from serving import manifest, repository
 from serving.app import make_app
 from serving.settings import Settings

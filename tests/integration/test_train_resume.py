@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks.kill import differences
-from pipelines import run as runs
-from pipelines.arguments import TrainArguments
-from pipelines.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
-from pipelines.errors import UserError
-from pipelines.train import train
+from pipelines.core import run as runs
+from pipelines.core.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.core.errors import UserError
 from pipelines.training import checkpoint
+from pipelines.training.train import resume, train
 from tests.toy_data import ToyData, toy_config
 
 # Dropout, augmentation, momentum, weight means and a schedule over the whole run: all that has a state.
@@ -39,12 +38,12 @@ class Killed(BaseException):
 
 def begin(path, config=DENSE, interval=1):
     console = Console(file=io.StringIO(), width=400)
-    train(TrainArguments(config, path, None, None, interval), console)
+    train(config, path, interval=interval, console=console)
 
 
 def go_on(path, interval=1):
     console = Console(file=io.StringIO(), width=400)
-    train(TrainArguments(None, None, path, None, interval), console)
+    resume(path, interval=interval, console=console)
     return console.file.getvalue()
 
 

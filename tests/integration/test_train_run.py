@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines import run as runs
-from pipelines.arguments import TrainArguments
-from pipelines.cli import main
-from pipelines.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.core import run as runs
+from pipelines.core.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.core.errors import UserError
 from pipelines.data import preprocess
-from pipelines.errors import UserError
-from pipelines.train import train
 from pipelines.training import table
+from pipelines.training.train import train
+from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
 
 # Keras 3.15 with NumPy 2, when it saves.
@@ -29,7 +28,7 @@ def toy(monkeypatch):
 
 def trained(path, config=None):
     console = Console(file=io.StringIO(), width=200)
-    train(TrainArguments(config or toy_config(), path, None, None), console)
+    train(config or toy_config(), path, console=console)
     return runs.open_run(path), console.file.getvalue()
 
 

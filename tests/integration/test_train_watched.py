@@ -7,11 +7,10 @@ import pytest
 from rich.console import Console
 
 from benchmarks.kill import differences
-from pipelines import run as runs
-from pipelines.arguments import TrainArguments
-from pipelines.config import Optimizer
-from pipelines.train import train
+from pipelines.core import run as runs
+from pipelines.core.config import Optimizer
 from pipelines.training import checkpoint, table
+from pipelines.training.train import resume, train
 from pipelines.training.watch import WATCHED, Watch
 from tests.toy_data import ToyData, toy_config
 
@@ -44,7 +43,7 @@ def toy(monkeypatch):
 
 
 def begin(path, *, config=CONFIG, watch=watched):
-    train(TrainArguments(config, path, None, None, 2), Console(file=io.StringIO()), watch)
+    train(config, path, interval=2, console=Console(file=io.StringIO()), watch=watch)
     return path
 
 
@@ -92,7 +91,7 @@ def test_wherever_it_was_killed(tmp_path, monkeypatch, step, before):
         patch.setattr(checkpoint, "save", saved)
         with pytest.raises(Killed):
             begin(path)
-    train(TrainArguments(None, None, path, None, 2), Console(file=io.StringIO()), watched)
+    resume(path, interval=2, console=Console(file=io.StringIO()), watch=watched)
     assert differences(whole, path) == []
     assert (path / WATCHED).read_bytes() == (whole / WATCHED).read_bytes()
 

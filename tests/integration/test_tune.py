@@ -14,11 +14,11 @@ import pytest
 import tensorflow_datasets as tfds
 
 from pipelines import recipes
-from pipelines.arguments import parse_train
-from pipelines.config import Space
-from pipelines.tuning.arguments import parse_tune
+from pipelines.core.config import Space
 from pipelines.tuning.plan import keep, locked
 from pipelines.tuning.state import read
+from pipelines.verbs.train import parse_train
+from pipelines.verbs.tune import parse_tune
 from tests.toy_data import COUNTS, ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]

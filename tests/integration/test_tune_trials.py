@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import run as runs
-from pipelines.config import ModelConfig, Optimizer
-from pipelines.errors import UserError
+from pipelines.core import run as runs
+from pipelines.core.config import ModelConfig, Optimizer
+from pipelines.core.errors import UserError
 from pipelines.training import checkpoint, table
 from pipelines.tuning import callbacks, trials
 from pipelines.tuning.callbacks import HopelessError

@@ -4,8 +4,8 @@ import os
 from rich.console import Console
 
 from benchmarks import many, memory
-from pipelines.many.inputs import Listing, sources
-from pipelines.many.progress import Shown, Total
+from pipelines.inference.inputs import Listing, sources
+from pipelines.inference.progress import Shown, Total
 
 
 def test_memory_is_sampled_at_each_line_of_progress(tmp_path):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import serve
-from pipelines.arguments import parse
+from pipelines.core.environment import API_KEY
+from pipelines.core.parsing import parse
+from pipelines.verbs import serve
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -32,7 +33,7 @@ def accepted(*arguments):
 
 
 def test_the_endpoint_is_started_with_words_that_it_knows(monkeypatch):
-    monkeypatch.setenv(serve.KEY, "secret")
+    monkeypatch.setenv(API_KEY, "secret")
     program, verb, *rest = words("endpoint", "ENTRYPOINT")
     assert (program, verb) == ("highway", "serve")
     assert accepted(*rest, *words("endpoint", "CMD")) == ("secret", ())

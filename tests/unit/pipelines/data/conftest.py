@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from pipelines.data.prepare import prepared
+from pipelines.data.catalog import prepared
 
 
 @pytest.fixture(scope="session")

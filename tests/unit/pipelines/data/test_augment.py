@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.config import Augment
+from pipelines.core.config import Augment
 from pipelines.data.augment import Draws, augment, draw, move
 
 

@@ -4,11 +4,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.config import Augment, Preprocess
+from pipelines.core.config import Augment, Preprocess
+from pipelines.core.errors import UserError
 from pipelines.data.batches import evaluation, training
 from pipelines.data.preprocess import Fitted, apply, fit
 from pipelines.data.sources import Examples
-from pipelines.errors import UserError
 
 CLASSES = 5
 PLAIN = Fitted(Preprocess(scale=1.0), None)

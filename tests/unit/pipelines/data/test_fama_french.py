@@ -8,14 +8,14 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from arch.data import frenchdata
 
-from pipelines.config import Augment, Preprocess
+from pipelines.core.config import Augment, Preprocess
+from pipelines.core.errors import UserError
 from pipelines.data import french_factors, preprocess
 from pipelines.data.batches import evaluation, training
+from pipelines.data.catalog import prepared
 from pipelines.data.french_factors import DECADES, EXAMPLES, MONTHS, fold, shares
-from pipelines.data.prepare import prepared
 from pipelines.data.samples import draw_samples
 from pipelines.data.sources import describe, load
-from pipelines.errors import UserError
 
 SPLITS = {"train": 775, "validation": 166, "test": 167}
 

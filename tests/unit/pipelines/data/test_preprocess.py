@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipelines.config import Preprocess
+from pipelines.core.config import Preprocess
+from pipelines.core.errors import UserError
 from pipelines.data.preprocess import FLAT, Fitted, apply, fit, load, save
-from pipelines.errors import UserError
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(1, 7), st.sampled_from([1, 3]))
 images = shapes.flatmap(lambda shape: arrays(np.uint8, shape))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from pipelines.config import Subset
+from pipelines.core.config import Subset
+from pipelines.core.errors import UserError
 from pipelines.data.sources import Examples, describe, load
-from pipelines.errors import UserError
 
 SPLITS = ["train", "validation", "test"]
 

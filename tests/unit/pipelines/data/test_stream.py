@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.config import Augment, Preprocess
+from pipelines.core.config import Augment, Preprocess
 from pipelines.data import stream
 from pipelines.data.batches import evaluation, training
 from pipelines.data.preprocess import Fitted, fit

@@ -3,8 +3,8 @@
 import pytest
 
 from pipelines import recipes
-from pipelines.config import Config, ModelConfig
-from pipelines.errors import UserError
+from pipelines.core.config import Config, ModelConfig
+from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat, tags
 from pipelines.recipes.twins import KINDS
 

@@ -2,8 +2,9 @@
 
 import math
 
-from pipelines import evaluation, run
-from pipelines.studies.results import Result, Results
+from pipelines.core import run
+from pipelines.studies.framework.results import Result, Results
+from pipelines.training import evaluation
 
 RECORD = run.Record(
     state="finished",

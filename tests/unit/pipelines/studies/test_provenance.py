@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines import studies
-from pipelines.config import Config, ModelConfig
+from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
 
 ARMS = [(name, arm) for name in studies.names() for arm in studies.get(name).arms]

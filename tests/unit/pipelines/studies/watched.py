@@ -1,10 +1,9 @@
 """Runs whose nets were watched, without any run."""
 
-from pipelines.studies.results import Results
+from pipelines.studies.framework.results import Results
 from pipelines.training import table
 from pipelines.training.watch import WATCHED
-
-from .fake import result
+from tests.unit.pipelines.studies.fake import result
 
 
 def watched(made, rows):

@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.config import ModelConfig, Optimizer
-from pipelines.errors import UserError
+from pipelines.core.config import ModelConfig, Optimizer
+from pipelines.core.errors import UserError
 from pipelines.training import net
 from tests.toy_data import ToyData, toy_config
 

@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.config import Optimizer
-from pipelines.errors import UserError
+from pipelines.core.config import Optimizer
+from pipelines.core.errors import UserError
 from pipelines.training import optimizers
 
 RATE, MOMENTUM = 0.1, 0.9

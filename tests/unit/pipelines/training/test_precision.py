@@ -2,8 +2,8 @@ import keras
 import pytest
 
 import highway_keras
-from pipelines import environment
-from pipelines.run import Machine
+from pipelines.core import environment
+from pipelines.core.run import Machine
 from pipelines.training import precision
 
 CONVOLUTIONS = (keras.layers.Conv2D(1, 3), highway_keras.ConvHighway(3))

@@ -3,8 +3,8 @@ import math
 import keras
 import pytest
 
-from pipelines.config import Schedule
-from pipelines.errors import UserError
+from pipelines.core.config import Schedule
+from pipelines.core.errors import UserError
 from pipelines.training import schedules
 
 

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 from pipelines.training import table
 
 ROWS = [{"epoch": float(epoch), "loss": 1 / epoch, "gate/highway_1": 0.25} for epoch in (1, 2, 3)]

@@ -1,6 +1,6 @@
 """Plans and states of searches that nobody ran."""
 
-from pipelines.config import Space
+from pipelines.core.config import Space
 from pipelines.tuning.plan import planned
 from pipelines.tuning.state import Objective, State, Trial
 from pipelines.tuning.studies import STUDIES

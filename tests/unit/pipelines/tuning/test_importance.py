@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.config import Space
+from pipelines.core.config import Space
 from pipelines.tuning.importance import FEWEST, importance
 
 from .plans import study_plan, toy_plan, toy_state, toy_trial

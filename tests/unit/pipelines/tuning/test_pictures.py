@@ -3,7 +3,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pipelines.config import Space
+from pipelines.core.config import Space
 from pipelines.tuning import pictures
 from pipelines.tuning.importance import FEWEST
 

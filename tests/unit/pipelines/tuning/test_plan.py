@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 from pipelines.tuning.plan import keep, locked, open_plan
 
 from .plans import SPACE, study_plan, toy_plan

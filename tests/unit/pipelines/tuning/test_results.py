@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.arguments import parse_train
-from pipelines.errors import UserError
+from pipelines.core.errors import UserError
 from pipelines.tuning import results
 from pipelines.tuning.state import Objective
+from pipelines.verbs.train import parse_train
 
 from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
 

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipelines import recipes
-from pipelines.config import Config, ModelConfig, Optimizer, Schedule, Space
-from pipelines.errors import UserError
+from pipelines.core.config import Config, ModelConfig, Optimizer, Schedule, Space
+from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat
 from pipelines.tuning import space
 from pipelines.tuning.space import CHOICES, FIELDS, changed, searched

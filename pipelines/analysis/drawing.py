@@ -1,0 +1,72 @@
+"""The pictures of an analysis."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from highway_keras.analysis import GateStatistics, Layout, plots
+from pipelines.analysis.measuring import Analysis
+from pipelines.core.plotting import saved
+
+ALL_CLASSES = 10  # Of more classes only two are drawn, as in the paper.
+BIAS, MEAN, GATE, OUTPUT = "bias of the gate", "mean of T", "T, one example", "output, one example"
+
+
+def draw(analysis: Analysis, folder: Path, title: str) -> None:
+    """Draws all pictures of an analysis.
+
+    Args:
+        analysis: what was measured.
+        folder: where to.
+        title: run and data, above each.
+    """
+    height = map_height(analysis.layout)
+    with saved(folder / "gates.png", (12, height + 0.8)) as figure:
+        four_maps(figure, analysis.statistics, analysis.example_gates, analysis.example_outputs)
+        figure.suptitle(title)
+    with saved(folder / "openness.png", (10, 4.2)) as figure:
+        plots.openness(figure.subplots(), analysis.statistics)
+        figure.suptitle(title)
+    if analysis.whole.labels:
+        names = drawn_classes(analysis.statistics, analysis.whole.labels)
+        rows = -(-len(names) // 5)
+        with saved(folder / "classes.png", (2.0 + 2.0 * min(len(names), 5), 0.8 + rows * 0.75 * height)) as figure:
+            plots.class_maps(figure, analysis.statistics, names)
+            figure.suptitle(title)
+    with saved(folder / "lesions.png", (11, 4.2)) as figure:
+        plots.lesion_curve(figure, analysis.lesions)
+        figure.suptitle(title)
+    if analysis.unit_lesions:
+        with saved(folder / "units.png", (8, height + 0.4)) as figure:
+            plots.lesion_map(figure, analysis.unit_lesions)
+            figure.suptitle(title)
+    with saved(folder / "routes.png", (10, 4.2)) as figure:
+        plots.route_bands(figure.subplots(), analysis.layout, analysis.routes)
+        figure.suptitle(f"{title.rpartition(',')[0]}, {analysis.routed.split}")
+
+
+def map_height(layout: Layout) -> float:
+    """Inches of a map: few layers need no room, and many no more than a page."""
+    return float(np.clip(1.6 + 0.11 * len(layout.layers), 3.2, 7.0))
+
+
+def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs: np.ndarray) -> None:
+    """The four maps of the paper's Figure 2.
+
+    Args:
+        figure: an empty figure.
+        found: from `gate_statistics`.
+        gates: T for one example, `[gates]`.
+        outputs: of the layers for it, `[gates]`.
+    """
+    maps = {BIAS: found.bias, MEAN: found.mean, GATE: gates, OUTPUT: outputs}
+    plots.gate_maps(figure, found.layout, maps, signed=(OUTPUT,), shared=(MEAN, GATE))
+
+
+def drawn_classes(found: GateStatistics, labels: tuple[str, ...]) -> dict[int, str]:
+    """All classes, or of many the two whose gates differ most from the mean."""
+    if len(labels) <= ALL_CLASSES:
+        return dict(enumerate(labels))
+    strength = np.nan_to_num(np.square(found.differences)).mean(axis=1)
+    return {int(number): labels[number] for number in sorted(np.argsort(strength)[-2:])}

@@ -1,0 +1,144 @@
+"""A trained net, and the examples that are read of its data: preprocessed, in batches."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from highway_keras.analysis import Layout, highway_layers
+from pipelines.core.config import Config, Subset
+from pipelines.core.errors import UserError
+from pipelines.core.run import Run, Weights, load_model
+from pipelines.data import batches, preprocess, sources
+from pipelines.data.preprocess import Fitted
+from pipelines.data.sources import DataInfo, Examples, Split
+from pipelines.data.stream import Stream
+
+# Numbers a batch, so that what is kept of the intact net takes some 100 MB at most; and never more examples than help.
+VALUES, LARGEST = 2**24, 500
+
+
+@dataclass(frozen=True)
+class Net:
+    """A trained net, and what its examples are made with."""
+
+    model: keras.Model
+    layout: Layout
+    """Of its highway layers."""
+    fitted: Fitted
+    """The preprocessing of its training."""
+    config: Config
+    """Names the data, and what of them is held out or used."""
+    data_dir: Path | None
+    """Where prepared data lies; None for the default of TFDS."""
+    info: DataInfo
+    """What is known of the data."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some examples of one split, preprocessed."""
+
+    name: str
+    """Name and version of the data."""
+    split: Split
+    """Where the examples come from."""
+    of: int
+    """Examples of the whole split."""
+    count: int
+    """Those that are read."""
+    batches: tf.data.Dataset
+    """Pairs (x, y); y is one-hot, or the target."""
+    labels: tuple[str, ...]
+    """Names of the classes; none for regression."""
+
+
+def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> Net:
+    """Opens the net of a run, to be read on the data that it was trained on, or on others.
+
+    Args:
+        run: the run.
+        weights: of its end, or of its best epoch.
+        data: a data set; None for the run's own.
+        data_dir: where prepared data lies; None for the default of TFDS.
+
+    Returns:
+        The net; no example is read yet.
+
+    Raises:
+        UserError: the run has no such net or no highway layers, or the data is not what it was trained on, or the net
+            cannot take it.
+
+    Example:
+        net = opened(open_run(Path("runs/mnist_dense_50")))
+        train = part(net, "train")
+    """
+    model = load_model(run, weights)
+    fitted = preprocess.load(run.path / "preprocess.npz")
+    try:
+        layout, _ = highway_layers(model, np.zeros((1, *run.record.data.shape), "float32"))
+    except ValueError as error:
+        raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
+    config = run.config
+    if data not in (None, config.data):
+        # What is held out and used was said of the run's own data.
+        config = config.model_copy(update={"data": data, "validation": 0, "subset": Subset()})
+    return Net(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
+
+
+def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
+    info, record = sources.describe(config.data, data_dir, config.validation, config.subset), run.record.data
+    own = config.data == run.config.data
+    if own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
+        raise UserError(
+            f"the data is not what {run.path} was trained on: {info.name} {info.version}, and it was "
+            f"{record.name} {record.version}. Point --data-dir at the first, or name other data with --data."
+        )
+    if (info.shape, len(info.labels)) != (record.shape, len(record.labels)):
+        raise UserError(
+            f"the net of {run.path} takes {_form(record.shape, record.labels)}. {info.name} has "
+            f"{_form(info.shape, info.labels)}: take other data."
+        )
+    return info
+
+
+def _form(shape: tuple[int, ...], labels: tuple[str, ...]) -> str:
+    return f"inputs of {'x'.join(map(str, shape))} with {f'{len(labels)} classes' if labels else 'a number to predict'}"
+
+
+def part(net: Net, split: Split, limit: int | None = None) -> Part:
+    """Some examples of a split.
+
+    Args:
+        net: from `opened`.
+        split: "train", "validation" or "test".
+        limit: at most as many examples, evenly spaced over the split; None takes all.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    config, info = net.config, net.info
+    examples = sources.load(config.data, split, net.data_dir, config.validation, config.subset)
+    chosen = spaced(examples, limit)
+    made = batches.evaluation(chosen, net.fitted, batch_size=batch_size(net.layout), classes=len(info.labels))
+    return Part(f"{info.name} {info.version}", split, len(examples), len(chosen), made, info.labels)
+
+
+def batch_size(layout: Layout) -> int:
+    """How many examples a batch should have for nets of such a layout."""
+    return max(1, min(LARGEST, VALUES // layout.values))
+
+
+def spaced(examples: Examples | Stream, limit: int | None) -> Examples | Stream:
+    """At most `limit` of some examples, evenly spaced, because data may lie in the order of its classes."""
+    count = len(examples)
+    if limit is None or limit >= count:
+        return examples
+    if isinstance(examples, Examples):
+        places = np.arange(limit) * count // limit
+        return Examples(examples.images[places], examples.labels[places])
+    # An example is taken where the number of those to take has grown.
+    taken = examples.records.enumerate(1).filter(lambda place, _: place * limit // count > (place - 1) * limit // count)
+    return replace(examples, records=taken.map(lambda _, record: record), count=limit)

@@ -1,0 +1,151 @@
+"""The files of an analysis: numbers, pictures and a page."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from highway_keras.analysis import effective_depth, open_layers
+from pipelines.analysis import captions, drawing, kept
+from pipelines.analysis.captions import by_layer
+from pipelines.analysis.examples import Part
+from pipelines.analysis.measuring import Analysis
+from pipelines.core import environment
+from pipelines.core.files import write_text
+from pipelines.core.run import Run, Weights
+from pipelines.training.report import table
+
+SHOWN = 60  # Rows of the page's table; layers.csv has all.
+
+
+def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
+    """Writes layers.csv, arrays.npz, the figures and analysis.md.
+
+    Args:
+        analysis: what was measured.
+        run: the run.
+        weights: those that were measured.
+        folder: an empty folder.
+    """
+    rows = list(layers(analysis))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(folder / "layers.csv", text.getvalue())
+    np.savez(folder / "arrays.npz", allow_pickle=False, **arrays(analysis))
+    drawing.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
+    write_text(folder / "analysis.md", page(analysis, run, weights, rows))
+
+
+def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
+    """A row for each layer, with its means over units and examples."""
+    found, layout = analysis.statistics, analysis.layout
+    columns = {
+        "bias": by_layer(layout, found.bias),
+        "mean_T": by_layer(layout, found.mean),
+        "share_below_0.1": by_layer(layout, found.left),
+        "share_above_0.9": by_layer(layout, found.right),
+    }
+    dead = [int(values.sum()) for values in layout.split(found.dead).values()]
+    for number, (name, units) in enumerate(zip(layout.layers, layout.units, strict=True)):
+        yield {
+            "layer": number + 1,
+            "name": name,
+            "units": units,
+            "initial_bias": float(found.initial_bias[number]),
+            **{title: round(float(values[number]), 6) for title, values in columns.items()},
+            "dead": dead[number],
+            **{f"lesion_{score}": round(float(values[number]), 6) for score, values in analysis.lesions.scores.items()},
+        }
+
+
+def arrays(analysis: Analysis) -> dict[str, Any]:
+    """The contents of arrays.npz; `kept.SHAPES` says what each is."""
+    found = {
+        **kept.of_statistics(analysis.statistics),
+        "example_gates": analysis.example_gates,
+        "example_outputs": analysis.example_outputs,
+        **kept.of_lesions(analysis.lesions),
+        "routes": analysis.routes,
+    }
+    if analysis.unit_lesions:
+        found |= kept.of_lesions(analysis.unit_lesions, "unit_lesion")
+    if analysis.classes is not None:
+        found["route_classes"] = analysis.classes
+    return found
+
+
+def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str, object]]) -> str:
+    """analysis.md: tables and figures, with captions made from the numbers."""
+    whole, routed, lesions = analysis.whole, analysis.routed, analysis.lesions
+    depth, limits = len(analysis.layout.layers), captions.tolerances(lesions)
+    intact = ", ".join(f"{name} {value:.4g}" for name, value in lesions.intact.items())
+    code = environment.code()
+    commit = f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
+    facts = [
+        ("run", f"{run.path.resolve().name}, recipe {run.config.recipe}, {weights} weights"),
+        ("highway layers", f"{depth}, with {analysis.layout.gates:,} {analysis.layout.unit}s"),
+        ("gates and lesions on", _examples(whole)),
+        ("routes on", _examples(routed)),
+        ("intact net on the first", intact),
+        ("depth by gates: sum of the mean gates", f"{open_layers(analysis.statistics):.2f} of {depth}"),
+        *(
+            (
+                f"depth by lesions: layers that {captions.counted(score)} when closed alone",
+                f"{effective_depth(lesions, limit, score)} of {depth}",
+            )
+            for score, limit in limits.items()
+        ),
+        ("the last layer that does so to the loss", f"{captions.last_useful(lesions) or 'none'}"),
+        ("command", f"`{environment.command()}`"),
+        ("commit", commit),
+    ]
+    parts = [
+        f"# What the gates of {run.config.recipe} do",
+        table(("", ""), facts),
+        "Both depths are defined in `highway_keras.analysis.depth`; the definitions are ours.",
+    ]
+    for heading, name, caption in _figures(analysis):
+        parts += [f"## {heading}", f"![{heading}](figures/{name})", caption]
+    parts += ["## The layers", table(tuple(rows[0]), [tuple(map(_cell, row.values())) for row in _chosen(rows)])]
+    if len(rows) > SHOWN:
+        parts.append(f"The {SHOWN} layers whose lesion costs most; [layers.csv](layers.csv) has all {len(rows)}.")
+    made = arrays(analysis)
+    names = [(f"`{name}`", shape) for name, shape in kept.SHAPES.items() if name in made]
+    parts += ["## The numbers", "[layers.csv](layers.csv) is the table above. [arrays.npz](arrays.npz) holds:"]
+    return "\n\n".join([*parts, table(("array", "what it is"), names)]) + "\n"
+
+
+def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
+    found, labels = analysis.statistics, analysis.whole.labels
+    of_gates = captions.gates(found, analysis.example_gates, analysis.example_outputs)
+    yield "Gates: biases, means, and one example", "gates.png", of_gates
+    yield "How far the gates open", "openness.png", captions.openness(found)
+    if labels:
+        yield "Gates of the classes", "classes.png", captions.classes(found, labels)
+    yield "Layers closed one by one", "lesions.png", captions.lesions(analysis.lesions)
+    if analysis.unit_lesions:
+        yield (
+            f"{analysis.layout.unit.capitalize()}s closed one by one",
+            "units.png",
+            captions.units(analysis.unit_lesions),
+        )
+    yield "The routes of the examples", "routes.png", captions.routes(analysis.routes, analysis.classes)
+
+
+def _chosen(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    costly = sorted(rows, key=lambda row: -float(str(row["lesion_loss"])))[:SHOWN]
+    return [row for row in rows if row in costly]
+
+
+def _examples(part: Part) -> str:
+    some = "" if part.count == part.of else f" of {part.of:,}, evenly spaced"
+    return f"{part.name}, {part.split} split, {part.count:,} examples{some}"
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,136 @@
+"""What a run was made with: code, packages, machine. Asked once, kept in run.json."""
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from pipelines.core.run import Code, Machine
+
+PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
+# Those that decide which number format is fast, and whether two timings can be compared.
+FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
+DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
+API_KEY = "HIGHWAY_API_KEY"
+"""The key of an endpoint: required by `highway serve` if set, sent by `highway predict --url`."""
+COMMAND = "HIGHWAY_COMMAND"
+"""Set by a process for those that it starts: the command line that the user gave."""
+
+
+def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Versions of Python and of those packages that are installed; without names, of those that decide a result."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def command() -> str:
+    """The command line of this process, or of the one that started it for its work, as it could be typed again."""
+    if given := os.environ.get(COMMAND):
+        return given
+    path = Path(sys.argv[0])
+    # `python -m` puts the path of the module's file in place of its name.
+    module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")
+    program = ["python", "-m", module] if path.suffix == ".py" else [path.name or "python"]
+    return shlex.join([*program, *sys.argv[1:]])
+
+
+def code() -> Code | None:
+    """The commit of the checkout that this code runs from; None when it runs from an installed package."""
+    here = Path(__file__).parent
+    # A package installed below somebody else's checkout must not take that one's commit for its own.
+    if _git(here, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = _git(here, "rev-parse", "HEAD")
+    changes = _git(here, "status", "--porcelain", "--untracked-files=no")
+    return Code(commit=commit, dirty=bool(changes)) if commit else None
+
+
+def machine() -> Machine:
+    """The processor and the accelerators; asks the Keras backend, so Keras must be importable."""
+    model, features = cpu()
+    return Machine(cpu=model, cpu_features=features, cores=cores(), accelerators=accelerators())
+
+
+def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
+    """Model name of the processor and which of `FEATURES` it has.
+
+    Args:
+        info: where Linux describes the processor; elsewhere only the platform's name for it is known.
+
+    Returns:
+        The model name, and the features in the order of `FEATURES`.
+    """
+    lines: dict[str, str] = {}
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            lines.setdefault(key.strip(), value.strip())
+    flags = set(lines.get("flags", lines.get("Features", "")).split())
+    model = lines.get("model name") or platform.processor() or platform.machine()
+    return model, tuple(feature for feature in FEATURES if feature in flags)
+
+
+def cores() -> int:
+    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    return len(available())
+
+
+def available() -> list[int]:
+    """The numbers of these cores."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def devices(folder: Path = Path("/dev")) -> list[str]:
+    """The device files of GPUs and TPUs: known before any framework, which may yet be unable to use them.
+
+    Args:
+        folder: where the system keeps its device files.
+    """
+    return sorted(path.name for pattern in DEVICES for path in folder.glob(pattern))
+
+
+def accelerators() -> tuple[str, ...]:
+    """Names of the GPUs and TPUs that the Keras backend found."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return tuple(device.device_kind for device in jax.devices() if device.platform != "cpu")
+    import tensorflow as tf
+
+    found = [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
+    return tuple(tf.config.experimental.get_device_details(device).get("device_name", device.name) for device in found)
+
+
+def compute_capability() -> tuple[int, int] | None:
+    """Of the first NVIDIA GPU, as (major, minor); None for any other accelerator, or none."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        major, _, minor = str(getattr(jax.devices()[0], "compute_capability", "")).partition(".")
+        return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    import tensorflow as tf
+
+    found = [tf.config.experimental.get_device_details(device) for device in tf.config.list_physical_devices("GPU")]
+    return found[0].get("compute_capability") if found else None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

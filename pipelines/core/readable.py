@@ -1,0 +1,136 @@
+"""What a field takes, in words: for the help of the command line and for errors that a person can act on."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from pipelines.core.errors import nearest
+
+WORDS = {int: "a whole number", float: "a number", str: "text", Path: "a path", bool: "true or false", NoneType: "none"}
+PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", bool: "BOOL", NoneType: "none"}
+LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "less than"}
+
+
+def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tuple[str, ...]], str] = ".".join) -> str:
+    """Says which fields are wrong, what they take and what they got.
+
+    Args:
+        error: what validation of `model` raised.
+        model: the model that was validated.
+        name: what the reader calls a field, from its path (("optimizer", "momentum")).
+
+    Returns:
+        A line for each wrong field.
+
+    Example:
+        explain(error, Config)  # "epochs must be a whole number of at least 1. Received: 0."
+    """
+    sentences = {}
+    for detail in error.errors():
+        path, field = _find(model, detail["loc"])
+        called = name(path)
+        if detail["type"] == "missing":
+            sentences[path] = f"{called} is missing."
+        elif detail["type"] == "extra_forbidden":
+            close = nearest(path[-1], _siblings(model, path))
+            sentences[path] = f"there is no field {called}." + (f" Did you mean '{close}'?" if close else "")
+        elif detail["type"] == "value_error":
+            group = f"{'.'.join(path)}: " if path else ""
+            sentences[path] = f"{group}{detail['ctx']['error']}."
+        elif field is not None:
+            sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}."
+        else:
+            sentences[path] = f"{called}: {detail['msg']}."
+    return "\n".join(sentences.values())
+
+
+def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
+    """The values that a field takes, in words ("a number of at least 0 and less than 1").
+
+    Args:
+        annotation: a pydantic field, or the type of a value.
+        limits: what stands beside the type in `Annotated`.
+    """
+    kind, limits = _bare(annotation, limits)
+    if options(kind):
+        return _either([expectation(option, limits) for option in options(kind)])
+    if get_origin(kind) is Literal:
+        return _either([f"'{choice}'" for choice in get_args(kind)])
+    if several(kind):
+        number = "one or more values" if any(getattr(limit, "min_length", 0) for limit in limits) else "values"
+        return f"{number}, each {expectation(get_args(kind)[0])}"
+    if is_group(kind):
+        return "a group of fields"
+    bounds = [
+        f"{word} {getattr(limit, key):g}" for limit in limits for key, word in LIMITS.items() if hasattr(limit, key)
+    ]
+    return " ".join([WORDS[kind], " and ".join(bounds)]).strip()
+
+
+def placeholder(annotation: Any) -> str:
+    """What stands for the value of a field in the help ("NUMBER|none")."""
+    kind, _ = _bare(annotation)
+    if options(kind):
+        return "|".join(placeholder(option) for option in options(kind))
+    if get_origin(kind) is Literal:
+        return "|".join(str(choice) for choice in get_args(kind))
+    return f"[{placeholder(get_args(kind)[0])} ...]" if several(kind) else PLACEHOLDERS[kind]
+
+
+def options(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union, or nothing."""
+    kind, _ = _bare(annotation)
+    return get_args(kind) if get_origin(kind) in {Union, UnionType} else ()
+
+
+def several(annotation: Any) -> bool:
+    """Whether a field takes any number of values."""
+    kind, _ = _bare(annotation)
+    return get_origin(kind) in {tuple, list}
+
+
+def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether a field is a configuration of its own."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _either(choices: list[str]) -> str:
+    return " or ".join([", ".join(choices[:-1]), choices[-1]] if choices[1:] else choices)
+
+
+def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    # Pydantic keeps limits on the field, and inside unions as fields within Annotated.
+    limits = list(limits)
+    if isinstance(annotation, FieldInfo):
+        return _bare(annotation.annotation, [*limits, *annotation.metadata])
+    if get_origin(annotation) is Annotated:
+        annotation, *extra = get_args(annotation)
+        for item in extra:
+            limits += item.metadata if isinstance(item, FieldInfo) else [item]
+        return _bare(annotation, limits)
+    return annotation, limits
+
+
+def _find(model: type[BaseModel], location: Sequence[str | int]) -> tuple[tuple[str, ...], FieldInfo | None]:
+    # A location goes on inside unions and tuples ("transform_bias", "float"): what counts is the last field on the way.
+    path: tuple[str, ...] = ()
+    field: FieldInfo | None = None
+    group: Any = model
+    for part in location:
+        if not is_group(group):
+            break
+        path = (*path, str(part))
+        field = group.model_fields.get(str(part))
+        group = field.annotation if field else None
+    return path, field
+
+
+def _siblings(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    group: Any = model
+    for part in path[:-1]:
+        group = group.model_fields[part].annotation
+    return list(group.model_fields)

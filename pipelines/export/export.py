@@ -1,0 +1,129 @@
+"""Exports a run as a version of a model, with its measured parity, complete or not at all; and verifies one."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.core import frameworks
+from pipelines.core.errors import UserError
+from pipelines.core.run import Run, Weights, load_model, model_file, open_run
+from serving import files, manifest, repository
+from serving.errors import ServingError
+from serving.manifest import PictureKind
+
+if TYPE_CHECKING:
+    import keras
+
+
+def export(
+    path: Path,
+    to: Path | None = None,
+    weights: Weights = "final",
+    data_dir: Path | None = None,
+    *,
+    gates: bool = False,
+    int8: bool = False,
+    pictures: PictureKind | None = None,
+) -> Path:
+    """Exports a run as the next version of a model.
+
+    Args:
+        path: the run directory.
+        to: the folder of the model's versions; None is `models/` and the run directory's name.
+        weights: "final" or "best".
+        data_dir: where prepared data lies, for the pictures that parity is measured on; None for TFDS's own rule.
+        gates: whether the graphs give `gate_means`.
+        int8: whether to write `model.int8.onnx`.
+        pictures: "digit" or "natural"; None goes by the data set.
+
+    Returns:
+        The version folder.
+
+    Raises:
+        UserError: if the run is unfinished or damaged, is no image classifier, its data cannot be read, the folder
+            cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left then.
+
+    Example:
+        export(Path("runs/demo"))  # models/demo/1
+    """
+    run = open_run(path)
+    if run.record.state == "running":
+        raise UserError(
+            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
+        )
+    if not run.record.data.labels:
+        raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
+    model_file(run, weights)
+    _use_tensorflow()
+    from pipelines.export import version, writing
+
+    trained = load_model(run, weights)
+    _check_classifier(run, trained)
+    to = to or Path("models") / run.path.resolve().name
+    job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
+    with version.new_version(to) as (number, folder):
+        writing.write(job, folder, number, int8)
+    return to / str(number)
+
+
+def verify(path: Path) -> tuple[Path, manifest.Parity]:
+    """Checks an exported version from its files alone.
+
+    Args:
+        path: a version folder, or a model's folder, whose newest version is taken.
+
+    Returns:
+        The version folder, and what was measured.
+
+    Raises:
+        UserError: if a file is missing, damaged or added, or a form does not compute what the Keras model gave.
+
+    Example:
+        verify(Path("models/demo"))
+    """
+    try:
+        folder = repository.find(path)
+        content = manifest.read(folder)
+        files.verify(folder, content)
+    except ServingError as error:
+        raise UserError(str(error)) from error
+    _use_tensorflow()
+    from pipelines.export import parity, reference
+
+    kept = reference.load(folder)
+    assert content.pictures, "a version with a reference has pictures"
+    measured = content.parity
+    return folder, parity.measure(
+        folder,
+        kept,
+        split=measured.split,
+        labels=content.labels,
+        kind=content.pictures,
+        precision=measured.precision,
+    )
+
+
+def _use_tensorflow() -> None:
+    # SavedModel and tf2onnx need it, whatever the run was trained on; .keras files are the same for every backend.
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+    frameworks.load()
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            f"export needs Keras on TensorFlow, and this process has it on {keras.backend.backend()} already. "
+            "Export in a process of its own: `highway export RUN`."
+        )
+
+
+def _check_classifier(run: Run, model: "keras.Model") -> None:
+    data = run.record.data
+    if model.input_shape[1:] != data.shape or model.output_shape[1:] != (len(data.labels),):
+        raise UserError(
+            f"the net of {run.path} maps {model.input_shape[1:]} to {model.output_shape[1:]}. Expected images "
+            f"{data.shape} and one output for each of the {len(data.labels)} labels: only classifiers can be exported."
+        )
+    if data.shape[2] not in {1, 3}:
+        raise UserError(f"images of {data.shape[2]} channels cannot be exported. Expected 1 (grey) or 3 (RGB).")

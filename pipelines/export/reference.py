@@ -1,0 +1,122 @@
+"""What the Keras model gives for some pictures, kept with a version so that its files can be checked at any time."""
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from highway_keras.analysis import GateModel
+from pipelines.core.errors import UserError
+from pipelines.data import preprocess
+from serving.manifest import INPUT, REFERENCE, PictureKind
+
+# Pictures that are made into files, and how much larger than the net's input these are.
+FILES, ENLARGED = 32, 3
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Pictures, and the answers that every form of a model is compared with."""
+
+    images: np.ndarray
+    """Real pictures, uint8 `[n, height, width, channels]`."""
+    probabilities: np.ndarray
+    """float32 `[n, classes]`."""
+    gate_means: np.ndarray
+    """float32 `[n, layers]`; no layers where the exported graph does not give them."""
+    seen: np.ndarray
+    """What the net sees of `files()`, uint8 `[files, height, width, channels]`."""
+    seen_probabilities: np.ndarray
+    """float32 `[files, classes]`."""
+
+    def files(self, kind: PictureKind) -> list[bytes]:
+        """Some of the pictures as PNG files, larger, and digits dark on light, as people have them."""
+        return [_file(image, kind) for image in self.images[:FILES]]
+
+
+def keras_probabilities(model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray) -> np.ndarray:
+    """What the Keras model itself gives, called eagerly, not through the function that was exported."""
+    logits = model(preprocess.apply(fitted, tf.constant(images)), training=False)
+    return keras.ops.convert_to_numpy(keras.ops.softmax(keras.ops.cast(logits, "float32")))
+
+
+def refer(
+    model: keras.Model,
+    fitted: preprocess.Fitted,
+    images: np.ndarray,
+    *,
+    convert: tf.types.experimental.PolymorphicFunction,
+    kind: PictureKind,
+    gates: bool,
+) -> tuple[Reference, tuple[str, ...]]:
+    """Asks the Keras model.
+
+    Args:
+        model: the net in float32.
+        fitted: its preprocessing.
+        images: real pictures, uint8 `[n, height, width, channels]`.
+        convert: from `pipelines.data.images.kinds.converter`.
+        kind: the kind it was made for.
+        gates: whether gates are read too.
+
+    Returns:
+        The reference, and the names of the highway layers in the order of its gates.
+    """
+    means = (
+        GateModel(model, mean=True).read(preprocess.apply(fitted, tf.constant(images)), len(images)) if gates else {}
+    )
+    seen = np.stack([convert(_rgba(image, kind))[INPUT] for image in images[:FILES]])
+    reference = Reference(
+        images=images,
+        probabilities=keras_probabilities(model, fitted, images),
+        gate_means=np.stack([*means.values()], axis=1) if means else np.zeros((len(images), 0), np.float32),
+        seen=seen,
+        seen_probabilities=keras_probabilities(model, fitted, seen),
+    )
+    return reference, tuple(means)
+
+
+def save(reference: Reference, folder: Path) -> None:
+    """Writes a reference into a version's folder."""
+    np.savez_compressed(folder / REFERENCE, allow_pickle=False, **vars(reference))
+
+
+def load(folder: Path) -> Reference:
+    """Reads the reference of a version.
+
+    Raises:
+        UserError: the version has none, or it is damaged.
+    """
+    path = folder / REFERENCE
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            return Reference(**{name: kept[name] for name in Reference.__dataclass_fields__})
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} has no {REFERENCE}: it was exported before versions could be verified. Export the run again."
+        ) from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is damaged ({error}). Export the run again.") from None
+
+
+def _drawn(image: np.ndarray, kind: PictureKind) -> np.ndarray:
+    large = image.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
+    return 255 - large if kind == "digit" else large
+
+
+def _rgba(image: np.ndarray, kind: PictureKind) -> np.ndarray:
+    drawn = _drawn(image, kind)
+    opaque = np.full((*drawn.shape[:2], 1), 255, np.uint8)
+    return np.concatenate([np.broadcast_to(drawn, (*drawn.shape[:2], 3)), opaque], axis=-1)
+
+
+def _file(image: np.ndarray, kind: PictureKind) -> bytes:
+    drawn = _drawn(image, kind)
+    file = io.BytesIO()
+    Image.fromarray(drawn[..., 0] if drawn.shape[-1] == 1 else drawn).save(file, "PNG")
+    return file.getvalue()

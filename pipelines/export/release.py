@@ -1,0 +1,73 @@
+"""Says which versions of a model are served and labels them, for endpoints and for TF Serving."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
+from serving import release as releases
+from serving import repository
+from serving.errors import ServingError
+from serving.release import Release
+from serving.tf_serving import configuration
+
+
+def release(
+    model: Path, versions: Sequence[int] = (), labels: Mapping[str, int] | None = None, *, newest: bool = False
+) -> Release:
+    """Writes which versions of a model are served; without versions and labels that stays as it is.
+
+    Args:
+        model: the folder of the model's versions.
+        versions: to serve; none are those that have labels, and those served so far.
+        labels: versions by label, in place of all labels so far; None keeps those whose versions are served.
+        newest: serve the newest version, whichever that is, without labels.
+
+    Returns:
+        What is served now.
+
+    Raises:
+        UserError: there is no such model or version, the arguments contradict each other, or the repository cannot be
+            written to.
+
+    Example:
+        release(Path("models/digits"), [3, 4], {"stable": 3})
+    """
+    on_disk = repository.versions(model)
+    if not on_disk:
+        raise UserError(f"{model} is no model: it has no versions. Make one with `highway export`.")
+    root = model.resolve().parent
+    try:
+        current = releases.read(model)
+        wanted = _wanted(current, versions, labels, newest=newest)
+        if missing := sorted(set(wanted.versions or ()) - set(on_disk)):
+            raise UserError(
+                f"{model} has no version {', '.join(map(str, missing))}. It has: {', '.join(map(str, on_disk))}."
+            )
+        if wanted != current:
+            write_text(model / releases.NAME, wanted.model_dump_json(indent=2) + "\n")
+        write_text(root / configuration.NAME, configuration.text(root))
+    except ServingError as error:
+        raise UserError(str(error)) from error
+    except PermissionError as error:
+        raise UserError(f"{root} cannot be written to: {error.strerror}.") from error
+    return wanted
+
+
+def _wanted(current: Release, versions: Sequence[int], labels: Mapping[str, int] | None, *, newest: bool) -> Release:
+    if newest:
+        if versions or labels:
+            raise UserError("--newest serves one version without labels. Leave out --versions and --labels.")
+        return Release()
+    if not versions and not labels:
+        return current
+    named = dict(labels) if labels else dict(current.labels)
+    served = versions or sorted({*named.values(), *(current.versions or ())})
+    if not labels:
+        named = {label: version for label, version in named.items() if version in served}
+    try:
+        return Release(versions=tuple(sorted(set(served))), labels=named)
+    except ValidationError as error:
+        raise UserError(f"{error.errors()[0]['msg']}. Name all versions to be served with --versions.") from None

@@ -1,0 +1,1 @@
+"""What studies share: runs and settings as results, tables, figures with captions."""

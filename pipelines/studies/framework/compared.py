@@ -1,0 +1,181 @@
+"""A table of the paper: what was measured of its nets, beside what it prints of them and of those that it cites."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pipelines.core.config import Recipe
+from pipelines.core.plotting import BLUE, GREY
+from pipelines.recipes.short import EPOCHS
+from pipelines.studies.framework import tables, waypoints
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.study import Arm, Counts, Published, Study
+from pipelines.studies.framework.tables import MISSING, Table
+from pipelines.studies.framework.waypoints import Log
+
+SEEDS = 5
+"""As many runs as the paper says that its spreads are of."""
+LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
+SHORTER = (
+    f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs takes the place of the recorded "
+    "training; all of its numbers are ours."
+)
+
+
+@dataclass(frozen=True)
+class Net:
+    """A row of such a table.
+
+    Args:
+        name: of the net.
+        published: what the paper prints of its accuracy.
+        parameters: as the paper prints them, rounded; None if it does not.
+        arm: of the study, which trains it; None if it is the paper's alone.
+        recipe: of the arm.
+    """
+
+    name: str
+    published: Published = field(default_factory=Published)
+    parameters: int | None = None
+    arm: str = ""
+    recipe: Recipe | None = None
+
+
+def study(
+    name: str,
+    *,
+    title: str,
+    source: str,
+    asks: str,
+    nets: Sequence[Net],
+    short: Sequence[Net] = (),
+    counts: Counts,
+    differs: tuple[str, ...],
+    log: Log | None = None,
+    label: str = "",
+) -> Study:
+    """A study of such a table: the table, its picture, and the accuracy on the way beside the authors' log.
+
+    Args:
+        name: of the command line.
+        title: of its page.
+        source: paper and table.
+        asks: its question, in one line.
+        nets: rows of the table.
+        short: rows of the table of the short study; none if a CPU trains the nets in full.
+        counts: examples of the data.
+        differs: what is not as in the source.
+        log: of the authors; None if there is none of these nets.
+        label: of a study that is short itself.
+
+    Returns:
+        The study.
+    """
+    names = {net.arm: net.name for net in nets if net.recipe}
+
+    def tabulated(results: Results) -> list[Table]:
+        return [table(results, nets), *([waypoints.table(results, names, log)] if log else [])]
+
+    def drawn(results: Results, pictures: Pictures) -> None:
+        draw(results, pictures, nets)
+        waypoints.draw(results, pictures, names, log)
+
+    told: Any = {"title": title, "source": source, "asks": asks}
+    return Study(
+        name=name,
+        **told,
+        arms={
+            net.arm: Arm(
+                config=net.recipe.config, published=net.published, provenance=net.recipe.provenance, data=counts
+            )
+            for net in nets
+            if net.recipe
+        },
+        seeds=SEEDS,
+        differs=differs,
+        tables=tabulated,
+        draw=drawn,
+        watch=partial(waypoints.watch, steps=tuple(log.accuracies) if log else ()),
+        short=study(name, **told, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
+        if short
+        else None,
+        label=label,
+    )
+
+
+def table(results: Results, nets: Sequence[Net]) -> Table:
+    """Parameters, epochs and accuracy of each net, ours beside the paper's.
+
+    Args:
+        results: of all runs.
+        nets: in the order of the rows.
+    """
+    return Table(
+        "Accuracy on test images, in percent",
+        ("net", "parameters", "parameters, paper", "epochs", "accuracy", "accuracy, paper"),
+        tuple(_row(results, net) for net in nets),
+        f"best (mean +- standard deviation over seeds, n = runs); spreads of the paper are of {SEEDS} runs, and its "
+        "numbers of parameters are rounded",
+    )
+
+
+def _row(results: Results, net: Net) -> tuple[str, ...]:
+    runs, known = results.of(net.arm), net.published
+    return (
+        net.name,
+        results.parameters(net.arm),
+        MISSING if net.parameters is None else tables.number(net.parameters),
+        tables.number(runs[0].run.config.epochs) if runs else MISSING,
+        tables.measured(results.accuracies(net.arm), len(runs)),
+        tables.spread(known.best, known.mean, known.std, None),
+    )
+
+
+def draw(results: Results, pictures: Pictures, nets: Sequence[Net]) -> None:
+    """Draws accuracies.png: each of our runs, and what the paper prints, net by net.
+
+    Args:
+        results: of all runs.
+        pictures: where to.
+        nets: in the order of the rows.
+    """
+    title = "Accuracy on test images, ours and the paper's"
+    with pictures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title, told(results, nets)) as figure:
+        axes = figure.subplots()
+        lines = {}
+        for row, net in enumerate(nets):
+            ours = [100 * share for share in results.accuracies(net.arm)]
+            if ours:
+                (lines["ours, each run"],) = axes.plot(ours, [row - 0.12] * len(ours), "o", color=BLUE, alpha=0.6)
+            known = net.published
+            colour = "black" if net.name.startswith("Highway") else GREY
+            if known.best is not None:
+                (lines["the paper's best"],) = axes.plot(100 * known.best, row + 0.12, "x", color=colour, mew=1.8)
+            if known.mean is not None and known.std is not None:
+                lines["its mean and deviation"] = axes.errorbar(
+                    100 * known.mean, row + 0.12, xerr=100 * known.std, color=colour, capsize=4, marker="|"
+                )
+        axes.set_yticks(range(len(nets)), [net.name for net in nets])
+        axes.set_ylim(len(nets) - 0.5, -0.5)
+        axes.set_xlabel("accuracy on test images, %")
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
+
+
+def told(results: Results, nets: Sequence[Net]) -> str:
+    """What the runs show, against what the paper prints of the same net."""
+    parts = []
+    for net in nets:
+        shares = results.accuracies(net.arm)
+        if shares:
+            low, high = f"{100 * min(shares):.2f}", f"{100 * max(shares):.2f}"
+            found = f"{low} %" if low == high else f"{low} to {high} %"
+            runs = f"{len(shares)} {'run' if len(shares) == 1 else 'runs'}"
+            best = net.published.best
+            parts.append(
+                f"{net.name}: {found} ({runs})" + ("" if best is None else f", the paper's best {100 * best:.2f} %")
+            )
+        elif results.lost(net.arm):
+            parts.append(f"{net.name}: every run diverged")
+    return f"{'; '.join(parts)}." if parts else "None of these nets was trained."

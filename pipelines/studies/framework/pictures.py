@@ -1,0 +1,125 @@
+"""The figures of a study: each has a caption, and of a short schedule the label."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from pipelines.core.files import replacing
+from pipelines.core.plotting import ORANGE, STYLE, saved
+
+COLOURS = 48
+"""Of an animation: lines and letters need few, and its file grows with them."""
+DPI = 80
+"""Of an animation."""
+LETTERS = 11
+"""Of the label, on an inch."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that was drawn.
+
+    Args:
+        file: its name.
+        title: of the section that shows it.
+        caption: what the results show in it.
+    """
+
+    file: str
+    title: str
+    caption: str
+
+
+class Pictures:
+    """Writes the figures of a study and remembers their captions.
+
+    Args:
+        folder: to write to.
+        label: what stands on every figure of a short schedule; empty for a full one.
+
+    Example:
+        pictures = Pictures(folder / "figures", label="")
+        with pictures.figure("depth_sweep", (8, 4.5), "Accuracy over depth", caption) as figure:
+            figure.subplots().plot(depths, accuracies)
+    """
+
+    def __init__(self, folder: Path, label: str) -> None:
+        self.folder = folder
+        self.label = label
+        self.made: list[Picture] = []
+
+    @contextmanager
+    def figure(self, name: str, size: tuple[float, float], title: str, caption: str) -> Iterator[Any]:
+        """A figure, written when the block ends.
+
+        Args:
+            name: of the file, without suffix.
+            size: in inches.
+            title: above it, and of its section.
+            caption: what the results show in it.
+
+        Yields:
+            An empty figure.
+        """
+        with saved(self.folder / f"{name}.png", size) as figure:
+            yield figure
+            self._head(figure, title)
+        self.made.append(Picture(f"{name}.png", title, caption))
+
+    def animation(
+        self,
+        name: str,
+        size: tuple[float, float],
+        title: str,
+        caption: str,
+        draw: Callable[[Any, int], None],
+        *,
+        frames: int,
+        seconds: float = 0.6,
+    ) -> None:
+        """An animated GIF that starts anew after its last frame, which stays longer.
+
+        Args:
+            name: of the file, without suffix.
+            size: in inches.
+            title: above it, and of its section.
+            caption: what the results show in it.
+            draw: draws a frame, counted from 0, into an empty figure.
+            frames: how many.
+            seconds: of each.
+        """
+        images = []
+        with mpl.rc_context(STYLE):
+            for number in range(frames):
+                figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+                canvas = FigureCanvasAgg(figure)
+                draw(figure, number)
+                self._head(figure, title)
+                canvas.draw()
+                images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]))
+        # One palette for all, or colours would change from frame to frame.
+        palette = images[-1].quantize(COLOURS)
+        images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+        durations = [round(1000 * seconds)] * (frames - 1) + [round(4000 * seconds)]
+        with replacing(self.folder / f"{name}.gif") as aside:
+            images[0].save(
+                aside, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True, disposal=1
+            )
+        self.made.append(Picture(f"{name}.gif", title, caption))
+
+    def _head(self, figure: Any, title: str) -> None:
+        figure.suptitle(title)
+        if self.label:
+            # 6 000 stays on one line.
+            label = re.sub(r"(?<=\d) (?=\d{3}\b)", "\N{NO-BREAK SPACE}", self.label)
+            figure.supxlabel(fill(label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)

@@ -1,0 +1,193 @@
+"""The runs of a study, as its tables and figures take them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.core.errors import UserError
+from pipelines.core.run import MEASURED, Run, open_run
+from pipelines.studies.framework import tables
+from pipelines.training import evaluation, table
+from pipelines.training.evaluation import Evaluation
+from pipelines.training.regression import Regression
+from pipelines.training.table import Row
+from pipelines.training.watch import WATCHED
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of a study, at its end.
+
+    Args:
+        arm: name of the arm.
+        seed: of the run.
+        run: its directory.
+        rows: of metrics.csv, one an epoch.
+        evaluation: on the test split; None if the run diverged.
+    """
+
+    arm: str
+    seed: int
+    run: Run
+    rows: tuple[Row, ...]
+    evaluation: Evaluation | Regression | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """On the test split; None if the run diverged, or predicts a number."""
+        return self.evaluation.accuracy if isinstance(self.evaluation, Evaluation) else None
+
+    @property
+    def r2(self) -> float | None:
+        """On the test split, against the mean of training; None if the run diverged, or predicts a class."""
+        return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
+
+    @property
+    def measured(self) -> dict[str, np.ndarray]:
+        """What `Study.measure` gave; nothing if the run diverged."""
+        if self.evaluation is None:
+            return {}
+        with np.load(self.run.path / MEASURED) as arrays:
+            return dict(arrays)
+
+    def row(self, folder: Path) -> dict[str, str]:
+        """Of results.csv; the path is told from the folder of the study."""
+        record, config, measured = self.run.record, self.run.config, self.evaluation
+        return {
+            "arm": self.arm,
+            "seed": str(self.seed),
+            "state": record.state,
+            "test_accuracy": "" if self.accuracy is None else f"{self.accuracy:.6g}",
+            "test_r2": "" if self.r2 is None else f"{self.r2:.6g}",
+            "test_loss": "" if measured is None else f"{measured.loss:.6g}",
+            "test_examples": "" if measured is None else str(measured.count),
+            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in ("loss", "accuracy")},
+            "epochs": str(config.epochs),
+            "steps": str(record.step),
+            "examples": str(record.data.counts["train"]),
+            "parameters": str(record.parameters),
+            "seconds": f"{record.seconds:.1f}",
+            "run": str(self.run.path.relative_to(folder)),
+        }
+
+
+class Results:
+    """All runs of a study.
+
+    Args:
+        results: in the order of arms and seeds.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.all = tuple(results)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run directories."""
+        return [result.run for result in self.all]
+
+    def rows(self, folder: Path) -> list[dict[str, str]]:
+        """Of results.csv; paths are told from the folder of the study."""
+        return [result.row(folder) for result in self.all]
+
+    def of(self, arm: str) -> list[Result]:
+        """The runs of an arm, by seed."""
+        return [result for result in self.all if result.arm == arm]
+
+    def accuracies(self, arm: str) -> list[float]:
+        """On the test split, of the runs of an arm that did not diverge."""
+        return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
+
+    def parameters(self, arm: str) -> str:
+        """Of its net, as tables show them."""
+        return next((tables.number(result.run.record.parameters) for result in self.of(arm)), tables.MISSING)
+
+    def lost(self, arm: str) -> bool:
+        """Whether an arm was run, and every run of it diverged."""
+        return bool(self.of(arm)) and not any(result.evaluation for result in self.of(arm))
+
+    def measured(self, arm: str, name: str) -> np.ndarray:
+        """An array that was measured of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
+        return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
+
+    def watched(self, arm: str) -> dict[str, np.ndarray]:
+        """What `Study.watch` had measured of each run of an arm that did not diverge.
+
+        Args:
+            arm: its name.
+
+        Returns:
+            "step" to the steps, float [rows], the same for all runs; every other column to float [runs, rows].
+            Nothing if every run diverged.
+
+        Raises:
+            UserError: a run was gone on with by `highway train`, which does not watch.
+        """
+        whole = [result.run.path / WATCHED for result in self.of(arm) if result.evaluation]
+        tables = [table.read(path) for path in whole]
+        steps = [[row["step"] for row in rows] for rows in tables]
+        for path, some in zip(whole, steps, strict=True):
+            if some != max(steps, key=len) or not some:
+                raise UserError(
+                    f"{path} has not all of the steps that were to be watched, as if `highway train` had gone on with "
+                    f"the run. Remove {path.parent} and repeat the command."
+                )
+        if not tables:
+            return {}
+        columns = {name: np.array([[row[name] for row in rows] for rows in tables]) for name in tables[0][0]}
+        return columns | {"step": np.array(steps[0])}
+
+    def curves(self, arm: str, column: str) -> np.ndarray:
+        """A column of metrics.csv over epochs, of each run of an arm that has come to its end.
+
+        Args:
+            arm: its name.
+            column: such as "loss".
+
+        Returns:
+            float [runs, epochs]; no rows if every run diverged.
+        """
+        whole = [result for result in self.of(arm) if result.evaluation]
+        return np.array([[row[column] for row in result.rows] for result in whole])
+
+    def gates(self, arm: str) -> np.ndarray:
+        """The mean transform gate of each layer before training and after each epoch, of each run of an arm.
+
+        Args:
+            arm: its name; its net has gates.
+
+        Returns:
+            float [runs, 1 + epochs, layers]; no rows if every run diverged.
+        """
+        whole = [result for result in self.of(arm) if result.evaluation]
+        return np.array(
+            [
+                [
+                    list(result.run.record.gates.values()),
+                    *([row[f"gate/{layer}"] for layer in result.run.record.gates] for row in result.rows),
+                ]
+                for result in whole
+            ]
+        )
+
+
+def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
+    """Reads the runs of a study that are done.
+
+    Args:
+        runs: arm, seed and run directory of each.
+
+    Returns:
+        The results, in the same order.
+
+    Raises:
+        UserError: a run directory is missing or damaged.
+    """
+    return Results(_read(arm, seed, path) for arm, seed, path in runs)
+
+
+def _read(arm: str, seed: int, path: Path) -> Result:
+    run = open_run(path)
+    return Result(arm, seed, run, tuple(table.read(path / "metrics.csv")), evaluation.of_run(run))

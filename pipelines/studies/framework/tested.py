@@ -1,0 +1,50 @@
+"""Accuracy and loss on the test images on the way through training, to stand beside what a source says of its own.
+
+It is only written down: nothing in training reads it.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.core.run import Run
+from pipelines.training.watch import Watch
+
+if TYPE_CHECKING:
+    import keras
+
+ACCURACY, LOSS = "test_accuracy", "test_loss"
+
+
+def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Watch:
+    """What a net makes of all test images that its run takes, after some steps.
+
+    Args:
+        run: of a classifier.
+        data_dir: where prepared data lies; None for the default of TFDS.
+        steps: after which steps.
+
+    Returns:
+        Gives the columns "test_accuracy", a share, and "test_loss", in nats.
+
+    Raises:
+        UserError: the data has no test images.
+
+    Example:
+        Study(..., watch=lambda run, data_dir: on_test(run, data_dir, (600, 6_000, 60_000)))
+    """
+    # Studies are listed without a framework.
+    from pipelines.data import batches, preprocess, sources
+    from pipelines.training import evaluation
+
+    config, record = run.config, run.record.data
+    examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
+    fitted = preprocess.load(run.path / "preprocess.npz")
+    images = batches.evaluation(examples, fitted, batch_size=config.batch_size, classes=len(record.labels))
+
+    def measure(net: "keras.Model") -> dict[str, float]:
+        logits = net.predict(images, verbose=0)
+        found = evaluation.evaluate(logits, examples.labels, record.labels, "final", record.name)
+        return {ACCURACY: found.accuracy, LOSS: found.loss}
+
+    return Watch(steps, measure)

@@ -1,0 +1,147 @@
+"""The accuracy on the test images on the way through training, beside the waypoints of the authors' log.
+
+It is measured at steps that are fixed before the first, and steers nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from pipelines.core.plotting import BLUE, ORANGE
+from pipelines.core.run import Run
+from pipelines.studies.framework import tables
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.tables import Table
+from pipelines.studies.framework.tested import ACCURACY, on_test
+from pipelines.training.watch import Watch
+
+EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
+"""After these, and after the last, is measured; what a log records comes to it."""
+COLOURS = (BLUE, ORANGE, "#009E73")
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is handed down of the log of one run of the authors.
+
+    Args:
+        name: what it is called.
+        accuracies: share of the test images by step.
+    """
+
+    name: str
+    accuracies: Mapping[int, float]
+
+
+def watch(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Watch:
+    """Measures accuracy and loss on the test images after `EPOCHS`, `steps` and the last step.
+
+    Args:
+        run: the run.
+        data_dir: where prepared data lies; None for the default of TFDS.
+        steps: of a log.
+
+    Returns:
+        What `tested.on_test` gives, after those of the steps that the run reaches.
+    """
+    each, epochs = run.record.steps_per_epoch, run.config.epochs
+    asked = {epochs * each, *(epoch * each for epoch in EPOCHS), *steps}
+    return on_test(run, data_dir, {step for step in asked if step <= epochs * each})
+
+
+def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
+    """Accuracies at the steps of the authors' log, and at the end of each run.
+
+    Args:
+        results: of all runs.
+        names: what each arm is called.
+        log: of the authors.
+    """
+    known = log.accuracies
+    found = {arm: accuracies(results, arm) for arm in names}
+    ends = {max(ours) for ours in found.values() if ours}
+    rows = tuple(
+        (
+            tables.number(step),
+            *(tables.measured(ours.get(step, []), len(ours.get(step, []))) for ours in found.values()),
+            f"{100 * known[step]:.2f}" if step in known else tables.MISSING,
+        )
+        for step in sorted({*known, *ends})
+    )
+    return Table(
+        "Accuracy on test images at the waypoints of the authors' log, in percent",
+        ("steps", *names.values(), log.name),
+        rows,
+        "best (mean +- standard deviation over seeds, n = runs); the log is one run of theirs",
+    )
+
+
+def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
+    """Share of the test images at each step that was measured, of each run of an arm; nothing if every run diverged."""
+    if not results.accuracies(arm):
+        return {}
+    watched = results.watched(arm)
+    return {int(step): list(runs) for step, runs in zip(watched["step"], watched[ACCURACY].T, strict=True)}
+
+
+def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Log | None) -> None:
+    """Draws waypoints.png: the error on test images over steps, of each run, and in the authors' log.
+
+    Args:
+        results: of all runs.
+        pictures: where to.
+        names: what each arm is called.
+        log: of the authors; None if there is none of these nets.
+    """
+    found = {arm: accuracies(results, arm) for arm in names}
+    title = "Error on test images on the way" + (", beside the authors' log" if log else "")
+    with pictures.figure("waypoints", (8.2, 4.8), title, told(results, names, log)) as figure:
+        axes = figure.subplots()
+        for colour, (arm, ours) in zip(COLOURS, found.items(), strict=False):
+            if not ours:
+                continue
+            for number, run in enumerate(zip(*ours.values(), strict=True)):
+                errors = [100 * (1 - share) for share in run]
+                label = None if number else f"{names[arm]}, each run"
+                axes.plot(list(ours), errors, color=colour, marker="o", ms=4, lw=1, alpha=0.7, label=label)
+        if log:
+            errors = [100 * (1 - share) for share in log.accuracies.values()]
+            axes.plot(list(log.accuracies), errors, "x", color="black", ms=8, mew=1.8, label=log.name)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        first, last = axes.get_xlim()
+        # Of many decades more labels would lie on each other.
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if last < 30 * first else (1.0,)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("steps")
+        axes.set_ylabel("error on test images")
+        if axes.lines:
+            figure.legend(loc="outside right center", fontsize=9)
+
+
+def told(results: Results, names: Mapping[str, str], log: Log | None) -> str:
+    """What the runs show at the steps of the log and at their end, and what the log says."""
+    known = log.accuracies if log else {}
+    parts = []
+    for arm, name in names.items():
+        ours = {step: mean(shares) for step, shares in accuracies(results, arm).items()}
+        if ours:
+            shown = {step: share for step, share in ours.items() if step in known or step == max(ours)}
+            parts.append(f"{name}, mean over runs: {_steps(shown)}.")
+        elif results.lost(arm):
+            parts.append(f"{name}: every run diverged.")
+    if log:
+        parts.append(f"{log.name[0].upper()}{log.name[1:]}: {_steps(known)}.")
+    return " ".join(parts)
+
+
+def _steps(shares: Mapping[int, float]) -> str:
+    return ", ".join(f"{100 * share:.2f} % after {tables.number(step)} steps" for step, share in shares.items())

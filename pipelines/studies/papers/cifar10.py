@@ -1,0 +1,53 @@
+"""Highway nets of 19 layers on CIFAR-10: Srivastava, Greff, Schmidhuber 2015, Table 3.
+
+Command     highway reproduce cifar10      (--schedule short on a CPU)
+Net         19 layers in three stages of 32, 80 and 128 filters
+Data        CIFAR-10, all images
+Published   Table 3, with the nets that it cites; the authors' log
+Sources     the recipe cifar10_19 says where each number of the training is from; `recipes.short` of the short ones
+Measured    2026-11-23, short schedule, seed 0: one cycle 68.63 % of the test images, the first 10 of 400 epochs 64.16 %
+            (the authors' log 68.97 %; docs/results/cifar10); 1.7 and 1.8 h, mostly a core each, of an AMD EPYC with
+            avx512_bf16, Keras 3.15.1, TensorFlow 2.21, mixed_bfloat16. Not yet run in full
+"""
+
+from pipelines import recipes
+from pipelines.recipes.short import EPOCHS, beginning, one_cycle
+from pipelines.studies.framework import compared
+from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework.study import Counts, Published
+from pipelines.studies.framework.waypoints import Log
+
+COUNTS = Counts(train=50_000, test=10_000)
+RECIPE = recipes.get("cifar10_19")
+PUBLISHED = Published(best=0.9240, mean=0.9231, std=0.0012, count=5)
+CITED = (
+    Net("Maxout", Published(best=0.9062)),
+    Net("dasNet", Published(best=0.9078)),
+    Net("NiN", Published(best=0.9119)),
+    Net("DSN", Published(best=0.9203)),
+    Net("All-CNN", Published(best=0.9275)),
+)
+LOG = Log("the authors' log", {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214})
+DIFFERS = (
+    "The scale of the contrast normalisation is not recorded (0.67 fits the recorded loss before training best), nor "
+    "whether the mean that is subtracted is that of each pixel or of each channel.",
+    "The nets that the paper cites are not trained here: their numbers are those that it prints.",
+    "The number format, where it is not that of Caffe, float32.",
+)
+
+STUDY = compared.study(
+    "cifar10",
+    title="A highway net of 19 layers on CIFAR-10",
+    source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
+    asks="how well does a highway net of 19 layers name small photographs of ten classes?",
+    nets=(Net("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
+    short=(
+        Net("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
+        Net(f"Highway, first {EPOCHS} of 400 epochs", arm="beginning", recipe=beginning(RECIPE)),
+        Net("Highway, 400 epochs", PUBLISHED),
+        *CITED,
+    ),
+    counts=COUNTS,
+    differs=DIFFERS,
+    log=LOG,
+)

@@ -1,0 +1,46 @@
+"""Highway nets of 19 layers on CIFAR-100: Srivastava, Greff, Schmidhuber 2015, Table 3.
+
+Command     highway reproduce cifar100     (--schedule short on a CPU)
+Net         19 layers in three stages of 32, 80 and 128 filters
+Data        CIFAR-100, all images
+Published   Table 3, with the nets that it cites; the end of the authors' log
+Sources     the recipe cifar100_19 says where each number of the training is from; `recipes.short` of the short one
+Measured    2026-11-23, short schedule, seed 0: one cycle 25.94 % of the test images (docs/results/cifar100); 1.7 h on a
+            core of an AMD EPYC with avx512_bf16, Keras 3.15.1, TensorFlow 2.21, mixed_bfloat16. Not yet run in full
+"""
+
+from pipelines import recipes
+from pipelines.recipes.short import one_cycle
+from pipelines.studies.framework import compared
+from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework.study import Published
+from pipelines.studies.framework.waypoints import Log
+from pipelines.studies.papers import cifar10
+
+RECIPE = recipes.get("cifar100_19")
+PUBLISHED = Published(best=0.6776, mean=0.6761, std=0.0015, count=5)
+CITED = (
+    Net("Maxout", Published(best=0.6142)),
+    Net("dasNet", Published(best=0.6622)),
+    Net("NiN", Published(best=0.6432)),
+    Net("DSN", Published(best=0.6543)),
+    Net("All-CNN", Published(best=0.6629)),
+)
+# No more than its end is handed down.
+LOG = Log("the authors' log", {200_000: 0.6809})
+
+STUDY = compared.study(
+    "cifar100",
+    title="A highway net of 19 layers on CIFAR-100",
+    source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
+    asks="how well does a highway net of 19 layers name small photographs of a hundred classes?",
+    nets=(Net("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
+    short=(
+        Net("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
+        Net("Highway, 400 epochs", PUBLISHED),
+        *CITED,
+    ),
+    counts=cifar10.COUNTS,
+    differs=cifar10.DIFFERS,
+    log=LOG,
+)

@@ -1,0 +1,1 @@
+"""The factor model, walked forward through real months."""

@@ -1,0 +1,118 @@
+"""What the gates of trained nets do: biases, mean activity, and one example, as maps; paper, section 4.1, Figure 2.
+
+Command     highway reproduce gates
+Nets, data, sources: `pipelines.studies.papers.analysis_nets`
+Measured    seeds 0 to 2, means: the gates average 0.129 on MNIST and 0.018 on CIFAR-100, where biases fall with the
+            layer (correlation -0.82), against the paper (docs/results/gates); Keras 3.15.1, JAX 0.10.2, float32, an
+            Intel Xeon with avx512_bf16 and amx_bf16. The convolutional net, seed 0: 0.615, from a start at
+            0.27 (docs/results/gates-mnist-conv)
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.core import frameworks
+from pipelines.core.run import Run
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Result, Results
+from pipelines.studies.framework.study import Study
+from pipelines.studies.framework.tables import Table
+from pipelines.studies.papers import analysis_nets
+from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
+
+
+def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
+    """Statistics of the gates over the training images, and gates and outputs for the first of them."""
+    net, part = analysis_nets.training(run, data_dir)
+    from pipelines.analysis import kept, measuring
+
+    gates, outputs = measuring.example(net, part)
+    return kept.of_statistics(measuring.statistics(net, part)) | {"example_gates": gates, "example_outputs": outputs}
+
+
+def tabulated(results: Results) -> list[Table]:
+    """How well the nets do, and what their gates do."""
+    return [
+        analysis_nets.accuracies(results),
+        analysis_nets.compared(
+            "What the gates do",
+            results,
+            NUMBERS,
+            _numbers,
+            "correlations are over the layers. What the paper saw is section 4.1, of its two dense nets",
+        ),
+    ]
+
+
+# How each is written, and what the paper saw.
+NUMBERS = {
+    "biases below their start": ("{:.0%}", "most, on both data sets"),
+    "correlation of the biases with the number of the layer": ("{:+.2f}", "CIFAR-100: they rise"),
+    "correlation of the mean of T with the number of the layer": ("{:+.2f}", "CIFAR-100: the reverse of the biases"),
+    "correlation of the biases with the mean of T": ("{:+.2f}", "CIFAR-100: inverse; MNIST: less so"),
+    "mean of T": ("{:.3f}", "-"),
+    "T below 0.1": ("{:.1%}", "-"),
+    "T above 0.9": ("{:.1%}", "-"),
+    "gates above one half, one example": ("{:.1%}", "few: very sparse"),
+    "layer up to which 90 % of the change of the outputs lies, one example": (
+        "{:.0f}", "most up to about 15 (MNIST), 40 (CIFAR-100)"
+    ),
+    "sum of the mean gates, in layers": ("{:.2f}", "-"),
+    "dead gates": ("{:.0f}", "-"),
+}  # fmt: skip
+
+
+def _numbers(result: Result) -> tuple[float | None, ...]:
+    from highway_keras.analysis import open_layers
+    from pipelines.analysis import captions, kept
+
+    arrays = result.measured
+    found = kept.statistics(arrays)
+    bias, mean = (captions.by_layer(found.layout, gates) for gates in (found.bias, found.mean))
+    layers = np.arange(len(bias))
+    return (
+        float(np.mean(found.bias < found.layout.spread(found.initial_bias))),
+        captions.correlation(layers, bias),
+        captions.correlation(layers, mean),
+        captions.correlation(bias, mean),
+        float(found.mean.mean()),
+        float(found.left.mean()),
+        float(found.right.mean()),
+        float(np.mean(arrays["example_gates"] > 0.5)),
+        captions.changed(found.layout, arrays["example_outputs"]),
+        open_layers(found),
+        float(found.dead.sum()),
+    )
+
+
+def drawn(results: Results, pictures: Pictures) -> None:
+    """For each net the four maps, and how far its gates open."""
+    frameworks.load()
+    from highway_keras.analysis import plots
+    from pipelines.analysis import captions, drawing, kept
+
+    for arm, (first, *_) in analysis_nets.measured(results):
+        arrays = first.measured
+        found, gates, outputs = kept.statistics(arrays), arrays["example_gates"], arrays["example_outputs"]
+        title, size = f"{TITLES[arm]}, seed {first.seed}", (12, drawing.map_height(found.layout) + 0.8)
+        said = captions.gates(found, gates, outputs)
+        with pictures.figure(f"gates_{arm}", size, f"Biases, mean gates and one example: {title}", said) as figure:
+            drawing.four_maps(figure, found, gates, outputs)
+        said = captions.openness(found)
+        with pictures.figure(f"openness_{arm}", (10, 4.4), f"How far the gates open: {title}", said) as figure:
+            plots.openness(figure.subplots(), found)
+
+
+STUDY = Study(
+    name="gates",
+    title="What the gates of trained nets do",
+    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.1 and Figure 2",
+    asks="which gates open, in which layers, over all examples and for a single one?",
+    arms=ARMS,
+    seeds=SEEDS,
+    differs=DIFFERS,
+    tables=tabulated,
+    draw=drawn,
+    measure=measure,
+)

@@ -1,0 +1,43 @@
+"""What was watched of the gradients, as tables and figures take it."""
+
+import numpy as np
+
+from pipelines.studies.framework.results import Results
+
+KINDS = ("highway", "residual", "plain")
+BLOCKS = (10, 30, 50)
+SHOWN = 30
+"""Blocks of the nets whose training is shown in detail."""
+
+
+def arm(kind: str, blocks: int) -> str:
+    """The name of an arm."""
+    return f"{kind}-{blocks}"
+
+
+def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndarray:
+    """What was watched of every block, the median over the runs that did not diverge.
+
+    Args:
+        results: of the study.
+        kind: of the net.
+        blocks: of the net.
+        quantity: such as "kernel", see `flow`.
+
+    Returns:
+        float [1 + epochs, blocks]; no rows if every run diverged.
+    """
+    rows = results.watched(arm(kind, blocks))
+    if not rows:
+        return np.empty((0, blocks))
+    return np.median([rows[f"{quantity}/{block}"] for block in range(1, blocks + 1)], axis=1).T
+
+
+def reach(results: Results, kind: str, blocks: int) -> np.ndarray:
+    """What all blocks do to the length of a gradient on its way down: float [1 + epochs], median over runs."""
+    return by_block(results, kind, blocks, "gain")[:, 0]
+
+
+def worst(results: Results, blocks: int) -> float:
+    """The largest error of the formula, over all runs and times."""
+    return float(results.watched(arm("highway", blocks))["error"].max())

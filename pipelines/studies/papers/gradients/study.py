@@ -1,0 +1,126 @@
+"""How far gradients get into plain, residual and highway nets, at initialisation and through training.
+
+Command     highway reproduce gradients
+Net         those of depth-contrast with 10, 30 and 50 blocks: a projection from 784 to 50 tanh units, then blocks of 50
+            tanh units, highway (gate bias -2), residual (x + H) or plain, and a softmax; weights U(+-1/sqrt(fan_in))
+Data        6 000 training and 2 000 test images of MNIST, those of depth-contrast
+Published   the formula alone: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, of which the first part is there
+            whatever the weights are
+Sources     the training is recorded, see depth-contrast; the residual nets are ours
+Measured    seeds 0 to 2: factors and norms in docs/results/gradients; JAX 0.10.2, float32, two cores of an Intel
+            Xeon with avx512_bf16 and amx_bf16
+"""
+
+from pipelines.core.config import Provenance
+from pipelines.studies.framework import tables
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.study import Arm, Study
+from pipelines.studies.framework.tables import MISSING, Table
+from pipelines.studies.papers import depth_contrast, numpy_runs
+from pipelines.studies.papers.gradients import flow, jacobians, norms
+from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach, worst
+
+
+def tabulated(results: Results) -> list[Table]:
+    """How far the gradient gets, and the Jacobians against the formula."""
+    reached, scaled = [], []
+    for blocks in BLOCKS:
+        for kind in KINDS:
+            accuracy = tables.measured(results.accuracies(arm(kind, blocks)), len(results.of(arm(kind, blocks))))
+            reached.append((f"{kind}, {blocks}", *_norms(results, kind, blocks), accuracy))
+        scaled.append((str(blocks), *_jacobians(results, blocks)))
+    return [
+        Table(
+            "The gradient of the loss, kernel of H, and what gets through all blocks",
+            (
+                "net, blocks",
+                *(f"{place}, {time}" for time in ("before", "after") for place in ("first block", "last", "factor")),
+                "test accuracy, in percent",
+            ),
+            tuple(reached),
+            f"norms before and after training, over {flow.EXAMPLES} training images. Factor: of the length of a "
+            "gradient of random direction on its way through all blocks. Medians over seeds. The source has no figures",
+        ),
+        Table(
+            "The Jacobian of a highway block against the formula",
+            (
+                "blocks",
+                *(
+                    f"{what}, {time}"
+                    for time in ("before", "after")
+                    for what in ("mean of 1 - T", "mean diagonal measured", "factor of all blocks", "by 1 - T alone")
+                ),
+                "worst error of the formula",
+            ),
+            tuple(scaled),
+            "before and after training, means over the blocks, medians over seeds. Error: norm of the difference "
+            "between the Jacobian of the formula and the one measured by differences, over the norm of the latter, at "
+            f"the worst block and image of {flow.FEW}, before training and after each epoch",
+        ),
+    ]
+
+
+def _norms(results: Results, kind: str, blocks: int) -> list[str]:
+    """Norms in the first and the last block and the factor of all blocks, before and after training."""
+    kernels, factors = by_block(results, kind, blocks, "kernel"), reach(results, kind, blocks)
+    if not len(factors):
+        return [MISSING] * 6
+    return [f"{value:.2g}" for time in (0, -1) for value in (kernels[time, 0], kernels[time, -1], factors[time])]
+
+
+def _jacobians(results: Results, blocks: int) -> list[str]:
+    """Means over the blocks and factors of all of them, before and after training, and the worst error."""
+    found = {name: by_block(results, "highway", blocks, name) for name in ("identity", "diagonal", "gain", "path")}
+    if not len(found["identity"]):
+        return [MISSING] * 9
+    cells = []
+    for time in (0, -1):
+        cells += [f"{found[name][time].mean():.3f}" for name in ("identity", "diagonal")]
+        cells += [f"{found[name][time, 0]:.2g}" for name in ("gain", "path")]
+    return [*cells, f"{worst(results, blocks):.1g}"]
+
+
+def drawn(results: Results, pictures: Pictures) -> None:
+    """All figures of the study."""
+    norms.at_start(results, pictures)
+    if any(len(by_block(results, kind, SHOWN, "kernel")) for kind in KINDS):
+        norms.through_training(results, pictures)
+    norms.all_blocks(results, pictures)
+    if len(by_block(results, "highway", SHOWN, "identity")):
+        jacobians.parts(results, pictures)
+        jacobians.paths(results, pictures)
+
+
+def _arm(kind: str, blocks: int) -> Arm:
+    known = depth_contrast.STUDY.arms[numpy_runs.arm("plain" if kind == "residual" else kind, blocks)]
+    model = known.config.model
+    tags = known.provenance
+    if kind == "residual":
+        model = model.model_copy(update={"preset": model.preset.replace("plain", kind)})
+        tags = Provenance(
+            recorded=tuple(field for field in tags.recorded if not field.startswith("model.")),
+            assumed=(*tags.assumed, *(field for field in tags.recorded if field.startswith("model."))),
+        )
+    config = known.config.model_copy(update={"recipe": arm(kind, blocks), "model": model})
+    return Arm(config=config, provenance=tags)
+
+
+STUDY = Study(
+    name="gradients",
+    title="Gradients through deep nets",
+    source="a study in numpy on a subset of MNIST, and arXiv 1507.06228, section 2",
+    asks="how much of the gradient gets to the first block, and what part of it comes through 1 - T?",
+    arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
+    seeds=3,
+    draws=numpy_runs.DRAWS,
+    differs=(
+        "The source has the formula and no figures. Nets and training are those of depth-contrast, and what is said "
+        "there holds here; residual nets are not in the source.",
+        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images, Jacobians those of {flow.FEW}; "
+        f"what was measured of Jacobians are central differences of {flow.STEP:g} in float32.",
+    ),
+    tables=tabulated,
+    draw=drawn,
+    watch=flow.watched,
+)

@@ -1,0 +1,110 @@
+"""The recorded runs of a study in numpy, and ours on the same images.
+
+Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: a run of each net, three of 30 blocks
+"""
+
+import math
+import statistics
+
+import numpy as np
+
+from pipelines.studies.framework import tables
+from pipelines.studies.framework.results import Result, Results
+from pipelines.studies.framework.study import Published
+from pipelines.studies.framework.tables import Table
+
+KINDS = ("highway", "plain")
+COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
+"""Of a table that has both kinds, each beside the source's."""
+ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
+    ("highway", 5): (0.903,),
+    ("highway", 10): (0.913,),
+    ("highway", 20): (0.910,),
+    ("highway", 30): (0.926, 0.904, 0.893),
+    ("highway", 50): (0.905,),
+    ("plain", 5): (0.857,),
+    ("plain", 10): (0.292,),
+    ("plain", 20): (0.098,),
+    ("plain", 30): (0.124, 0.119, 0.111),
+    ("plain", 50): (0.124,),
+}
+"""The source's runs of each net: seed 0 and, where there are more, 1 and 2."""
+RUNS = tuple(
+    (blocks, seed) for (kind, blocks), scores in ACCURACIES.items() if kind == KINDS[0] for seed in range(len(scores))
+)
+"""Blocks and seeds of its runs, the same for both kinds."""
+DRAWS = 1 + max(seed for _, seed in RUNS)
+"""The source's seeds, which draw its images as well."""
+LOSSES = {
+    "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
+    "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
+}
+"""Training losses of the source's runs of seed 0."""
+PUBLISHED = {
+    (kind, blocks): Published.of(*scores, loss=LOSSES[kind][blocks]) for (kind, blocks), scores in ACCURACIES.items()
+}
+
+
+def arm(kind: str, blocks: int) -> str:
+    """The name of the arm of a net."""
+    return f"{kind}-{blocks}"
+
+
+def beside(results: Results) -> Table:
+    """Each run of the source beside ours on its images."""
+    rows = tuple(
+        (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))
+        for blocks, seed in RUNS
+    )
+    return Table(
+        "On the same images as each run of the source, accuracy in percent",
+        ("blocks", "images of seed", *COLUMNS),
+        rows,
+        "best (mean +- standard deviation, n = runs) on these images, of which the source has one run; its weights "
+        "and the order of its images are others",
+    )
+
+
+def caption(results: Results) -> str:
+    """What highway nets make on the images of the source's runs, beside these; nothing if one has no counterpart."""
+    kind = KINDS[0]
+    groups = [_scores(results, kind, blocks, seed) for blocks, seed in RUNS]
+    recorded = [ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS]
+    if not all(groups):
+        return ""
+    ours, theirs = statistics.mean(map(statistics.mean, groups)), statistics.mean(recorded)
+    above = sum(source > max(scores) for source, scores in zip(recorded, groups, strict=True))
+    below = sum(source < min(scores) for source, scores in zip(recorded, groups, strict=True))
+    return (
+        f"On the images of the source's {len(RUNS)} runs {kind} nets make {ours:.1%} on average "
+        f"({sum(map(len, groups))} runs) and the source {theirs:.1%}{_uncertain(ours - theirs, groups)}. Of its runs, "
+        f"better than all of ours on the same images: {above}; worse than all: {below}."
+    )
+
+
+def _uncertain(difference: float, groups: list[list[float]]) -> str:
+    """A mean difference between groups of runs and another run of each, with its standard error.
+
+    Nothing if no group has two runs, which tell how much runs differ.
+    """
+    free = sum(len(scores) - 1 for scores in groups)
+    if not free:
+        return ""
+    variance = sum(float(np.var(scores)) * len(scores) for scores in groups) / free
+    error = math.sqrt(variance * sum(1 + 1 / len(scores) for scores in groups)) / len(groups)
+    return f", {100 * difference:+.1f} +- {100 * error:.1f} points between them (standard error)"
+
+
+def _cells(results: Results, kind: str, blocks: int, seed: int) -> tuple[str, str]:
+    ours = tables.measured(_scores(results, kind, blocks, seed), len(_on(results, kind, blocks, seed)))
+    return ours, f"{100 * ACCURACIES[kind, blocks][seed]:.2f}"
+
+
+def _scores(results: Results, kind: str, blocks: int, seed: int) -> list[float]:
+    """Accuracies on the images of one of the source's seeds, of the runs that did not diverge."""
+    return [run.accuracy for run in _on(results, kind, blocks, seed) if run.accuracy is not None]
+
+
+def _on(results: Results, kind: str, blocks: int, seed: int) -> list[Result]:
+    """The runs of a net on the images of one of the source's seeds."""
+    return [run for run in results.of(arm(kind, blocks)) if run.run.config.subset.seed == seed]

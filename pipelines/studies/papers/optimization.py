@@ -1,0 +1,268 @@
+"""Can nets of 10 to 100 layers be trained, highway and plain: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
+
+Command     highway reproduce optimization
+Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5 000
+            parameters a layer both ways, and a softmax
+Data        MNIST; 5 000 of the training images are held out for the validation accuracy, by which nothing is chosen
+Search      for each of the eight nets 100 settings at random: learning rate, momentum, decay, activation and, of
+            highway nets, the gate bias
+Published   curves, and of them: highway nets of 50 and 100 layers do as well as those of 10 and 20; plain nets of 10
+            and 20 layers get below 1e-4, deeper ones fail, at 100 layers by more than two orders of magnitude
+Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, what is searched, the bounds of
+            the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs are
+            assumed
+Measured    2026-11-23, a hundredth of the work (22 settings of each net): the best highway nets of 10, 20, 50 and 100
+            layers end at training losses of 0.072, 0.043, 0.094 and 0.155, plain ones at 0.080, 0.141, 0.355 and 1.20
+            (docs/results/optimization); Keras 3.15.1, JAX 0.10.2, float32, two cores of an AMD EPYC with avx512_bf16.
+            Not yet run in full
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.ticker import NullLocator
+
+from pipelines.core.config import Provenance
+from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.tables import MISSING, Table
+from pipelines.studies.framework.trials import Trials, Tried
+from pipelines.tuning.curves import BEST, compared, scale
+from pipelines.tuning.studies import DEPTHS, STUDIES
+
+SEARCH = STUDIES["depth_study"]
+KINDS = ("highway", "plain")
+COLOURS = {"highway": BLUE, "plain": ORANGE}
+GUESSING = math.log(10)
+CLOSE = 0.02
+"""Nats within which a loss is said to be that of guessing."""
+SAID = {
+    10: "plain nets below 1e-4",
+    20: "plain nets below 1e-4",
+    50: "highway nets as those of 10 and 20, plain nets fail",
+    100: "highway nets as those of 10 and 20, plain nets above 100 times their loss",
+}
+
+
+def arm(kind: str, depth: int) -> str:
+    """The name of an arm."""
+    return f"{kind}-{depth}"
+
+
+def tabulated(trials: Trials) -> list[Table]:
+    """Losses over depth beside what the source says of them, what became of all settings, and the best ones."""
+    return [
+        Table(
+            "Training loss in the last epoch",
+            (
+                "layers",
+                *(f"{kind}, {which}" for which in ("best", f"mean of {BEST}") for kind in (*KINDS, "plain / highway")),
+                "the source",
+            ),
+            tuple(_losses(trials, depth) for depth in DEPTHS),
+            f"of the setting, and of the {BEST} settings, that have the lowest; of fewer where there are fewer. It is "
+            "the mean over the epoch, in which the weights still change. The source prints curves and this text, no "
+            "numbers",
+        ),
+        Table(
+            "What became of the settings",
+            ("net", "drawn", "came to their end", "learned", "failed", "why"),
+            tuple(_fates(trials, name) for name in STUDY.arms),
+            f"learned: the training loss in the last epoch is more than {CLOSE} below ln 10 = {GUESSING:.3f}, which "
+            "guessing makes",
+        ),
+        Table(
+            "The best setting of each net",
+            (
+                "net",
+                "trial",
+                *map(_named, trials.names),
+                "training loss",
+                "validation accuracy",
+            ),
+            tuple(_setting(name, trials) for name in STUDY.arms),
+            "best by the training loss in the last epoch; the validation accuracy is that of its best epoch",
+        ),
+    ]
+
+
+def _losses(trials: Trials, depth: int) -> tuple[str, ...]:
+    best, mean = ({kind: _end(trials, arm(kind, depth), count) for kind in KINDS} for count in (1, BEST))
+    cells = [
+        cell
+        for ends in (best, mean)
+        for cell in (*(_short(ends[kind]) for kind in KINDS), _ratio(ends["plain"], ends["highway"]))
+    ]
+    return (str(depth), *cells, SAID[depth])
+
+
+def _fates(trials: Trials, name: str) -> tuple[str, ...]:
+    ended, reasons = trials.ranked(name), trials.reasons(name)
+    why = "; ".join(f"{count} x {reason.rstrip('.')}" for reason, count in Counter(reasons).most_common())
+    counts = (len(trials.of(name)), len(ended), len(_learned(ended)), len(reasons))
+    return (name, *map(str, counts), why or MISSING)
+
+
+def _setting(name: str, trials: Trials) -> tuple[str, ...]:
+    ranked = trials.ranked(name)
+    if not ranked:
+        return (name, *(MISSING,) * (len(trials.names) + 3))
+    best = ranked[0]
+    values = [best.values.get(value, MISSING) for value in trials.names]
+    drawn = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+    return (name, best.number, *drawn, _short(best.loss), f"{best.score:.2%}")
+
+
+def drawn(trials: Trials, pictures: Pictures) -> None:
+    """Both figures of the study."""
+    curves(trials, pictures)
+    settings(trials, pictures)
+
+
+def curves(trials: Trials, pictures: Pictures) -> None:
+    """Training loss over epochs: the best setting of each net, and the mean of its ten best."""
+    losses = {name: [tried.losses for tried in trials.ranked(name)] for name in STUDY.arms}
+    if any(losses.values()):
+        title = "Training loss of highway and plain nets by depth"
+        with pictures.figure("training_curves", (11, 4.6), title, curves_caption(trials)) as figure:
+            compared(figure, losses)
+
+
+def curves_caption(trials: Trials) -> str:
+    """What the settings with the lowest training loss show over depth."""
+    parts = ["Chosen by the training loss in the last epoch; in brackets how many settings are in the mean."]
+    for what, count in (("The best", 1), (f"Mean of the {BEST} best:", BEST)):
+        told = [said for kind in KINDS if (said := _ends(trials, kind, count))]
+        parts += [f"{what} {', '.join(told)}."] if told else []
+    ratios = {depth: _ratio(*(_end(trials, arm(kind, depth), 1) for kind in KINDS[::-1])) for depth in DEPTHS}
+    told = [f"{ratio} at {depth} layers" for depth, ratio in ratios.items() if ratio != MISSING]
+    if told:
+        parts.append(f"The loss of the best plain net over that of the best highway net: {_listed(told)}.")
+    guessing = [name for name in STUDY.arms if (best := trials.ranked(name)) and not _learned(best)]
+    if guessing:
+        parts.append(f"No setting of {_listed(guessing)} does better than guessing.")
+    failed = [name for name in STUDY.arms if not trials.ranked(name)]
+    if failed:
+        parts.append(f"Every setting of {_listed(failed)} failed.")
+    return " ".join(parts)
+
+
+def _ends(trials: Trials, kind: str, count: int) -> str:
+    """The losses of a kind over depth; nothing if all its settings failed."""
+    ends = {depth: end for depth in DEPTHS if (end := _end(trials, arm(kind, depth), count)) is not None}
+    if not ends:
+        return ""
+    return f"{kind} nets of {_listed([*map(str, ends)])} layers end at {_listed([*map(_short, ends.values())])}"
+
+
+def settings(trials: Trials, pictures: Pictures) -> None:
+    """The training loss in the last epoch of every setting, by net; those that failed stand above the others."""
+    title = "Every setting that was drawn"
+    with pictures.figure("every_setting", (9, 4.8), title, settings_caption(trials)) as figure:
+        axes = figure.subplots()
+        top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
+        jitter = np.random.default_rng(0)
+        for shift, kind in zip((-0.18, 0.18), KINDS, strict=True):
+            for place, depth in enumerate(DEPTHS):
+                tried = trials.of(arm(kind, depth))
+                places = place + shift + jitter.uniform(-0.11, 0.11, len(tried))
+                heights = np.array([top if one.score is None else one.loss for one in tried])
+                failed = np.array([one.score is None for one in tried], bool)
+                label = kind if place == 0 else None
+                axes.plot(places[~failed], heights[~failed], "o", ms=4, color=COLOURS[kind], alpha=0.6, label=label)
+                axes.plot(places[failed], heights[failed], "x", ms=5, color=COLOURS[kind], alpha=0.8)
+        axes.axhline(GUESSING, color=GREY, ls="--", lw=1, label="guessing, ln 10")
+        axes.plot([], [], "x", ms=5, color=GREY, label="failed")
+        scale(axes)
+        axes.set_ylabel("training loss in the last epoch")
+        axes.set_xticks(range(len(DEPTHS)), [f"{depth} layers" for depth in DEPTHS])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.grid(visible=False, axis="x")
+        figure.legend(loc="outside right center", fontsize=9)
+
+
+def settings_caption(trials: Trials) -> str:
+    """What became of the settings of each kind, over depth."""
+    parts = ["A dot is a setting, a cross one that failed."]
+    for kind in KINDS:
+        shares = []
+        for depth in DEPTHS:
+            name = arm(kind, depth)
+            shares.append(f"{len(_learned(trials.ranked(name)))} of {len(trials.of(name))} with {depth} layers")
+        parts.append(f"Settings of {kind} nets that end more than {CLOSE} below guessing: {_listed(shares)}.")
+    return " ".join(parts)
+
+
+def _learned(tried: Sequence[Tried]) -> list[Tried]:
+    return [one for one in tried if one.loss < GUESSING - CLOSE]
+
+
+def _end(trials: Trials, name: str, count: int) -> float | None:
+    """The mean training loss in the last epoch of the best settings of an arm; None if all failed."""
+    best = [tried.loss for tried in trials.ranked(name)[:count]]
+    return sum(best) / len(best) if best else None
+
+
+def _ratio(plain: float | None, highway: float | None) -> str:
+    return f"{plain / highway:.2g}" if plain and highway else MISSING
+
+
+def _short(loss: float | None) -> str:
+    return MISSING if loss is None else f"{loss:.3g}"
+
+
+def _named(value: str) -> str:
+    return "gate bias" if value == "transform_bias" else value.replace("_", " ")
+
+
+def _listed(parts: Sequence[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+STUDY = Study(
+    name="optimization",
+    title="Optimisation of highway and plain nets over depth",
+    source="Srivastava, Greff, Schmidhuber 2015, section 3.1, Figures 1 and 5",
+    asks="can nets of 10 to 100 layers be trained, if each may choose among many settings?",
+    arms={
+        net.name: Arm(
+            config=SEARCH.config.model_copy(
+                update={"recipe": "optimization", "model": net.model, "precision": "float32"}
+            ),
+            provenance=Provenance(
+                recorded=("model.preset", "model.depth", "data", "optimizer.name", "schedule.kind"),
+                assumed=(
+                    "validation",
+                    "optimizer.learning_rate",
+                    "optimizer.momentum",
+                    "optimizer.nesterov",
+                    "schedule.factor",
+                    "schedule.decay_steps",
+                    "epochs",
+                    "batch_size",
+                    "precision",
+                ),
+            ),
+            data=Counts(train=60_000 - SEARCH.config.validation, test=10_000),
+        )
+        for net in SEARCH.nets
+    },
+    seeds=SEARCH.trials,
+    search=SEARCH.space,
+    differs=(
+        "The bounds of learning rate (0.001 to 1, evenly over its logarithm), momentum (0 to 0.99) and decay (0.8 to 1 "
+        "an epoch), the batch size of 100 and the number of epochs are not published; these are assumed, and were not "
+        "chosen by results.",
+        "55 000 training images; 5 000 are held out for the validation accuracy, by which no setting is chosen.",
+        "All settings of a net begin with the same seed of the weights and of the order of the images.",
+        "The source reads its losses off curves whose averaging is not recorded; here a loss is the mean over an "
+        "epoch.",
+        "float32; the source's number format is not recorded.",
+    ),
+    tables=tabulated,
+    draw=drawn,
+)

@@ -1,0 +1,146 @@
+"""The page of a study: its tables beside the source's numbers, its figures, and how it was made; and its CSV."""
+
+import csv
+import io
+import shlex
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pipelines.core import environment
+from pipelines.core.durations import clock
+from pipelines.core.files import write_text
+from pipelines.core.run import Code, Run
+from pipelines.studies.framework.pictures import Picture, Pictures
+from pipelines.studies.framework.study import Found, Study
+from pipelines.studies.framework.tables import Table, markdown
+from pipelines.studies.framework.words import numbered
+
+FOLDERS = ("--to", "--data-dir")
+"""Options of `highway reproduce` that name a folder."""
+
+
+def write(folder: Path, study: Study[Found], results: Found, label: str) -> None:
+    """Writes results.csv, the figures, and README.md last.
+
+    Args:
+        folder: of the study.
+        study: what was asked.
+        results: of all its runs.
+        label: what stands on every table and figure of a short schedule; empty for a full one.
+    """
+    write_text(folder / "results.csv", table(results.rows(folder), label))
+    pictures = Pictures(folder / "figures", label)
+    study.draw(results, pictures)
+    write_text(folder / "README.md", text(study, results, pictures.made, label))
+
+
+def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
+    """results.csv: a row a run, and of a short schedule the label in each."""
+    marked = {"schedule": label} if label else {}
+    kept = io.StringIO()
+    writer = csv.DictWriter(kept, [*rows[0], *marked], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, **marked} for row in rows)
+    return kept.getvalue()
+
+
+def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label: str) -> str:
+    """README.md of a study."""
+    marked = f" ({label})" if label else ""
+    left_out = [arm for arm in study.arms if not results.of(arm)]
+    parts = [
+        f"# {study.title}",
+        *([f"**{label[0].upper()}{label[1:]}.** These are not the results of the study."] if label else []),
+        f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
+        *([f"**Not run: {', '.join(left_out)}.** Nothing that is said below is of them."] if left_out else []),
+    ]
+    tables = study.tables(results)
+    for each in tables:
+        parts += [f"## {each.title}", *_shown(each, marked)]
+    if not tables:
+        parts.append("What was run is too little for a table.")
+    for picture in pictures:
+        caption = f"*{picture.caption}{marked}*"
+        parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]
+    parts += [
+        "## How it was made",
+        markdown(("", ""), _made(study.name, results.runs)),
+        "Every run: [results.csv](results.csv).",
+    ]
+    parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(each: Table, marked: str) -> list[str]:
+    note = f"{each.note}{marked}".strip()
+    return [markdown(each.head, each.rows), *([f"*{note[0].upper()}{note[1:]}.*"] if note else [])]
+
+
+def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:
+    records = [run.record for run in runs]
+    return [
+        ("study", name),
+        ("command", _once(f"`{repeatable(record.command)}`" for record in records)),
+        ("commit", _once(_commit(run) for run in runs)),
+        ("seeds", numbered(sorted({run.config.seed for run in runs}))),
+        ("hardware", _once(_hardware(run) for run in runs)),
+        ("wall time", _time([record.seconds for record in records])),
+        ("versions", _once(_versions(run) for run in runs)),
+        ("precision", _once(record.precision.policy for record in records)),
+        ("page made by", f"`{repeatable(environment.command())}` at {_code(environment.code())}"),
+    ]
+
+
+def repeatable(command: str) -> str:
+    """A command without the folders of the machine that it was given on, of which nobody else has any use.
+
+    Args:
+        command: as a run records it.
+
+    Returns:
+        The command without `--to` and `--data-dir`.
+
+    Example:
+        repeatable("highway reproduce bias --to ~/bias --seeds 1")  # "highway reproduce bias --seeds 1"
+    """
+    kept: list[str] = []
+    words = iter(shlex.split(command))
+    for word in words:
+        if word in FOLDERS:
+            next(words, None)
+        elif not word.startswith(tuple(f"{option}=" for option in FOLDERS)):
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def _time(seconds: list[float]) -> str:
+    if len(seconds) == 1:
+        return f"{clock(seconds[0])} of training and validation"
+    ends = f"{clock(min(seconds))} to {clock(max(seconds))}, {clock(statistics.median(seconds))} in the middle"
+    return f"{clock(sum(seconds))} of training and validation, if one run follows the other; a run {ends}"
+
+
+def _once(told: Iterable[str]) -> str:
+    """What is told of runs, each thing once, in the order it comes."""
+    return "; ".join(dict.fromkeys(told))
+
+
+def _commit(run: Run) -> str:
+    return _code(run.record.code)
+
+
+def _code(code: Code | None) -> str:
+    return f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
+
+
+def _hardware(run: Run) -> str:
+    machine = run.record.machine
+    cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'} of {machine.cpu}"
+    features = f" ({' '.join(machine.cpu_features)})" if machine.cpu_features else ""
+    return f"{', '.join(machine.accelerators)} and {cores}{features}" if machine.accelerators else f"{cores}{features}"
+
+
+def _versions(run: Run) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.record.versions.items())
+    return f"{versions}; backend {run.record.backend}"

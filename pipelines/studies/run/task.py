@@ -1,0 +1,67 @@
+"""A process that takes one run of a study to its end: it is trained, evaluated, and what the study asks is measured."""
+
+import sys
+from typing import ClassVar
+
+from pipelines import studies
+from pipelines.core.files import remove_leftovers, replacing
+from pipelines.core.run import MEASURED, open_run
+from pipelines.training.processes import train
+from pipelines.training.processes.task import leave, perform
+from pipelines.training.processes.train import TrainTask
+
+
+class StudyTask(TrainTask):
+    """A run of a study; the folder is its run directory."""
+
+    module: ClassVar[str] = "pipelines.studies.run.task"
+    study: str
+    """The name of the study."""
+    evaluate: bool = True
+    """As every run of a study is."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do. A run that diverged is done: that is its result."""
+        if not super().done:
+            return False
+        return (
+            studies.get(self.study).measure is None or (self.folder / MEASURED).exists() or train.diverged(self.folder)
+        )
+
+
+def main(words: list[str]) -> int:
+    """Does a task.
+
+    Args:
+        words: the task as JSON.
+
+    Returns:
+        The exit status: 0 when the run is done; 2 for a user's mistake.
+    """
+    task = StudyTask.model_validate_json(words[0])
+    return perform("highway reproduce", task, lambda: act(task))
+
+
+def act(task: StudyTask) -> None:
+    """Takes a run to its end; what is done already is not done again.
+
+    Raises:
+        UserError: the run cannot be trained, evaluated or measured.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
+    """
+    study = studies.get(task.study)
+    train.act(task, study.watch)
+    if task.done or study.measure is None:
+        return
+    # Not before the cores are chosen: NumPy counts them when it is imported.
+    import numpy as np
+
+    remove_leftovers(task.folder)
+    arrays = study.measure(open_run(task.folder), task.data_dir)
+    with replacing(task.folder / MEASURED) as aside, aside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,190 @@
+"""The figures of a run, drawn from what its folder holds."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+
+from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, saved
+from pipelines.core.run import Run
+from pipelines.training.evaluation import Evaluation
+from pipelines.training.regression import Regression
+from pipelines.training.table import Row, read
+
+
+def draw_training(run: Run) -> None:
+    """Draws figures/learning_curve.png, and figures/gates.png where the net has gates.
+
+    Args:
+        run: a run with at least one epoch done.
+    """
+    rows = read(run.path / "metrics.csv")
+    if not rows:
+        return
+    name = run.config.recipe
+    with saved(run.path / "figures" / "learning_curve.png", (10, 4.2)) as figure:
+        learning_curve(figure, rows, f"{name} on {run.record.data.name}")
+    if run.record.gates:
+        with saved(run.path / "figures" / "gates.png", (10, 4.6)) as figure:
+            gates(figure, rows, run.record.gates, f"{name}: mean transform gate")
+
+
+def draw_confusion(run: Run, result: Evaluation) -> None:
+    """Draws figures/confusion.png.
+
+    Args:
+        run: the run.
+        result: its evaluation.
+    """
+    side = 6.4 if len(result.classes) <= 20 else 8.0
+    with saved(run.path / "figures" / "confusion.png", (side + 0.6, side)) as figure:
+        confusion(figure, result, f"{run.config.recipe} on {result.data}, test")
+
+
+def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
+    """Draws figures/forecast.png.
+
+    Args:
+        run: the run.
+        result: its evaluation.
+        predicted: float [n, 1].
+        targets: float [n, 1].
+    """
+    with saved(run.path / "figures" / "forecast.png", (11, 4.4)) as figure:
+        forecast(figure, result, predicted[:, 0], targets[:, 0], f"{run.config.recipe} on {result.data}, test")
+
+
+def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
+    """Loss and accuracy, or mean absolute error, over steps, in training and validation.
+
+    Args:
+        figure: an empty figure.
+        rows: of metrics.csv.
+        title: above both.
+    """
+    steps = [row["step"] for row in rows]
+    marker = "o" if len(rows) <= MARKED else None
+    names = {"loss": "loss", "accuracy": "accuracy", "mae": "mean absolute error"}
+    metrics = [name for name in names if name in rows[0]]
+    for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
+        axes.plot(steps, [row[metric] for row in rows], color=BLUE, marker=marker, ms=4, label="training")
+        if f"val_{metric}" in rows[0]:
+            values = [row[f"val_{metric}"] for row in rows]
+            axes.plot(steps, values, color=ORANGE, marker=marker, ms=4, ls="--", label="validation")
+        axes.set_xlabel("step")
+        axes.set_title(names[metric])
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.legend()
+        low, high = axes.dataLim.intervaly
+        if metric == "accuracy":
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        elif high > 5 * low > 0:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+    figure.suptitle(title)
+
+
+def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: str) -> None:
+    """The mean gate of each layer: before and after training, and on the way.
+
+    Args:
+        figure: an empty figure.
+        rows: of metrics.csv.
+        before: the mean gates before training, by layer.
+        title: above both.
+    """
+    layers = list(before)
+    history = np.array([[row[f"gate/{layer}"] for layer in layers] for row in rows])
+    steps = np.array([0, *(row["step"] for row in rows)])
+    numbers = np.arange(1, len(layers) + 1)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    # Gates that start nearly closed end on a scale of their own; those of hundreds of layers are no line any more.
+    first = np.array(list(before.values()))
+    logarithmic = history[-1].max() > 20 * first.min() > 0
+    after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MARKED else {"marker": "o", "ms": 4}
+    left.plot(numbers, first, color=GREY, ls="--", label="before training")
+    left.plot(numbers, history[-1], color=BLUE, **after, label=f"after {steps[-1]:,.0f} steps")
+    if logarithmic:
+        left.set_yscale("log")
+        left.set_ylim(top=4 * history[-1].max())
+    else:
+        left.set_ylim(0, 1.12 * max(history[-1].max(), first.max()))
+    left.set_xlabel("highway layer, from the input")
+    left.set_ylabel("mean of T (0: layer carries its input on)")
+    left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    left.legend(loc="best" if len(layers) <= MARKED else "upper left")
+    # Each epoch's column reaches back to the epoch before it.
+    norm = "log" if logarithmic and history.min() > 0 else "linear"
+    mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis", norm=norm)
+    right.grid(visible=False)
+    right.set_xlabel("step")
+    right.set_ylabel("highway layer, from the input")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    right.yaxis.set_major_locator(MaxNLocator(10, integer=True))
+    figure.colorbar(mesh, ax=right, label="mean of T")
+    figure.suptitle(title)
+
+
+def confusion(figure: Figure, result: Evaluation, title: str) -> None:
+    """How often each class was taken for each other.
+
+    Rows are shares of the true class; up to 20 classes carry their names and counts.
+
+    Args:
+        figure: an empty figure.
+        result: the evaluation.
+        title: above it.
+    """
+    counts = np.array(result.confusion)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes = figure.subplots()
+    axes.grid(visible=False)
+    # Mistakes are few: a root makes them visible beside the diagonal.
+    picture = axes.imshow(shares, cmap="Blues", norm=mpl.colors.PowerNorm(0.5, 0, 1))
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    if len(counts) <= 20:
+        names = [item.label for item in result.classes]
+        long = max(map(len, names)) > 3
+        axes.set_xticks(range(len(names)), names, rotation=45 if long else 0, ha="right" if long else "center")
+        axes.set_yticks(range(len(names)), names)
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                color = "white" if shares[row, column] > 0.4 else "black"
+                axes.text(column, row, f"{count}", ha="center", va="center", fontsize=9, color=color)
+    bar = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.03, label="share of the true class")
+    bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], labels=["0 %", "1 %", "5 %", "10 %", "25 %", "50 %", "100 %"])
+    axes.set_title(f"{title}\n{result.accuracy:.2%} of {result.count:,} correct")
+
+
+def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
+    """Predictions and targets: along the test split, and one against the other on the same scale.
+
+    Args:
+        figure: an empty figure.
+        result: the evaluation.
+        predicted: float [n].
+        targets: float [n].
+        title: above both.
+    """
+    left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
+    mean = {"color": "black", "ls": ":", "lw": 1.2, "label": "mean of training"}
+    left.plot(targets, color=GREY, lw=1, label="target")
+    left.plot(predicted, color=ORANGE, lw=1.6, label="prediction")
+    left.axhline(result.training_mean, **mean)
+    left.set_xlabel("test example, in the order of the data")
+    left.margins(x=0.01)
+    right.scatter(predicted, targets, s=14, color=BLUE, alpha=0.6, lw=0)
+    right.axline((result.training_mean, result.training_mean), slope=1, color=GREY, lw=1, label="target = prediction")
+    right.axvline(result.training_mean, **mean)
+    right.set_aspect("equal", adjustable="datalim")
+    right.set_xlabel("prediction")
+    right.set_ylabel("target")
+    for axes in (left, right):
+        axes.legend(fontsize=9)
+    figure.suptitle(f"{title}\nR\u00b2 against the mean of training {result.r2:.3f}, {result.count:,} examples")

@@ -1,0 +1,195 @@
+"""The crew of a verb on this machine: its processes are started, and started again when they die."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.core import environment
+from pipelines.core.errors import StoppedError, UserError
+from pipelines.training.processes.task import AGAIN, Task
+from pipelines.training.processes.watchdog import LIMIT
+
+QUICK = 60.0
+"""Seconds: a process that dies sooner after its start may never have worked."""
+DEATHS = 5
+"""Quick deaths in a row after which a process is not started again."""
+GRACE = 10.0
+"""Seconds between asking a process to end and killing it."""
+TAIL = 1000
+"""Characters of a log that an error quotes."""
+
+
+@dataclass
+class Member:
+    """A process that a verb starts.
+
+    Args:
+        name: what the user is told of it by.
+        task: what it does.
+        environment: variables of its own.
+        log: where its output goes.
+        leads: whether the others have nothing to do without it, and something to tell it before they end.
+    """
+
+    name: str
+    task: Task
+    environment: Mapping[str, str]
+    log: Path
+    leads: bool = False
+    process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    started: float = field(default=0.0, init=False)
+    deaths: int = field(default=0, init=False)
+    told: int = field(default=0, init=False)
+    temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Starts the process, or another in its place; it ends when this one does."""
+        self.forget()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        # Who is killed leaves temporary files behind, as those that TensorFlow makes of Python functions.
+        self.temporary = tempfile.TemporaryDirectory(prefix="highway-", ignore_cleanup_errors=True)
+        own = {environment.COMMAND: environment.command(), "TMPDIR": self.temporary.name}
+        with self.log.open("ab") as log:
+            self.told = log.tell()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", self.task.module, self.task.model_dump_json()],
+                env={**os.environ, **own, **self.environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is for the process that the user started.
+                start_new_session=True,
+            )
+        self.started = time.monotonic()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self.process is not None and self.process.poll() == 0
+
+    def forget(self) -> None:
+        """Lets go of a process that has ended, and of its temporary files."""
+        if self.process and self.process.stdin:
+            self.process.stdin.close()
+        if self.temporary:
+            self.temporary.cleanup()
+
+    def said(self) -> str:
+        """The end of what the process wrote since it was started."""
+        with self.log.open("rb") as log:
+            log.seek(self.told)
+            return log.read().decode(errors="replace").strip()[-TAIL:]
+
+
+class DiedError(UserError):
+    """A process dies again and again; what it said is in its log."""
+
+
+class Crew:
+    """All processes of a verb that this machine runs.
+
+    Args:
+        members: in the order they are started; one that leads first.
+        say: what tells the user of a process that died.
+        then: each takes the place, and the cores, of the next member that is done.
+    """
+
+    def __init__(self, members: Sequence[Member], say: Callable[[str], None], then: Sequence[Member] = ()) -> None:
+        self.members = list(members)
+        self.say = say
+        self.then = list(then)
+
+    def __enter__(self) -> "Crew":
+        try:
+            for member in self.members:
+                member.start()
+        except BaseException as error:
+            # A signal that comes now ends those that have been started.
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        if isinstance(error, StoppedError):
+            self.say(f"{error.number.name}: every process saves and ends; once more ends at once")
+        for leads in (False, True):
+            self._end([member for member in self.members if member.leads is leads])
+
+    def _end(self, members: list[Member]) -> None:
+        for member in members:
+            if member.process and member.process.poll() is None:
+                member.process.terminate()
+        until = time.monotonic() + GRACE
+        for member in members:
+            if member.process:
+                try:
+                    member.process.wait(max(0.0, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    member.process.kill()
+                    member.process.wait()
+                member.forget()
+
+    def works(self) -> bool:
+        """Whether there is still something to do; processes that died are started again.
+
+        Raises:
+            UserError: a process told of a user's mistake, or dies again and again.
+        """
+        # What is started here is at work, even if it has ended before it is looked at below.
+        working: list[Member] = []
+        for place, member in enumerate(self.members):
+            if member.done and self.then:
+                self.members[place] = self._follow(member)
+                working.append(self.members[place])
+                continue
+            status = member.process.poll() if member.process else 0
+            if status is None or status == 0:
+                continue
+            if status == 2:
+                said = member.said()
+                raise UserError(said.rpartition(": error: ")[2] or said)
+            if status != AGAIN:
+                self._died(member, status)
+            member.start()
+            working.append(member)
+        working += [member for member in self.members if member.process and member.process.poll() is None]
+        leader_left = self.members[0].leads and self.members[0] not in working
+        return bool(working) and not leader_left
+
+    def _follow(self, member: Member) -> Member:
+        member.forget()
+        follower = self.then.pop(0)
+        follower.task = follower.task.model_copy(update={"cores": member.task.cores})
+        follower.start()
+        return follower
+
+    def _died(self, member: Member, status: int) -> None:
+        quick = time.monotonic() - member.started < QUICK
+        member.deaths = member.deaths + 1 if quick else 1
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        if status == -signal.SIGALRM:
+            how = f"hung: no step ended for {LIMIT / 60:.0f} minutes"
+        if member.deaths == DEATHS:
+            raise DiedError(
+                f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "
+                f"{member.log}:\n{member.said() or '(it said nothing)'}"
+            )
+        self.say(f"{member.name} died ({how}) and is started again; its output is in {member.log}")
+
+
+def shares(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    """The cores of each worker: equal parts, or one each in turn where workers outnumber cores.
+
+    Example:
+        shares([0, 1, 2, 3], 2)  # [(0, 1), (2, 3)]
+    """
+    if not 0 < workers < len(cores):
+        return [(cores[number % len(cores)],) for number in range(workers)]
+    size = len(cores) // workers
+    return [tuple(cores[number * size : (number + 1) * size]) for number in range(workers)]

@@ -1,0 +1,107 @@
+"""report.md: a run on one page."""
+
+from collections.abc import Sequence
+
+from pipelines.core.files import write_text
+from pipelines.core.run import Run
+from pipelines.training import evaluation
+from pipelines.training.evaluation import Evaluation
+from pipelines.training.regression import Regression
+
+FIGURES = {
+    "learning_curve.png": "Learning curves over steps",
+    "gates.png": "Mean transform gate of each layer, before, after and during training",
+    "confusion.png": "Confusion of the test images",
+    "forecast.png": "Predictions and targets of the test split",
+    "predictions.png": "Test images with their predicted classes",
+}
+
+
+def write(run: Run) -> None:
+    """Writes report.md from what the run directory holds.
+
+    Args:
+        run: a finished run, evaluated or not.
+    """
+    write_text(run.path / "report.md", text(run))
+
+
+def text(run: Run) -> str:
+    """The report as Markdown."""
+    config, record, machine = run.config, run.record, run.record.machine
+    data = record.data
+    counts = ", ".join(f"{count:,} {split}" for split, count in data.counts.items() if count)
+    commit = f"{record.code.commit}{' with changes' if record.code.dirty else ''}" if record.code else "not a checkout"
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    task = f"{len(data.labels)} classes" if data.labels else "a number to predict from features"
+    made = [
+        ("command", f"`{record.command}`"),
+        ("recipe", config.recipe),
+        ("net", f"{config.model.preset}, {record.parameters:,} parameters"),
+        ("data", f"{data.name} {data.version}: {counts}; {task}, {'x'.join(map(str, data.shape))}"),
+        ("steps", f"{record.step:,} of {config.batch_size} examples ({config.epochs} epochs), seed {config.seed}"),
+        ("time", f"{record.seconds:.0f} s ({record.created}), validation included"),
+        ("precision", f"{record.precision.policy}: {record.precision.reason}"),
+        ("machine", f"{machine.cpu}, {machine.cores} cores, {' '.join(machine.cpu_features)}"),
+        ("accelerators", ", ".join(machine.accelerators) or "none"),
+        ("versions", f"{versions}; backend {record.backend}"),
+        ("commit", commit),
+    ]
+    parts = [
+        f"# {config.recipe}: {record.state}",
+        table(("measured on", "accuracy", "loss"), _results(run))
+        if data.labels
+        else table(("measured on", "mean absolute error", "loss"), _regression(run)),
+        "The loss of training and validation includes the weight penalty; training is measured with dropout and "
+        "augmentation, while the weights still change.",
+        "## How it was made",
+        table(("", ""), made),
+        "Every setting is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv).",
+    ]
+    for name, caption in FIGURES.items():
+        if (run.path / "figures" / name).exists():
+            parts += [f"## {caption}", f"![{caption}](figures/{name})"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _results(run: Run) -> list[tuple[str, str, str]]:
+    metrics, rows = run.record.metrics, []
+    result = evaluation.read(run.path / "evaluation.json", Evaluation)
+    if result:
+        low, high = result.interval
+        rows.append(
+            (
+                f"test split, {result.count:,} images, {result.weights} weights",
+                f"**{result.accuracy:.2%}** (95 % interval {low:.2%} to {high:.2%})",
+                f"{result.loss:.4f}",
+            )
+        )
+    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+        if f"{prefix}accuracy" in metrics:
+            rows.append((name, f"{metrics[f'{prefix}accuracy']:.2%}", f"{metrics[f'{prefix}loss']:.4f}"))
+    if "best_epoch" in metrics:
+        name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
+        rows.append((name, f"{metrics['best_val_accuracy']:.2%}", ""))
+    return rows
+
+
+def _regression(run: Run) -> list[tuple[str, str, str]]:
+    metrics, rows = run.record.metrics, []
+    result = evaluation.read(run.path / "evaluation.json", Regression)
+    if result:
+        name = f"test split, {result.count:,} examples, {result.weights} weights"
+        r2 = f"R^2 against the mean of training **{result.r2:.4f}**"
+        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
+    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+        if f"{prefix}mae" in metrics:
+            rows.append((name, f"{metrics[f'{prefix}mae']:.4g}", f"{metrics[f'{prefix}loss']:.4f}"))
+    if "best_epoch" in metrics:
+        rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f})", "", f"{metrics['best_val_loss']:.4f}"))
+    return rows
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

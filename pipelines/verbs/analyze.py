@@ -1,0 +1,77 @@
+"""`highway analyze`: what the gates of a trained net do, and what it loses without them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.analysis.analyze import PAGE, analyze
+from pipelines.core.config import Count, Frozen
+from pipelines.core.parsing import parse
+from pipelines.core.run import Weights
+
+if TYPE_CHECKING:
+    from pipelines.analysis.measuring import Analysis
+
+
+class Arguments(Frozen):
+    """Reads the gates of a trained net, closes its layers one by one, and writes tables, arrays, figures and a page."""
+
+    run: tyro.conf.Positional[Path]
+    """The run directory."""
+    to: Path | None = None
+    """Folder to write, or to replace if an analysis is in it; none is analysis/ in the run directory."""
+    weights: Weights = "final"
+    """Weights after the last step, or of the epoch that did best on validation."""
+    data: str | None = None
+    """Data set to read; none is what the run was trained on."""
+    split: Literal["auto", "train", "validation", "test"] = "auto"
+    """Split to read; "auto" is the training split, as in the paper, and for the routes of examples that of validation
+    where there is one. The test split is read only if it is named."""
+    examples: Count | None = None
+    """Read at most as many examples, evenly spaced over the split; none reads all."""
+    units: bool = False
+    """Close each unit, or channel, alone too: as many lesions as there are."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway analyze`.
+
+    Raises:
+        UserError: see `analyze`.
+    """
+    given = parse(Arguments, arguments, "highway analyze", Arguments.__doc__ or "")
+    console = Console()
+    folder, found = analyze(
+        given.run, given.to, weights=given.weights, data=given.data, split=given.split, examples=given.examples,
+        units=given.units, data_dir=given.data_dir, console=console,
+    )  # fmt: skip
+    console.print(_table(found))
+    console.print(f"written: {folder / PAGE}, with figures, layers.csv and arrays.npz", highlight=False, soft_wrap=True)
+
+
+def _table(found: "Analysis") -> Table:
+    from highway_keras.analysis import effective_depth, open_layers
+    from pipelines.analysis import captions
+
+    layers = len(found.layout.layers)
+    intact = ", ".join(f"{name} {value:.4g}" for name, value in found.lesions.intact.items())
+    shown = Table(
+        title=f"{found.whole.name}, {found.whole.split} split, {found.whole.count:,} examples: {intact}",
+        title_justify="left",
+        show_header=False,
+    )
+    shown.add_row("highway layers", f"{layers}")
+    shown.add_row("sum of their mean gates", f"{open_layers(found.statistics):.2f}")
+    for score, limit in captions.tolerances(found.lesions).items():
+        shown.add_row(f"{captions.counted(score)} when closed", f"{effective_depth(found.lesions, limit, score)}")
+    dead = found.statistics.dead
+    shown.add_row("dead gates", f"{int(dead.sum()):,} of {len(dead):,}")
+    return shown

@@ -1,0 +1,121 @@
+"""`make demo`: the whole way once, on 5 000 real digits: train, evaluate, export, predict. No download.
+
+Every step is a verb of `highway` with its own arguments; the commands are printed, to be tried one by one.
+"""
+
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from pipelines import recipes
+from pipelines.core.guard import guarded
+from pipelines.data import sheet
+from pipelines.export.export import export
+from pipelines.export.summary import report as parity
+from pipelines.inference.predict import Prediction, predict, table
+from pipelines.training.evaluate import evaluate
+from pipelines.training.evaluation import Evaluation
+from pipelines.training.train import train
+
+RECIPE = "demo"
+SHOWN = 40
+LISTED = 5
+NEXT = """[bold]try next[/]
+  source .venv/bin/activate
+  highway serve models   [dim]# a page to draw digits on[/]
+  highway predict {version} {run}/pictures/*.png
+  highway train demo --model.transform-bias -3 --run runs/closed-gates
+  highway recipes
+  tensorboard --logdir {run}/tensorboard"""
+
+
+def main() -> None:
+    """Trains, evaluates, exports and predicts, and says where everything lies and what to try next."""
+    console = Console()
+    run, model = _free_name()
+    started = time.perf_counter()
+    _title(console, f"highway train {RECIPE} --run {run}")
+    train(recipes.get(RECIPE).config, run, console=console)
+    _title(console, f"highway evaluate {run}")
+    result = evaluate(run)
+    assert isinstance(result, Evaluation)  # Digits are classes.
+    console.print(f"{result.correct} of {result.count} test images right: {result.accuracy:.2%}", highlight=False)
+    _title(console, f"highway export {run} --to {model} --gates")
+    version = export(run, model, gates=True)
+    console.print(parity(version), highlight=False, soft_wrap=True, end="")
+    pictures, truth = _test_pictures(run)
+    _title(console, f"highway predict {version} {pictures[0].parent}/*.png")
+    _, predictions = predict(version, pictures)
+    console.print(table(predictions[:LISTED]))
+    _draw(run, pictures, truth, predictions)
+    console.print()
+    console.print(_summary(run, version, result.accuracy, time.perf_counter() - started))
+    console.print(NEXT.format(run=run, version=version), highlight=False, soft_wrap=True)
+
+
+def _free_name() -> tuple[Path, Path]:
+    """The first of demo, demo-2, demo-3, ... that no run and no model has."""
+    names = (RECIPE if number == 1 else f"{RECIPE}-{number}" for number in count(1))
+    pairs = ((Path("runs") / name, Path("models") / name) for name in names)
+    return next((run, model) for run, model in pairs if not run.exists() and not model.exists())
+
+
+def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
+    """The first test images as PNG files, and their labels."""
+    from pipelines.core.run import open_run
+    from pipelines.data import sources
+
+    opened = open_run(run)
+    examples = sources.load(opened.config.data, "test")
+    assert isinstance(examples, sources.Examples), "500 digits fit into memory"
+    truth = [opened.record.data.labels[label] for label in examples.labels[:SHOWN]]
+    names = [f"{index:02}-is-{label}" for index, label in enumerate(truth)]
+    return sheet.save_pictures(examples.images[:SHOWN], names, run / "pictures"), truth
+
+
+def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
+    import numpy as np
+
+    from serving.pictures import read
+
+    first = [prediction.top[0] for prediction in predictions]
+    images = np.stack([read(picture)[..., :1] for picture in pictures])
+    sheet.draw_sheet(
+        images,
+        truth,
+        [guess.label for guess in first],
+        [guess.probability for guess in first],
+        run / "figures" / "predictions.png",
+    )
+
+
+def _title(console: Console, command: str) -> None:
+    console.print(f"\n[bold]$ {command}[/]", highlight=False, soft_wrap=True)
+
+
+def _summary(run: Path, version: Path, accuracy: float, seconds: float) -> Table:
+    from pipelines.core.run import open_run
+    from pipelines.training import report
+
+    report.write(open_run(run))
+    shown = Table(title=f"{accuracy:.2%} of the test digits right, {seconds:.0f} s in all", show_header=False)
+    shown.title_justify = "left"
+    for what, where in (
+        ("run directory", run),
+        ("report", run / "report.md"),
+        ("learning curve", run / "figures" / "learning_curve.png"),
+        ("mean gate per layer", run / "figures" / "gates.png"),
+        ("confusion matrix", run / "figures" / "confusion.png"),
+        ("predicted digits", run / "figures" / "predictions.png"),
+        ("exported model", version),
+    ):
+        shown.add_row(what, str(where))
+    return shown
+
+
+if __name__ == "__main__":
+    sys.exit(guarded("make demo", main))

@@ -1,0 +1,74 @@
+"""`highway evaluate`: evaluates a run on the test split."""
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.core.config import Frozen
+from pipelines.core.parsing import parse
+from pipelines.core.run import Weights
+from pipelines.training import evaluation
+from pipelines.training.evaluate import evaluate
+from pipelines.training.evaluation import Evaluation
+from pipelines.training.regression import Regression
+
+
+class Arguments(Frozen):
+    """Measures a run on the test split: accuracy, loss and each class; of a regression, errors and R^2."""
+
+    run: tyro.conf.Positional[Path]
+    """The run directory."""
+    weights: Weights = "final"
+    """Weights after the last step, or of the epoch that did best on validation."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway evaluate`.
+
+    Raises:
+        UserError: see `evaluate`.
+    """
+    given = parse(Arguments, arguments, "highway evaluate", Arguments.__doc__ or "")
+    console = Console()
+    result = evaluate(given.run, given.weights, given.data_dir)
+    console.print(table(result))
+    figure = "forecast.png" if isinstance(result, Regression) else "confusion.png"
+    # Only classifiers of images can be exported.
+    then = "" if isinstance(result, Regression) else f"\nnext: highway export {given.run}"
+    console.print(
+        f"written: {given.run / 'evaluation.json'}, {given.run / 'figures' / figure}, {given.run / 'report.md'}{then}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def table(result: Evaluation | Regression) -> Table:
+    """The result as a table: all, then the classes, of many classes the five worst; or the errors of a regression."""
+    shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
+    if isinstance(result, Regression):
+        for name in ("examples", "RMSE", "mean absolute error", "R^2"):
+            shown.add_column(name, justify="right")
+        shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", f"{result.r2:.4f}")
+        shown.caption = f"R^2 against the mean of training, {result.training_mean:.4g}"
+        return shown
+    low, high = result.interval
+    for name in ("class", "images", "correct", "accuracy", "95 % interval"):
+        shown.add_column(name, justify="left" if name == "class" else "right")
+    shown.add_row(
+        "all", f"{result.count:,}", f"{result.correct:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}"
+    )
+    shown.add_section()
+    many = len(result.classes) > 20
+    classes = sorted(result.classes, key=lambda item: item.accuracy)[:5] if many else result.classes
+    for item in classes:
+        ends = "{:.2%} to {:.2%}".format(*evaluation.interval(item.correct, item.count)) if item.count else ""
+        shown.add_row(item.label, f"{item.count:,}", f"{item.correct:,}", f"{item.accuracy:.2%}", ends)
+    shown.caption = f"cross-entropy {result.loss:.4f}" + ("; the five worst of all classes" if many else "")
+    return shown

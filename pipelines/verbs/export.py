@@ -1,0 +1,61 @@
+"""`highway export`: writes a version of a model, or verifies one."""
+
+import sys
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+from pipelines.core.config import Frozen
+from pipelines.core.parsing import parse
+from pipelines.core.run import Weights
+from pipelines.export.export import export, verify
+from pipelines.export.summary import agreement, report
+from serving.manifest import PictureKind
+
+
+class Arguments(Frozen):
+    """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
+
+    run: tyro.conf.Positional[Path]
+    """The run directory to export; with --verify a version folder, or a model's folder for its newest version."""
+    verify: bool = False
+    """Check an exported version again instead: each file's SHA-256, and each form against what the Keras model gave."""
+    to: Path | None = None
+    """Folder of the model's versions; none is models/ and the name of the run directory."""
+    weights: Weights = "final"
+    """Weights after the last step, or of the epoch with the highest validation accuracy."""
+    gates: bool = False
+    """Give the mean transform gate of each highway layer with each prediction."""
+    int8: bool = False
+    """Write a quantised ONNX model too, with its measured accuracy and speed."""
+    pictures: PictureKind | None = None
+    """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
+    the data set."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway export`.
+
+    Raises:
+        UserError: see `export`.
+    """
+    given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
+    console = Console(stderr=True)
+    if given.verify:
+        with console.status(f"verifying {escape(str(given.run))}"):
+            folder, parity = verify(given.run)
+        sys.stdout.write("\n".join([f"{folder}: all files are as they were written", *agreement(parity)]) + "\n")
+        return
+    with console.status(f"exporting {escape(str(given.run))}"):
+        folder = export(
+            given.run, given.to, given.weights, given.data_dir,
+            gates=given.gates, int8=given.int8, pictures=given.pictures,
+        )  # fmt: skip
+    sys.stdout.write(report(folder))

@@ -1,0 +1,96 @@
+"""`highway recipes`: what there is to train, and where each number comes from."""
+
+from functools import partial
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from pipelines import recipes
+from pipelines.core.config import Frozen
+from pipelines.core.errors import UserError
+from pipelines.core.parsing import parse
+from pipelines.recipes.provenance import flat, tags
+from pipelines.recipes.twins import KINDS
+
+LEGEND = """\
+recorded       read in the authors' own files or printed in the paper
+count-matched  chosen so that the parameter count meets the paper's
+assumed        ours, because the source is silent
+default        no part of the recipe
+Any field can be set anew on the command line:"""
+
+
+class Arguments(Frozen):
+    """What to tell of the recipes."""
+
+    action: tyro.conf.Positional[Literal["list", "show"]] = "list"
+    """All recipes, or every number of one."""
+    name: tyro.conf.Positional[str | None] = None
+    """The recipe to show."""
+
+
+def main(arguments: list[str]) -> None:
+    """Prints the list of recipes, or one recipe with the provenance of each number.
+
+    Args:
+        arguments: the words after `highway recipes`.
+
+    Raises:
+        UserError: no or an unknown recipe to show.
+    """
+    asked = parse(Arguments, arguments, "highway recipes", "Lists the recipes, or shows the numbers of one.")
+    console = Console()
+    if not console.is_terminal:
+        # What is read by a program is neither boxed nor folded.
+        console = Console(width=400)
+    if asked.action == "show":
+        if asked.name is None:
+            raise UserError(f"which recipe? highway recipes show NAME. Choices: {', '.join(recipes.names())}.")
+        _show(console, asked.name)
+    elif asked.name is not None:
+        raise UserError(f"'list' takes no name. Did you mean: highway recipes show {asked.name}")
+    else:
+        _list(console)
+
+
+def _list(console: Console) -> None:
+    table = _table(console, "recipe", "data", "source", "published")
+    for name in recipes.names():
+        recipe = recipes.get(name)
+        if not name.endswith(KINDS):
+            table.add_row(name, recipe.config.data, recipe.source, recipe.published)
+    console.print(table)
+    console.print("Twins to compare with, but for demo: NAME_plain and NAME_residual.", highlight=False)
+    console.print("highway recipes show NAME tells every number; highway train NAME runs it.", highlight=False)
+
+
+def _show(console: Console, name: str) -> None:
+    recipe = recipes.get(name)
+    tag = tags(recipe)
+    table = _table(console, "field", "value", "where from")
+    for field, value in flat(recipe.config).items():
+        table.add_row(field, _text(value), tag.get(field, "default"))
+    say = partial(console.print, highlight=False, markup=False)
+    say(f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}\n")
+    say(f"{recipes.header(name)}\n")
+    say(table)
+    say(f"\n{LEGEND}\n  highway train {recipe.name} --epochs {recipe.config.epochs}")
+    say("highway tune searches, within bounds of ours:")
+    for parameter, bounds in flat(recipe.search).items():
+        if bounds:
+            say(f"  --search.{parameter.replace('_', '-')} {_text(bounds)}")
+
+
+def _table(console: Console, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

@@ -1,0 +1,64 @@
+"""`highway release`: which versions of a model are served, their labels, and the configuration of TF Serving."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from pydantic import Field
+
+from pipelines.core.config import Frozen
+from pipelines.core.errors import UserError
+from pipelines.core.parsing import parse
+from pipelines.export.release import release
+from serving import repository
+from serving.release import Release
+from serving.tf_serving import configuration
+
+
+class Arguments(Frozen):
+    """Says which versions of a model are served, labels them, and writes that for TF Serving too.
+
+    Endpoints take it up within a second, TF Serving at its next look at models.config. Without versions and labels it
+    tells what is served.
+    """
+
+    model: tyro.conf.Positional[Path]
+    """The folder of the model's versions."""
+    versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Serve these and no others; to roll back, name the version before."""
+    labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """LABEL=VERSION, such as stable=1: clients may ask for the label. May be given again; replaces all labels."""
+    newest: bool = False
+    """Serve the newest version, whichever that is, and drop the labels."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway release`.
+
+    Raises:
+        UserError: see `release`.
+    """
+    given = parse(Arguments, arguments, "highway release", Arguments.__doc__ or "")
+    served = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
+    models_config = given.model.resolve().parent / configuration.NAME
+    sys.stdout.write(_report(given.model, served) + f"TF Serving: {models_config}\n")
+
+
+def _label(text: str) -> tuple[str, int]:
+    label, _, version = text.partition("=")
+    if not version.isdecimal():
+        raise UserError(f"a label is LABEL=VERSION, such as stable=1. Received: {text!r}.")
+    return label, int(version)
+
+
+def _report(model: Path, served: Release) -> str:
+    if served.versions is None:
+        return f"{model}: the newest version is served, {repository.versions(model)[-1]} now\n"
+    labels: dict[int, list[str]] = {version: [] for version in served.versions}
+    for label, version in served.labels.items():
+        labels[version].append(label)
+    return "".join(f"{model}: version {version} {' '.join(names)}".rstrip() + "\n" for version, names in labels.items())

@@ -1,0 +1,159 @@
+"""`highway train`: trains the net of a recipe, or resumes an interrupted run."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from pipelines import recipes
+from pipelines.core.config import Config, Count, Frozen
+from pipelines.core.errors import UserError
+from pipelines.core.parsing import parse, parse_over
+from pipelines.core.run import Run
+from pipelines.training.train import resume, train
+
+TRAIN = "highway train"
+_RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
+_HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
+       highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
+
+Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
+  highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
+
+  highway train RECIPE --help   every field, with the recipe's value
+  highway train best.json       a recipe file, as `highway tune` writes it
+  highway recipes               the recipes and where they come from
+  --run DIR                     folder of the new run (default: runs/RECIPE)
+  --resume RUN                  go on with a run that was stopped
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
+  --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
+
+Ctrl-C and SIGTERM let the step end and save, with status 130 and 143; a second one ends at once.
+
+recipes:
+  {recipes}
+"""
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What `highway train` was asked for."""
+
+    config: Config | None
+    """The recipe with its overrides; None when a run is resumed, as that run holds its own."""
+    run: Path | None
+    """The new run directory; None for the default."""
+    resume: Path | None
+    """The run directory to go on with."""
+    data_dir: Path | None
+    """Where prepared data lies; None for the default of TFDS."""
+    interval: int | Literal["auto"] = "auto"
+    """Steps between two checkpoints."""
+
+
+class _NewRun(Config):
+    """Everything that decides what a run computes, and where it is kept."""
+
+    run: Path | None = None
+    """Folder of the new run; none is runs/RECIPE."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
+
+
+class _ResumedRun(Frozen):
+    """Goes on with a run that was stopped; its configuration is the one it was started with."""
+
+    resume: Path
+    """Folder of the run."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    checkpoint_steps: Count | Literal["auto"] = "auto"
+    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway train`.
+
+    Raises:
+        UserError: see `train` and `resume`.
+    """
+    given = parse_train(arguments)
+    console = Console()
+    if given.config is None:
+        run = resume(folder(given), data_dir=given.data_dir, interval=given.interval, console=console)
+    else:
+        run = train(given.config, folder(given), data_dir=given.data_dir, interval=given.interval, console=console)
+    console.print(_summary(run), highlight=False, soft_wrap=True)
+
+
+def parse_train(arguments: list[str]) -> TrainArguments:
+    """Reads `RECIPE [--any.field VALUE ...]` or `--resume RUN`, and where and how often to write.
+
+    Args:
+        arguments: the words after `highway train`.
+
+    Returns:
+        The checked arguments.
+
+    Raises:
+        UserError: no or an unknown recipe, an unknown field, a value out of range, or overrides of a resumed run.
+        SystemExit: after `--help` (status 0), or when the value of an option is missing (2).
+
+    Example:
+        parse_train(["mnist_conv_32", "--epochs", "2", "--optimizer.learning-rate", "0.02"]).config
+    """
+    if any(word.partition("=")[0] == "--resume" for word in arguments):
+        try:
+            resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
+        except UserError as error:
+            raise UserError(f"{error} {_RESUME_ALONE}") from None
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
+    if not arguments or arguments[0].startswith("-"):
+        if {"-h", "--help"} & set(arguments):
+            sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
+            raise SystemExit(0)
+        raise UserError(
+            f"which recipe? It comes first: {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
+        )
+    recipe = recipes.named_recipe(arguments[0])
+    default = _NewRun(**dict(recipe.config))
+    about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
+    chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
+    config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
+
+
+def folder(given: TrainArguments) -> Path:
+    """The run directory that is meant: the one to resume, the one that was named, or runs/RECIPE."""
+    if given.resume is not None:
+        return given.resume
+    return given.run or Path("runs") / (given.config.recipe if given.config else "")
+
+
+def _summary(run: Run) -> str:
+    metrics = run.record.metrics
+    parts = [f"loss {metrics['loss']:.4f}"]
+    if "accuracy" in metrics:
+        parts.append(f"accuracy {metrics['accuracy']:.2%}")
+    else:
+        parts.append(f"mean absolute error {metrics['mae']:.4g}")
+    if "best_val_loss" in metrics:
+        best = f"best {metrics['best_val_loss']:.4f} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation loss {metrics['val_loss']:.4f} ({best})")
+    elif "val_accuracy" in metrics:
+        best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")
+    # Only classifiers of images can be exported.
+    export = f"; highway export {run.path}" if run.record.data.labels else ""
+    return (
+        f"trained {run.record.step:,} steps in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
+        f"run directory {run.path}, report {run.path / 'report.md'}\n"
+        f"next: highway evaluate {run.path}{export}"
+    )

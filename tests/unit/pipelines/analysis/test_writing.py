@@ -1,0 +1,58 @@
+"""The files of an analysis."""
+
+import csv
+from dataclasses import replace
+
+import keras
+import numpy as np
+
+from pipelines.analysis import drawing, kept, writing
+from tests.finished_run import finished
+from tests.unit.pipelines.analysis.made import analysis, lesions
+
+
+def written(tmp_path, found):
+    run = finished(tmp_path / "run", keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    writing.write(found, run, "best", tmp_path)
+    return (tmp_path / "analysis.md").read_text()
+
+
+def test_every_array_is_told_on_the_page(tmp_path):
+    found = analysis(unit_lesions=lesions([1.0] * 7, [0.9] * 7))
+    page = written(tmp_path, found)
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert set(arrays) == set(kept.SHAPES)
+        for name in arrays:
+            assert f"| `{name}` |" in page
+        np.testing.assert_allclose(arrays["class_means"], found.statistics.means, rtol=1e-6)
+        np.testing.assert_array_equal(arrays["lesion_accuracy"], [0.5, 0.9, 0.9])
+
+
+def test_the_table_has_a_row_for_each_layer(tmp_path):
+    page = written(tmp_path, analysis())
+    with (tmp_path / "layers.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["name"] for row in rows] == ["highway_01", "highway_02", "last"]
+    assert [row["dead"] for row in rows] == ["1", "0", "0"]
+    assert [row["bias"] for row in rows] == ["-2.0", "-2.25", "-2.333333"]
+    assert "| 1 | highway_01 | 2 | -2 | -2 | 0.1 | 0.75 | 0 | 1 | 1.5 | 0.5 |" in page
+    assert "12 examples of 24, evenly spaced" in page
+    assert "best weights" in page
+
+
+def test_of_many_layers_the_page_shows_those_that_cost_most():
+    rows = [{"layer": number, "lesion_loss": float(number % 70)} for number in range(1, 101)]
+    shown = writing._chosen(rows)
+    assert len(shown) == writing.SHOWN
+    assert [row["layer"] for row in shown] == sorted(row["layer"] for row in shown)
+    hidden = [row["lesion_loss"] for row in rows if row not in shown]
+    assert max(hidden) <= min(row["lesion_loss"] for row in shown)
+
+
+def test_of_many_classes_the_two_that_differ_most_are_drawn():
+    found = analysis()
+    means = np.full((12, 7), 0.2)
+    means[3], means[8] = 0.9, 0.0
+    statistics = replace(found.statistics, means=means, counts=np.full(12, 5))
+    assert drawing.drawn_classes(statistics, tuple("abcdefghijkl")) == {3: "d", 8: "i"}
+    assert drawing.drawn_classes(found.statistics, ("cat", "dog")) == {0: "cat", 1: "dog"}

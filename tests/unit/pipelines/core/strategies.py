@@ -1,0 +1,76 @@
+"""Configurations for property tests."""
+
+import math
+
+from hypothesis import strategies as st
+
+from pipelines.core.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Schedule, Subset
+
+counts = st.integers(1, 10**9)
+positive = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
+rates = st.floats(0, 1, exclude_max=True)
+names = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True).filter(lambda name: name != "none")
+
+
+def maybe(strategy):
+    return st.none() | strategy
+
+
+models = st.builds(
+    ModelConfig,
+    preset=names,
+    depth=maybe(counts),
+    width=maybe(counts),
+    activation=maybe(names),
+    transform_bias=maybe(st.just("auto") | st.floats(allow_nan=False, allow_infinity=False)),
+    match=maybe(st.sampled_from(["width", "parameters"])),
+    initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
+)
+preprocesses = st.builds(
+    Preprocess,
+    scale=positive,
+    offset=st.floats(allow_nan=False, allow_infinity=False),
+    contrast=maybe(positive),
+    mean=st.sampled_from(["none", "channel", "pixel"]),
+)
+optimizers = st.builds(
+    Optimizer,
+    name=st.sampled_from(["sgd", "adam"]),
+    learning_rate=positive,
+    momentum=rates,
+    nesterov=st.booleans(),
+    epsilon=positive,
+    bias_multiplier=positive,
+    clip_norm=maybe(positive),
+    ema=maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+)
+steps = st.sets(counts, min_size=1, max_size=4).map(lambda boundaries: tuple(sorted(boundaries)))
+factors = st.floats(math.ulp(0.0), 1)
+schedules = st.builds(Schedule, kind=st.just("step"), boundaries=steps, factor=factors) | st.builds(
+    Schedule,
+    kind=st.sampled_from(["constant", "exponential", "cosine"]),
+    factor=factors,
+    decay_steps=counts,
+    warmup_steps=st.integers(0, 10**9),
+)
+sizes = {"train": maybe(counts), "test": maybe(counts)}
+chosen = st.fixed_dictionaries({"validation": st.integers(0, 10**9), "subset": st.builds(Subset, **sizes)})
+# A draw by a seed leaves nothing to hold out.
+drawn = st.fixed_dictionaries({"subset": st.builds(Subset, **sizes, seed=st.integers(0, 2**31))})
+configs = st.builds(
+    lambda part, **fields: Config(**part, **fields),
+    part=chosen | drawn,
+    recipe=st.just("demo"),
+    model=models,
+    data=names,
+    preprocess=preprocesses,
+    augment=st.builds(Augment, pad=st.integers(0, 100), mirror=st.booleans()),
+    optimizer=optimizers,
+    schedule=schedules,
+    epochs=counts,
+    batch_size=counts,
+    label_smoothing=rates,
+    seed=st.integers(0, 2**31),
+    precision=st.sampled_from(["auto", "float32", "mixed_bfloat16", "mixed_float16"]),
+    steps_per_execution=counts,
+)

@@ -1,0 +1,74 @@
+import sys
+from pathlib import Path
+
+import keras
+
+from pipelines.core import environment
+
+X86 = """processor\t: 0
+model name\t: Some CPU @ 2.00GHz
+flags\t\t: fpu avx2 avx512f avx512_bf16 amx_bf16 amx_tile
+
+processor\t: 1
+model name\t: Other
+flags\t\t: fpu
+"""
+ARM = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
+
+
+def test_versions_name_what_decides_a_result():
+    found = environment.versions()
+    assert found["keras"] == keras.__version__
+    assert {"python", "numpy", "highway-keras"} <= set(found)
+
+
+def test_the_processor_is_read_from_what_linux_says(tmp_path):
+    info = tmp_path / "cpuinfo"
+    info.write_text(X86)
+    assert environment.cpu(info) == ("Some CPU @ 2.00GHz", ("avx2", "avx512f", "avx512_bf16", "amx_bf16"))
+    info.write_text(ARM)
+    assert environment.cpu(info)[1] == ("asimd", "bf16")
+
+
+def test_elsewhere_the_platform_names_it(tmp_path):
+    model, features = environment.cpu(tmp_path / "none")
+    assert model
+    assert features == ()
+
+
+def test_the_devices_are_seen_without_a_framework(tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "accel0", "tty"):
+        (tmp_path / name).touch()
+    assert environment.devices(tmp_path) == ["accel0", "nvidia0", "nvidia1"]
+
+
+def test_the_command_can_be_typed_again(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/highway", "train", "demo", "--run", "a b"])
+    assert environment.command() == "highway train demo --run 'a b'"
+    monkeypatch.setattr(sys, "argv", ["/x/pipelines/__main__.py", "train"])
+    assert environment.command() == "python -m pipelines train"
+
+
+def test_a_process_that_works_for_another_tells_the_command_of_that_one(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/x/pipelines/training/processes/train.py", "{}"])
+    monkeypatch.setenv(environment.COMMAND, "highway reproduce depth-contrast")
+    assert environment.command() == "highway reproduce depth-contrast"
+
+
+def test_a_commit_is_that_of_this_code_alone(monkeypatch):
+    here = environment.code()
+    assert here is None or len(here.commit) == 40
+    # An untracked file of a checkout, as a package installed in a .venv below it is.
+    monkeypatch.setattr(environment, "__file__", str(Path(environment.__file__).with_name("untracked.py")))
+    assert environment.code() is None
+
+
+def test_without_git_there_is_no_commit(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert environment.code() is None
+
+
+def test_the_machine_is_described():
+    machine = environment.machine()
+    assert machine.cores >= 1
+    assert machine.cpu

@@ -1,0 +1,167 @@
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipelines.core.files import remove_leftovers, replacing, replacing_folder, write_text
+
+FULL = Path("/dev/full")
+
+
+def test_a_new_file_and_its_folders(tmp_path):
+    path = tmp_path / "a" / "b" / "record.json"
+    write_text(path, "größer\n")
+    assert path.read_bytes() == "größer\n".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_file_aside_has_the_suffix_and_lies_in_the_same_folder(tmp_path):
+    with replacing(tmp_path / "model.keras") as aside:
+        assert aside.suffix == ".keras"
+        assert aside.parent == tmp_path
+        assert aside.name.startswith(".")
+        aside.write_bytes(b"weights")
+    assert (tmp_path / "model.keras").read_bytes() == b"weights"
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError, match="half-way"), replacing(path) as aside:  # noqa: PT012
+        aside.write_text("ne")
+        raise RuntimeError("half-way")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interruption_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "record.json") as aside:  # noqa: PT012
+        aside.write_text("ne")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+    with pytest.raises(OSError, match="No space left") as caught, replacing(path) as aside:  # noqa: PT012
+        aside.unlink()
+        aside.symlink_to(FULL)
+        aside.write_text("new")
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_is_full_only_when_flushed_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_renamed_is_on_disk_before(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def flushed(handle):
+        events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def renamed(source, target):
+        events.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_text(path, "new")
+    assert events == ["file", "rename", "folder"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_rights_follow_the_mask_as_for_any_new_file(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "record.json", "")
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "record.json").stat().st_mode) == 0o666 & ~mask
+
+
+def test_what_is_replaced_can_be_kept(tmp_path):
+    path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
+    for content in (b"1", b"2", b"3"):
+        with replacing(path, before=before) as aside:
+            aside.write_bytes(content)
+    assert (path.read_bytes(), before.read_bytes()) == (b"3", b"2")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_failure_leaves_both(tmp_path):
+    path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
+    path.write_bytes(b"2")
+    before.write_bytes(b"1")
+    with pytest.raises(RuntimeError), replacing(path, before=before):
+        raise RuntimeError
+    assert (path.read_bytes(), before.read_bytes()) == (b"2", b"1")
+
+
+def test_only_temporary_files_are_left_overs(tmp_path):
+    others = {".hidden", ".gitignore", "state-12345678.npz", "model.keras"}
+    for name in others:
+        (tmp_path / name).touch()
+    killed = replacing(tmp_path / "model.keras")
+    assert killed.__enter__().exists()
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == others
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_folder_takes_the_place_of_the_one_before_with_all_that_is_in_it(tmp_path):
+    for name in ("first", "second"):
+        with replacing_folder(tmp_path / "a" / "b") as aside:
+            assert not list(aside.iterdir())
+            write_text(aside / name / "file.txt", name)
+            assert not (tmp_path / "a" / "b" / name).exists()
+        assert contents(tmp_path) == {"a", "a/b", f"a/b/{name}", f"a/b/{name}/file.txt"}
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == stat.S_IMODE((tmp_path / "a").stat().st_mode)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
+    write_text(tmp_path / "b" / "old.txt", "old")
+    with pytest.raises(error), replacing_folder(tmp_path / "b") as aside:  # noqa: PT012
+        write_text(aside / "new.txt", "new")
+        raise error
+    assert contents(tmp_path) == {"b", "b/old.txt"}
+
+
+def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch):
+    write_text(tmp_path / "b" / "old.txt", "old")
+    rename = Path.rename
+
+    def refuses(self, target):
+        if self.name == "new":
+            raise OSError(errno.EIO, "no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    with pytest.raises(OSError, match="no"), replacing_folder(tmp_path / "b") as aside:
+        write_text(aside / "new.txt", "new")
+    assert contents(tmp_path) == {"b", "b/old.txt"}

@@ -1,0 +1,224 @@
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import tyro
+from hypothesis import given, settings
+from pydantic import Field
+
+from pipelines import recipes
+from pipelines.core.config import Frozen
+from pipelines.core.errors import UserError
+from pipelines.core.parsing import parse
+from pipelines.recipes.provenance import flat
+from pipelines.verbs.train import parse_train
+
+from .strategies import configs
+
+
+def config(*words):
+    return parse_train(list(words)).config
+
+
+def refused(*words):
+    with pytest.raises(UserError) as caught:
+        parse_train(list(words))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_alone_is_the_recipe(name):
+    assert config(name) == recipes.get(name).config
+
+
+def test_overrides_and_nothing_else():
+    words = """mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02 --schedule.kind cosine
+        --model.transform-bias -3"""
+    found = config(*words.split())
+    recipe = flat(recipes.get("mnist_conv_32").config)
+    changed = {field: value for field, value in flat(found).items() if value != recipe[field]}
+    assert changed == {
+        "epochs": 2,
+        "data": "mnist_5k",
+        "optimizer.learning_rate": 0.02,
+        "schedule.kind": "cosine",
+        "schedule.boundaries": (),
+        "model.transform_bias": -3.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        ("--model.transform-bias auto", "model.transform_bias", "auto"),
+        ("--model.transform-bias none", "model.transform_bias", None),
+        ("--model.transform-bias=-3", "model.transform_bias", -3.0),
+        ("--model.transform_bias -2e-1", "model.transform_bias", -0.2),
+        ("--schedule.boundaries 5 7", "schedule.boundaries", (5, 7)),
+        ("--augment.mirror", "augment.mirror", True),
+        ("--subset.train 6000", "subset.train", 6000),
+        ("--subset.seed 3", "subset.seed", 3),
+        ("--model.initializer fan_in_uniform", "model.initializer", "fan_in_uniform"),
+        ("--preprocess.offset -1", "preprocess.offset", -1.0),
+        ("--optimizer.no-nesterov", "optimizer.nesterov", False),
+        ("--preprocess.mean none", "preprocess.mean", "none"),
+        ("--optimizer.clip-norm None", "optimizer.clip_norm", None),
+        ("--seed=7", "seed", 7),
+    ],
+)
+def test_a_field(words, field, value):
+    assert flat(config("mnist_conv_32", *words.split()))[field] == value
+
+
+@settings(max_examples=30, deadline=None)
+@given(configs)
+def test_every_field_can_be_given(wanted):
+    words = []
+    for field, value in flat(wanted).items():
+        group, dot, name = field.rpartition(".")
+        if field == "recipe":
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{group}{dot}{'' if value else 'no-'}{name}")
+        elif isinstance(value, tuple):
+            words += [f"--{field}", *map(str, value)]
+        else:
+            words += [f"--{field}", "none" if value is None else str(value)]
+    assert config("demo", *words) == wanted
+
+
+def test_a_step_schedule_needs_boundaries():
+    assert "a step schedule needs boundaries" in refused("demo", "--schedule.kind", "step")
+    assert config("demo", "--schedule.kind", "step", "--schedule.boundaries", "9").schedule.boundaries == (9,)
+
+
+def test_boundaries_that_were_given_are_not_dropped():
+    words = ("--schedule.kind", "cosine", "--schedule.boundaries", "60000", "120000")
+    assert "only a step schedule has boundaries" in refused("mnist_conv_32", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "which recipe?"),
+        ("--epochs 3", "which recipe?"),
+        ("mnist_conv_33", "there is no recipe 'mnist_conv_33'. Did you mean 'mnist_conv_32'?"),
+        ("demo --epoch 3", "there is no option '--epoch'. Did you mean '--epochs'?"),
+        ("demo --epoch=3", "there is no option '--epoch'. Did you mean '--epochs'?"),
+        ("demo --learning_rate 3", "Did you mean '--optimizer.learning-rate'?"),
+        ("demo --ema 0.9", "Did you mean '--optimizer.ema'?"),
+        ("demo --kind step", "Did you mean '--schedule.kind'?"),
+        ("demo --transform-bias 1", "Did you mean '--model.transform-bias'?"),
+        ("demo --recipe x", "there is no option '--recipe'."),
+        ("demo 3", "'3' is one word too many."),
+        ("demo --augment.mirror yes", "'yes' is one word too many."),
+        ("demo --epochs 0", "--epochs must be a whole number of at least 1. Received: '0'."),
+        ("demo --epochs 1.5", "--epochs must be a whole number of at least 1. Received: '1.5'."),
+        ("demo --optimizer.momentum 1", "--optimizer.momentum must be a number of at least 0 and less than 1."),
+        ("demo --optimizer.learning-rate nan", "--optimizer.learning-rate must be a number greater than 0."),
+        ("demo --precision float16", "--precision must be 'auto', 'float32', 'mixed_bfloat16' or 'mixed_float16'."),
+        ("demo --epochs none", "--epochs must be a whole number of at least 1. Received: 'none'."),
+        ("demo --schedule.kind step --schedule.boundaries 9 5", "schedule: boundaries must rise."),
+        ("--resume runs/a --epochs 3", "there is no option '--epochs'."),
+        ("demo --resume runs/a", "--resume takes neither a recipe nor its fields."),
+    ],
+)
+def test_mistakes_are_told(words, message):
+    assert message in refused(*words.split())
+
+
+def test_all_mistakes_at_once():
+    assert len(refused("demo", "--epochs", "0", "--seed", "-1").splitlines()) == 2
+
+
+def test_where_a_new_run_lies():
+    found = parse_train(["demo", "--run", "runs/a", "--data-dir", "/data"])
+    assert (found.run, found.resume, found.data_dir) == (Path("runs/a"), None, Path("/data"))
+    found = parse_train(["demo"])
+    assert (found.run, found.resume, found.data_dir) == (None, None, None)
+
+
+@pytest.mark.parametrize("words", [["demo"], ["--resume", "runs/a"]])
+def test_how_often_the_state_is_saved(words):
+    assert parse_train(words).interval == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "auto"]).interval == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "100"]).interval == 100
+    assert "--checkpoint-steps" in refused(*words, "--checkpoint-steps", "0")
+
+
+@pytest.mark.parametrize("words", ["--resume runs/a --data-dir d", "--data-dir=d --resume=runs/a"])
+def test_a_resumed_run_brings_its_own_config(words):
+    found = parse_train(words.split())
+    assert (found.config, found.run, found.resume, found.data_dir) == (None, None, Path("runs/a"), Path("d"))
+
+
+def test_help_of_a_recipe_tells_every_field_with_its_value(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_train(["mnist_conv_32", "--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    for field in flat(recipes.get("mnist_conv_32").config):
+        assert field == "recipe" or field.replace("_", "-") in printed
+    assert "--recipe" not in printed
+    assert "60000 120000" in printed
+    assert "Examples a step." in printed
+
+
+def test_help_without_a_recipe_names_them(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_train(["--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert set(recipes.names()) <= set(printed.split())
+    for option in ("--run", "--resume", "--data-dir", "--checkpoint-steps"):
+        assert option in printed
+
+
+class Arguments(Frozen):
+    """Does a thing."""
+
+    run: tyro.conf.Positional[Path]
+    """The run."""
+    pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
+    """The pictures."""
+    weights: Literal["final", "best"] = "final"
+    """The weights."""
+    to: Path | None = None
+    """The folder."""
+
+
+def other(*words):
+    return parse(Arguments, list(words), "highway thing", "Does a thing.")
+
+
+def test_other_verbs():
+    found = other("runs/a", "a.png", "b.png", "--to", "x")
+    assert found == Arguments(run="runs/a", pictures=("a.png", "b.png"), to="x")
+
+
+def test_what_is_given_by_place_is_named_so(capsys):
+    with pytest.raises(UserError, match=r"^PICTURES must be one or more values, each a path\."):
+        other("runs/a")
+    with pytest.raises(UserError, match=r"^--weights must be 'final' or 'best'\. Received: 'beast'"):
+        other("runs/a", "a.png", "--weights", "beast")
+    with pytest.raises(SystemExit):
+        other("--help")
+    assert "usage: highway thing" in capsys.readouterr().out
+
+
+def test_an_unknown_option_before_the_places_is_told():
+    class Optional(Frozen):
+        """Does a thing."""
+
+        name: tyro.conf.Positional[str | None] = None
+
+    with pytest.raises(UserError, match="no option '--nam'"):
+        parse(Optional, ["--nam", "x"], "highway thing", "Does a thing.")
+
+
+@pytest.mark.parametrize("words", [["demo", "--epochs"], ["--resume"]])
+def test_a_missing_value_ends_in_status_2(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_train(words)
+    assert caught.value.code == 2
+    assert words[-1] in capsys.readouterr().err

@@ -1,0 +1,157 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.core import run
+from pipelines.core.errors import UserError
+from tests.finished_run import finished, tiny_net
+from tests.toy_data import COUNTS, toy_config
+
+RECORD = run.Record(
+    created="2030-01-01T00:00:00+00:00",
+    command="highway train toy",
+    versions={},
+    backend="tensorflow",
+    code=None,
+    machine=run.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
+    precision=run.Precision(policy="float32", reason="asked for"),
+    data=run.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts=COUNTS),
+    parameters=1,
+    steps_per_epoch=10,
+)
+
+
+@pytest.fixture
+def made(tmp_path):
+    return run.create(tmp_path / "runs" / "toy", toy_config(), RECORD)
+
+
+def test_a_run_comes_back_as_it_was_made(made):
+    assert sorted(entry.name for entry in made.path.iterdir()) == ["config.json", "run.json"]
+    assert [entry.name for entry in made.path.parent.iterdir()] == ["toy"]
+    assert run.open_run(made.path) == made
+    made.update(state="finished", step=20, metrics={"loss": 0.5})
+    opened = run.open_run(made.path)
+    assert (opened.record.state, opened.record.step, opened.record.metrics) == ("finished", 20, {"loss": 0.5})
+
+
+def test_the_folder_can_be_read_by_others(made):
+    mask = os.umask(0)
+    os.umask(mask)
+    assert made.path.stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+@pytest.mark.parametrize("make", ["mkdir", "touch"])
+def test_nothing_is_overwritten(tmp_path, make):
+    path = tmp_path / "toy"
+    getattr(path, make)()
+    with pytest.raises(UserError, match=r"exists already.*--run DIR.*--resume"):
+        run.create(path, toy_config(), RECORD)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["toy"]
+    assert path.is_file() or not list(path.iterdir())
+
+
+def test_who_makes_the_folder_first_keeps_it(made, monkeypatch):
+    before = (made.path / "run.json").read_bytes()
+    calls = []
+
+    def blind_once(path):
+        # As if the other process made its folder just after this one looked.
+        calls.append(path)
+        if len(calls) > 1:
+            raise UserError("exists already")
+
+    monkeypatch.setattr(run, "refuse_existing", blind_once)
+    with pytest.raises(UserError, match="exists already"):
+        run.create(made.path, toy_config(seed=1), RECORD)
+    assert [entry.name for entry in made.path.parent.iterdir()] == ["toy"]
+    assert (made.path / "run.json").read_bytes() == before
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        run.create(tmp_path / "toy", toy_config(), RECORD)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_run_is_told_apart(tmp_path, made):
+    with pytest.raises(UserError, match="there is no run directory"):
+        run.open_run(tmp_path / "none")
+    with pytest.raises(UserError, match="is no run directory"):
+        run.open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("config.json", "{", r"config\.json is damaged"),
+        ("run.json", "", r"run\.json is damaged"),
+        ("run.json", '{"state": "asleep"}', r"run\.json is damaged.*state"),
+        ("config.json", '{"recipe": "toy", "epochs": 0}', r"config\.json is damaged"),
+    ],
+)
+def test_damaged_files_are_named(made, name, content, told):
+    (made.path / name).write_text(content)
+    with pytest.raises(UserError, match=told):
+        run.open_run(made.path)
+
+
+def test_one_process_a_run(made):
+    code = f"""
+from pathlib import Path
+from pipelines.core import run
+from pipelines.core.errors import UserError
+try:
+    with run.locked(run.open_run(Path({str(made.path)!r}))):
+        print("free")
+except UserError as error:
+    print(error)
+"""
+
+    def other_process():
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    with run.locked(made):
+        assert "another process is training in" in other_process()
+    assert other_process() == "free\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "weights", "told"),
+    [
+        ("running", "final", "is unfinished"),
+        ("diverged", "final", "diverged"),
+        ("finished", "final", "is missing, although"),
+        ("running", "best", "is unfinished"),
+        ("finished", "best", "is missing, although"),
+    ],
+)
+def test_a_missing_model_says_why(made, state, weights, told):
+    made.update(state=state)
+    with pytest.raises(UserError, match=told):
+        run.load_model(made, weights)
+
+
+def test_best_needs_validation(made):
+    data = RECORD.data.model_copy(update={"counts": {**COUNTS, "validation": 0}})
+    made.update(state="finished", data=data.model_dump())
+    with pytest.raises(UserError, match="without validation"):
+        run.load_model(made, "best")
+
+
+def test_a_damaged_model_is_named(tmp_path):
+    net = tiny_net()
+    made = finished(tmp_path / "digits", net)
+    assert run.load_model(made).count_params() == net.count_params()
+    path = made.path / "model.keras"
+    whole = path.read_bytes()
+    for content in (b"", b"not a model", whole[: len(whole) // 2], whole[:-100]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"model\.keras is damaged"):
+            run.load_model(made)

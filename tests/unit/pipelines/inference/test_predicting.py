@@ -1,0 +1,262 @@
+import io
+import itertools
+import re
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipelines.core.errors import UserError
+from pipelines.inference import parts, predicting
+from pipelines.inference.picture import Picture
+from pipelines.inference.predicting import Job, run
+from pipelines.inference.rows import BATCH
+from serving import pictures
+from serving.errors import PictureError
+from serving.model import open_model
+from tests import tiny_model
+
+
+@pytest.fixture
+def said():
+    """What is written to the console."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def job(model, folder, tmp_path):
+    """A function that makes a job over the thirty pictures."""
+
+    def make(*words, out="out.parquet", count=2, explain=False, version=model):
+        return Job(version, tuple(map(str, words or [folder])), tmp_path / out, count, explain)
+
+    return make
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Parts and batches of few pictures, so that thirty are many."""
+    monkeypatch.setattr(predicting, "GROUP", 8)
+    monkeypatch.setattr("pipelines.inference.rows.BATCH", 4)
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    """A function that has a job interrupted, or fail otherwise, before it writes that many parts."""
+
+    def after(count, error=KeyboardInterrupt):
+        left, write = itertools.count(count, -1), parts.Parts.write
+
+        def stopping(self, table):
+            if next(left) <= 0:
+                raise error
+            write(self, table)
+
+        monkeypatch.setattr(parts.Parts, "write", stopping)
+        return lambda: monkeypatch.setattr(parts.Parts, "write", write)
+
+    return after
+
+
+def rows(path):
+    return pq.read_table(path).to_pylist()
+
+
+def test_a_row_for_each_picture(job, model, folder, said):
+    done = run(job(explain=True), Console(file=said))
+    found = rows(job().out)
+    assert (done.pictures, done.resumed, done.unreadable) == (30, 0, 0)
+    assert [row["path"] for row in found] == sorted(str(path) for path in folder.rglob("*.png"))
+    opened = open_model(model)
+    for row in found:
+        outputs = opened.predict(opened.see(pictures.read(Path(row["path"])))[None])
+        np.testing.assert_allclose(row["probabilities"], outputs["probabilities"][0], atol=1e-6)
+        np.testing.assert_allclose(row["gate_means"], outputs["gate_means"][0], atol=1e-6)
+        assert row["label"] == tiny_model.LABELS[int(np.argmax(outputs["probabilities"]))]
+        assert len(row["top"]) == 2
+
+
+def test_an_unreadable_picture_is_a_row_with_its_error(job, folder, said):
+    (folder / "1" / "04.png").write_bytes(b"no picture")
+    (folder / "2" / "gone.png").symlink_to(folder / "nothing")
+    assert run(job(), Console(file=said)).unreadable == 2
+    bad = {row["path"]: row for row in rows(job().out) if row["error"]}
+    assert [*bad] == [str(folder / "1" / "04.png"), str(folder / "2" / "gone.png")]
+    first, second = bad.values()
+    assert "is no picture" in first["error"]
+    assert "there is no file" in second["error"]
+    assert first["label"] is first["probabilities"] is None
+    assert "2 unreadable" in said.getvalue()
+
+
+def test_nothing_but_unreadable_pictures_is_a_table_too(job, tmp_path, said):
+    (tmp_path / "bad.png").touch()
+    assert run(job(tmp_path / "bad.png"), Console(file=said)).unreadable == 1
+    assert rows(job().out)[0]["path"] == str(tmp_path / "bad.png")
+
+
+def test_folders_globs_and_tar_files_in_one_job(job, folder, encoded, tmp_path, said):
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(folder / "1", "in")
+    run(job(folder / "0", tmp_path / "*.gz", folder / "2" / "02.png"), Console(file=said))
+    found = rows(job().out)
+    assert len(found) == 10 + 10 + 1
+    by_name = {row["path"].rpartition("/")[2]: row["probabilities"] for row in found}
+    run(job(folder, out="all.parquet"), Console(file=said))
+    for row in rows(tmp_path / "all.parquet"):
+        name = row["path"].rpartition("/")[2]
+        assert name not in by_name or by_name[name] == row["probabilities"]
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small, stop, written):
+    run(job(out="whole.parquet"), Console(file=said))
+    allow = stop(written)
+    with pytest.raises(KeyboardInterrupt):
+        run(job(), Console(file=said))
+    assert not job().out.exists()
+    # Not those which the part that was not written would have had.
+    assert (f"{8 * written} pictures are done and kept" if written else "Nothing is kept.") in said.getvalue()
+    allow()
+    done = run(job(), Console(file=said))
+    assert done.resumed == 8 * written
+    assert done.pictures == 30
+    assert rows(job().out) == rows(job(out="whole.parquet").out)
+
+
+def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, small, monkeypatch):
+    left = itertools.count(20, -1)
+    calls = predicting.Shown.add
+
+    def add(self, pictures_, unreadable):
+        calls(self, pictures_, unreadable)
+        if next(left) == 15:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predicting.Shown, "add", add)
+        with pytest.raises(KeyboardInterrupt):
+            run(job(), Console(file=said))
+    assert "24 pictures are done and kept" in said.getvalue()
+    assert "repeat the command to go on" in said.getvalue()
+    assert run(job(), Console(file=said)).resumed == 24
+    assert len({row["path"] for row in rows(job().out)}) == 30
+
+
+def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp_path, said, small):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(folder / "1", "in")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file.* pictures are done and kept"):
+        run(job(folder / "0", path, folder / "2"), Console(file=said))
+    assert not job().out.exists()
+    # Still broken: nothing new, the same message.
+    with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file"):
+        run(job(folder / "0", path, folder / "2"), Console(file=said))
+    path.write_bytes(whole)
+    done = run(job(folder / "0", path, folder / "2"), Console(file=said))
+    assert done.resumed > 10
+    assert done.pictures == len(rows(job().out)) == 30
+
+
+def test_a_full_disk_keeps_whole_parts_and_goes_on(job, said, small, stop):
+    allow = stop(1, OSError(28, "No space left on device"))
+    with pytest.raises(OSError, match="No space"):
+        run(job(), Console(file=said))
+    allow()
+    assert run(job(), Console(file=said)).resumed == 8
+
+
+@pytest.mark.usefixtures("small")
+def test_another_model_or_other_pictures_are_refused(job, folder, tmp_path, said, stop):
+    allow = stop(2)
+    with pytest.raises(KeyboardInterrupt):
+        run(job(), Console(file=said))
+    allow()
+    other = tiny_model.write(tmp_path / "tiny" / "1", seed=1)
+    with pytest.raises(UserError, match="model was tiny"):
+        run(job(version=other), Console(file=said))
+    with pytest.raises(UserError, match="top was 2, and is 3 now"):
+        run(job(count=3), Console(file=said))
+    (folder / "0" / "00.png").unlink()
+    with pytest.raises(UserError, match=r"number 1 was .*00\.png, and is .*03\.png now"):
+        run(job(), Console(file=said))
+
+
+def test_a_complete_file_is_not_made_again(job, folder, said):
+    run(job(), Console(file=said))
+    before = job().out.stat().st_mtime_ns
+    done = run(job(), Console(file=said))
+    assert (done.pictures, done.resumed) == (30, 30)
+    assert job().out.stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="exists and is not of this job"):
+        run(job(count=3), Console(file=said))
+
+
+def test_no_pictures_are_told_and_leave_nothing(job, tmp_path, said):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="there are no pictures in"):
+        run(job(tmp_path / "empty"), Console(file=said))
+    assert not any(path.name.endswith((".parquet", ".parts")) for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("out", "told"), [("empty", "is a folder"), ("out.csv", r"must name a file that ends in")])
+def test_other_places_are_refused(job, tmp_path, said, out, told):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=told):
+        run(job(out=out), Console(file=said))
+
+
+def test_models_that_cannot_are_refused(job, tmp_path, said):
+    with pytest.raises(UserError, match="there is no model"):
+        run(job(version=tmp_path / "nothing"), Console(file=said))
+    plain = tiny_model.write(tmp_path / "plain" / "1", gates=False)
+    with pytest.raises(UserError, match="without its gates"):
+        run(job(version=plain, explain=True), Console(file=said))
+    assert run(job(version=plain), Console(file=said)).pictures == 30
+
+
+def test_lines_tell_how_far_it_is(job, said, small):
+    run(job(), Console(file=said))
+    lines = said.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == ["8", "16", "24", "30"]
+    # The total is counted by a thread of its own: it may come late, but then it is right.
+    totals = [match[1] for line in lines if (match := re.search(r"of (\d+) pictures  [\d,]+/s", line))]
+    assert set(totals) <= {"30"}
+
+
+def test_a_bar_on_a_terminal(job, said, small):
+    run(job(), Console(file=said, force_terminal=True, width=100))
+    assert "30 of 30 pictures" in said.getvalue()
+
+
+def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path, said, monkeypatch):
+    # Decoding waits until so many were taken from a source without end; more must not come.
+    class Endless:
+        taken = 0
+
+        def __iter__(self):
+            while Endless.taken < 5000:
+                Endless.taken += 1
+                yield Picture(f"{Endless.taken}", lambda: b"no picture")
+
+        def count(self):
+            return 5000
+
+    most = 0
+
+    def decode(content, name):
+        nonlocal most
+        most = max(most, Endless.taken - int(name))
+        raise PictureError("none")
+
+    monkeypatch.setattr(predicting.environment, "cores", lambda: 2)
+    monkeypatch.setattr(predicting.inputs, "sources", lambda *_: [Endless()])
+    monkeypatch.setattr("serving.pictures.decode", decode)
+    assert run(job(), Console(file=said)).unreadable == 5000
+    assert most <= BATCH * predicting.AHEAD * 2

@@ -1,0 +1,216 @@
+"""The factor study's arms, and its tables and captions against results made up so that they are known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipelines.core import run
+from pipelines.core.config import Config, ModelConfig
+from pipelines.core.run import MEASURED
+from pipelines.data import french_factors
+from pipelines.recipes.provenance import flat
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Result, Results
+from pipelines.studies.papers.factors import forecasts, study
+from pipelines.studies.papers.factors.figures import told_fifths, told_gains, told_gates
+from pipelines.studies.papers.factors.findings import found
+from pipelines.studies.papers.factors.study import STUDY
+from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk
+from pipelines.training.regression import measure
+from tests.unit.pipelines.studies.fake import RECORD
+
+MARKET = french_factors.read()[:, 0].astype(float)
+VOLATILITY = np.nan_to_num(forecasts.volatility(MARKET, 12), nan=5.0)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(forecasts, "REPEATS", 50)
+
+
+def asked(task):
+    return np.abs(MARKET) if task == "size" else MARKET
+
+
+def noise(seed, count):
+    return np.random.default_rng(seed).normal(size=count)
+
+
+def nothing(task, kind, tests, seed):
+    """Forecasts that know nothing: the mean so far, and a little noise."""
+    months = range(tests.start + 1, tests.stop + 1)
+    return forecasts.mean_so_far(asked(task), months) + 0.01 * noise(seed, len(tests))
+
+
+def much(task, kind, tests, seed):
+    """Forecasts of the highway nets that know a part of what comes; of the other nets that know nothing."""
+    guessed = nothing(task, kind, tests, seed)
+    known = asked(task)[tests.start + 1 : tests.stop + 1] if kind == "highway" else guessed
+    return guessed + 0.3 * (known - guessed)
+
+
+def made(path, *, forecast=nothing, slope=0.01, before=0.0, seeds=2, diverged=()):
+    """Results of the study: gates that follow volatility by a slope, after training and before it."""
+    results = []
+    for name, arm in STUDY.arms.items():
+        task, kind, decade = name.split("-")
+        tests = FOLDS[decade]["test"]
+        for seed in range(seeds):
+            one = run.Run(path / f"{name}-{seed}", arm.config, RECORD)
+            one.path.mkdir(parents=True)
+            arrays = {"forecast": forecast(task, kind, tests, seed)}
+            if kind == "highway":
+                for state, part in (("gates", slope), ("untrained", before)):
+                    flicker = 0.001 * noise(seed, tests.stop)
+                    # Nets of other decades have other levels.
+                    level = 0.2 + int(decade[2]) / 100
+                    arrays[state] = (level + part * VOLATILITY[: tests.stop] + flicker)[:, None].repeat(4, axis=1)
+            np.savez(one.path / MEASURED, **arrays)
+            targets = asked(task)[tests.start + 1 : tests.stop + 1]
+            score = measure(arrays["forecast"], targets, asked(task)[: tests.start].mean(), "best", "fama_french")
+            results.append(Result(name, seed, one, (), None if (name, seed) in diverged else score))
+    return Results(results)
+
+
+@pytest.mark.parametrize("name", STUDY.arms)
+def test_each_number_has_its_provenance_once(name):
+    arm = STUDY.arms[name]
+    tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
+    values = flat(arm.config)
+    assert len(tagged) == len(set(tagged))
+    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
+    changed = {field for field in values if values[field] != default[field]} - {"recipe"}
+    assert changed <= set(tagged) <= set(values)
+
+
+def test_the_twins_are_of_equal_size():
+    import highway_keras
+
+    def parameters(kind):
+        model = STUDY.arms[f"return-{kind}-1940s"].config.model
+        settings = model.model_dump(exclude={"preset"}, exclude_none=True)
+        return highway_keras.from_preset(model.preset, input_shape=(4,), **settings).count_params()
+
+    highway = parameters("highway")
+    assert highway == 5 * 128 + 4 * 2 * 129 * 128 + 129
+    for kind in ("plain", "residual"):
+        assert parameters(kind) == pytest.approx(highway, rel=0.01)
+
+
+def test_arms_of_a_task_differ_in_net_and_fold_alone():
+    for task in ("return", "size"):
+        arms = {name: flat(arm.config) for name, arm in STUDY.arms.items() if name.startswith(task)}
+        first = next(iter(arms.values()))
+        differs = {field for values in arms.values() for field in values if values[field] != first[field]}
+        assert differs == {"recipe", "model.preset", "model.match", "data"}
+
+
+def test_folds_are_put_one_after_the_other(tmp_path):
+    def placed(task, kind, tests, seed):
+        return np.arange(tests.start, tests.stop) + 10_000.0 * seed
+
+    walked = walk(made(tmp_path, forecast=placed), "return")
+    np.testing.assert_array_equal(walked.forecasts["plain"], np.add.outer([0, 10_000], np.arange(161, 1108)))
+    np.testing.assert_array_equal(walked.targets, MARKET[162:])
+    assert walked.means[0] == pytest.approx(MARKET[:162].mean())
+    assert walked.means[-1] == pytest.approx(MARKET[:1108].mean())
+    constant = walked.forecasts["mean before the decade"][0]
+    assert constant[0] == constant[119] == pytest.approx(MARKET[:162].mean())
+    assert constant[120] == pytest.approx(MARKET[:282].mean())
+
+
+def test_gates_are_told_from_their_mean_before_the_decade(tmp_path):
+    walked = walk(made(tmp_path, slope=0.01), "return")
+    first = VOLATILITY[:161].mean()
+    np.testing.assert_allclose(walked.opened[0][:120], 0.01 * (VOLATILITY[161:281] - first), atol=0.006)
+    assert walked.levels[:, 0] == pytest.approx(0.2 + np.array([4, 5, 6, 7, 8, 9, 0, 1]) / 100, abs=0.001)
+
+
+def test_what_knows_nothing_is_not_said_to_know(tmp_path):
+    shown = found(made(tmp_path), "return")
+    assert abs(shown.r2["highway"].value) < 0.001
+    assert "Better than the mean beyond the interval: none" in told_gains(shown)
+
+
+def test_what_knows_something_is_said_to_lead(tmp_path):
+    results = made(tmp_path, forecast=much)
+    for task in ("return", "size"):
+        shown = found(results, task)
+        assert shown.r2["highway"].sign == 1
+        assert "Better than the mean beyond the interval: highway" in told_gains(shown)
+        assert "are beyond the interval better than plain, " in told_gains(shown)
+        table = next(each for each in study.tabulated(results) if study.ASKED[task] in each.title)
+        cells = dict(zip(table.head, table.rows[0], strict=True))
+        assert cells["forecast"] == "highway"
+        assert cells["p (Clark-West)"] == "0.000"
+
+
+@pytest.mark.parametrize(
+    ("slope", "before", "said"),
+    [
+        (0.01, 0.0, "more open in wild months, as the article has it. Before training"),
+        (0.01, 0.0, "so training raises it"),
+        (-0.01, 0.0, "more closed in wild months, the reverse of what the article says"),
+        (0.0, 0.01, "nothing is shown either way. Before training"),
+        (0.0, 0.01, "so training lowers it"),
+        (0.01, 0.01, "so training does not change it beyond the interval"),
+    ],
+)
+def test_captions_say_what_the_gates_do_whatever_the_article_says(tmp_path, slope, before, said):
+    assert said in told_gates(found(made(tmp_path, slope=slope, before=before), "return"))
+
+
+def test_the_size_of_what_gates_do_is_told(tmp_path):
+    shown = found(made(tmp_path, slope=0.01), "size")
+    quiet, wild = (part.mean() for part in np.array_split(np.sort(VOLATILITY[TESTED]), 5)[::4])
+    change = shown.fifths.mean(axis=0)[-1] - shown.fifths.mean(axis=0)[0]
+    # The months before a decade, from which each net's gates are told, are not the same for all decades.
+    assert change == pytest.approx(0.01 * (wild - quiet), rel=0.5)
+    assert f"changes by {change:+.4f}" in told_fifths(shown)
+
+
+def test_all_tables_and_figures_are_made(tmp_path):
+    results = made(tmp_path)
+    tables = study.tabulated(results)
+    assert len(tables) == 6
+    assert all(len(row) == len(table.head) for table in tables for row in table.rows)
+    assert [row[:2] for row in tables[1].rows] == [(decade, f"{len(fold['test'])}") for decade, fold in FOLDS.items()]
+    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    STUDY.draw(results, pictures)
+    figures = ("gains", "gates_over_time", "gates_by_volatility")
+    assert [picture.file for picture in pictures.made] == [
+        f"{figure}_{task}.png" for task in ("return", "size") for figure in figures
+    ]
+    assert all(picture.caption.endswith(".") for picture in pictures.made)
+
+
+def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
+    walked = walk(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
+    assert {name: len(runs) for name, runs in walked.forecasts.items()} == {
+        "highway": 2, "plain": 3, "residual": 3, "ridge": 1, "ridge with sizes": 1, "mean before the decade": 1
+    }  # fmt: skip
+    assert len(walked.opened) == 2
+
+
+def test_a_task_of_which_no_run_is_left_is_not_shown(tmp_path):
+    results = made(tmp_path, diverged={("return-plain-1960s", 0), ("return-plain-1990s", 1)})
+    assert walk(results, "return") is None
+    assert {"size" in table.title for table in study.tabulated(results)} == {True}
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    table = study.tabulated(made(tmp_path, seeds=1))[0]
+    assert {row[1] for row in table.rows} == {""}
+
+
+def test_a_row_of_results_has_r2_and_no_accuracy(tmp_path):
+    from pipelines.studies.run import page
+
+    results = made(tmp_path)
+    head, first, *_ = page.table(results.rows(tmp_path), "").splitlines()
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    assert cells["test_accuracy"] == ""
+    assert float(cells["test_r2"]) == pytest.approx(results.all[0].r2, rel=1e-4)
+    assert float(cells["test_loss"]) == pytest.approx(results.all[0].evaluation.rmse ** 2, rel=1e-4)
+    assert dataclasses.replace(results.all[0], evaluation=None).r2 is None

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers.memory_traffic import study
+from pipelines.studies.papers.memory_traffic.study import KINDS, SIZES, STUDY
+from tests.unit.pipelines.studies.fake import result
+
+BYTES = {"highway": 4e6, "residual": 3e6, "residual-wide": 5e6, "plain": 2e6, "plain-wide": 3.2e6}
+
+
+def results(path, **changes):
+    """A copy moves 2 GB/s, and a step takes twice as long as copying its bytes."""
+    runs = [result(name, arm.config, 0, 0.3, path) for name, arm in STUDY.arms.items()]
+    for one in runs:
+        counted = (BYTES | changes)[one.arm.partition("-")[2]]
+        one.run.path.mkdir(parents=True)
+        np.savez(
+            one.run.path / "measured.npz",
+            counted=np.array(counted),
+            weights=np.array(0.5e6),
+            activations=np.array(1.5e6),
+            seconds=np.array([9, 2, 3]) * counted / 2e9,
+            bandwidth=np.array([1e9, 2e9, 0.5e9]),
+        )
+    return Results(runs)
+
+
+def test_bytes_and_times_against_the_plain_net(tmp_path):
+    small, large = STUDY.tables(results(tmp_path))
+    assert small.title.endswith(SIZES["small"].title)
+    assert large.title.endswith(SIZES["large"].title)
+    assert small.rows[0] == ("highway", "100", "4.0", "2.00", "2.0", "75%", "4.00", "2.00", "1.0", "2.0")
+    assert [row[0] for row in small.rows] == [title for title, _ in KINDS.values()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "A highway net moves fewer bytes than another net in 2 of 8 comparisons."),
+        ({"highway": 9e6}, "A highway net moves fewer bytes than another net in no comparison."),
+    ],
+)
+def test_the_caption_follows_the_results(tmp_path, changes, verdict):
+    said = study.caption(study.found(results(tmp_path, **changes)))
+    assert said.endswith(verdict)
+    assert "These steps take 2.0 times as long as to copy as many bytes in memory." in said
+
+
+def test_a_figure(tmp_path):
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(results(tmp_path), pictures)
+    assert [picture.file for picture in pictures.made] == ["movement.png"]
+
+
+def test_nets_that_diverged_are_left_out(tmp_path):
+    lost = Results([result(name, arm.config, 0, None, tmp_path) for name, arm in STUDY.arms.items()])
+    assert [table.rows for table in STUDY.tables(lost)] == [(), ()]
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(lost, pictures)
+    assert pictures.made == []
+
+
+def test_what_is_measured_is_told_by_the_name_of_the_arm():
+    for name, arm in STUDY.arms.items():
+        assert arm.config.recipe == name
+        assert name.partition("-")[2] in KINDS

@@ -1,0 +1,159 @@
+"""What the studies of gates, routing and lesions say is what was measured, also where the paper saw something else."""
+
+import numpy as np
+import pytest
+
+from highway_keras.analysis import GateStatistics, Layout, Lesions
+from highway_keras.analysis.layout import Call
+from pipelines import recipes, studies
+from pipelines.analysis import kept
+from pipelines.core.run import MEASURED
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers import analysis_nets
+from pipelines.studies.papers.analysis_nets import ARMS
+from tests.unit.pipelines.studies.fake import result
+
+LAYERS, UNITS = 6, 4
+LABEL = "short schedule, budget 0.1: 1 of 3 seeds"
+
+
+def layout(arm):
+    """Six layers of four units; those of the convolutional net have places."""
+    return Layout(tuple(Call(f"highway_{number}", None, UNITS, 9 if "conv" in arm else 1) for number in range(LAYERS)))
+
+
+def statistics(arm, seed):
+    """Biases that rise and means that fall with depth, and seven of ten classes alike."""
+    biases = np.repeat(np.linspace(-3, -1, LAYERS), UNITS)
+    means = np.tile(np.repeat(np.linspace(0.5, 0.1, LAYERS), UNITS), (10, 1))
+    means[7, 2 * UNITS + 1] += 0.4  # unit 2 of layer 3
+    left = np.full(LAYERS * UNITS, 0.25 + seed / 100)
+    return GateStatistics(
+        layout(arm),
+        biases,
+        np.full(LAYERS, -2.0),
+        np.full(10, 5),
+        means,
+        left,
+        left / 5,
+        np.full(LAYERS * UNITS, 0.2),
+        ("float32",) * LAYERS,
+    )
+
+
+def lesions(arm, costs):
+    """The loss that each lesion costs, of 1; and as much accuracy."""
+    costs = np.array(costs)
+    scores = {"loss": 1 + costs, "accuracy": 0.9 - costs / 10}
+    return Lesions(layout(arm), None, 12, {"loss": 1.0, "accuracy": 0.9}, scores)
+
+
+def arrays(name, arm, seed):
+    rng = np.random.default_rng(seed)
+    outputs = np.ones((LAYERS, UNITS)) * np.array([0, 8, 9, 10, 10, 10])[:, None]
+    if name == "gates":
+        example = {"example_gates": np.linspace(0, 1, LAYERS * UNITS), "example_outputs": outputs.ravel()}
+        return kept.of_statistics(statistics(arm, seed)) | example
+    if name == "routing":
+        routes = {"routes": rng.random((30, LAYERS)), "route_classes": np.arange(30) % 10}
+        return kept.of_statistics(statistics(arm, seed)) | routes | {"explained_of_units": np.array(0.5)}
+    by_unit = lesions(arm, [0.2] * 3 + [0.0] * (LAYERS * UNITS - 3))
+    by_layer = lesions(arm, [0.0, 0.5, 0.0, 0.2 + seed, 0.0, -0.1])
+    return kept.of_lesions(by_layer) | kept.of_lesions(by_unit, "unit_lesion")
+
+
+def made(name, path, seeds=2, diverged=()):
+    """The results of a study, with what it measured in its run directories."""
+    runs = []
+    for arm, each in ARMS.items():
+        for seed in range(seeds):
+            one = result(arm, each.config, seed, None if arm in diverged else 0.9, path)
+            one.run.path.mkdir(parents=True)
+            np.savez(one.run.path / MEASURED, allow_pickle=False, **arrays(name, arm, seed))
+            runs.append(one)
+    return Results(runs)
+
+
+def rows(table):
+    return {row[0]: row[1:] for row in table.rows}
+
+
+@pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
+def test_the_three_studies_train_the_same_nets(name):
+    study = studies.get(name)
+    assert study.name == name
+    assert study.arms == ARMS
+    assert study.seeds == 3
+    assert [arm.config for arm in ARMS.values()] == [
+        recipes.get(recipe).config for recipe in ("mnist_dense_50", "cifar100_dense_50", "mnist_conv_16")
+    ]
+    assert all(arm.counts.test == 10_000 for arm in ARMS.values())
+
+
+def test_the_gates_in_numbers(tmp_path):
+    nets, table = studies.get("gates").tables(made("gates", tmp_path))
+    assert nets.rows[2][1:] == ("mnist_conv_16", "100", "90.00 (90.00 +- 0.00, n = 2)", "99.43 (99.40 +- 0.03)")
+    found = rows(table)
+    assert found["biases below their start"][0] == "50%"
+    assert found["correlation of the biases with the number of the layer"][:3] == ("+1.00",) * 3
+    assert found["correlation of the biases with the mean of T"][0] == "-1.00"
+    assert found["T below 0.1"][0] == "25.5% (25.0% to 26.0%)"
+    assert found["gates above one half, one example"][0] == "50.0%"
+    # Of ten steps eight are made by layer 2, one by layer 3; places change the outputs of channels, too.
+    name = "layer up to which 90 % of the change of the outputs lies, one example"
+    assert found[name][:3] == ("3", "3", "-")
+    assert found["sum of the mean gates, in layers"][0] == "1.81"
+    assert found["dead gates"][0] == "0"
+
+
+def test_the_routing_in_numbers(tmp_path):
+    _, table = studies.get("routing").tables(made("routing", tmp_path))
+    found = rows(table)
+    assert found["largest difference of a class from the mean of T"][0] == "0.360"
+    assert found["layer up to which half of the squared differences lies"][0] == "3"
+    assert found["variance of single gates that the class explains"][0] == "50.0%"
+
+
+def test_the_lesions_in_numbers(tmp_path):
+    _, table = studies.get("lesions").tables(made("lesions", tmp_path))
+    found = rows(table)
+    assert found["layers that raise the loss by more than 10 %"][0] == "2"
+    assert found["the last of these"][0] == "4"
+    assert found["the layer that costs most"][0] == "3 (2 to 4)"
+    assert found["units or channels that raise the loss by more than 10 %"][0] == "12.5%"
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn", "told"),
+    [
+        ("gates", ("gates", "openness"), "T is 0.302 on average: from 0.100 in layer 6 to 0.500 in layer 1"),
+        ("routing", ("classes", "routes"), "'7': up to +0.360 (unit 2 of layer 3)"),
+        ("lesions", ("lesions", "units"), "Seed 0: Closing layer 2 costs most: the loss goes from 1 to 1.5"),
+    ],
+)
+def test_each_net_is_drawn_with_what_it_shows(tmp_path, name, drawn, told):
+    pictures = Pictures(tmp_path / "figures", LABEL)
+    studies.get(name).draw(made(name, tmp_path), pictures)
+    assert [picture.file for picture in pictures.made] == [f"{what}_{arm}.png" for arm in ARMS for what in drawn]
+    assert all((tmp_path / "figures" / picture.file).stat().st_size > 3000 for picture in pictures.made)
+    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert told in pictures.made[0].caption
+
+
+@pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
+def test_a_net_that_diverged_is_told_and_not_drawn(tmp_path, name):
+    results = made(name, tmp_path, diverged=("cifar100",))
+    pictures = Pictures(tmp_path / "figures", "")
+    studies.get(name).draw(results, pictures)
+    assert len(pictures.made) == 4
+    assert not any("cifar100" in picture.file for picture in pictures.made)
+    nets, table = studies.get(name).tables(results)
+    assert nets.rows[1][3] == "diverged (n = 2)"
+    assert {row[2] for row in table.rows} == {"-"}
+
+
+def test_numbers_over_seeds():
+    assert analysis_nets.over_seeds([1.0, 2.0, 6.0], "{:.0f}") == "3 (1 to 6)"
+    assert analysis_nets.over_seeds([0.5, 0.5], "{:.0%}") == "50%"
+    assert analysis_nets.over_seeds([None, None], "{:.0%}") == "-"

@@ -1,0 +1,180 @@
+"""The study's numbers against what is recorded, and its captions against the results, whatever a source says."""
+
+import math
+
+import pytest
+from PIL import Image
+
+from pipelines import studies
+from pipelines.core.config import Config, ModelConfig
+from pipelines.recipes.provenance import flat
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers import depth_contrast
+from pipelines.studies.papers.depth_contrast import BLOCKS, STUDY, collapse_caption, sweep_caption
+from tests.unit.pipelines.studies.fake import depth_results
+
+RECORDED = {
+    "data": "mnist",
+    "subset.train": 6000,
+    "subset.test": 2000,
+    "subset.seed": 0,
+    "preprocess.scale": 2 / 255,
+    "preprocess.offset": -1.0,
+    "optimizer.name": "adam",
+    "optimizer.learning_rate": 0.005,
+    "optimizer.epsilon": 1e-8,
+    "optimizer.clip_norm": 5.0,
+    "batch_size": 128,
+    "epochs": 12,
+    "schedule.kind": "constant",
+    "model.initializer": "fan_in_uniform",
+}
+
+
+def as_the_source_says(kind, blocks):
+    return 0.9 if kind == "highway" else {5: 0.857, 10: 0.292}.get(blocks, 0.11)
+
+
+def loss_of_the_source(kind, blocks):
+    return 0.19 if kind == "highway" else {5: 0.478, 10: 1.773}.get(blocks, 2.302)
+
+
+@pytest.fixture
+def results(tmp_path):
+    return depth_results(STUDY, tmp_path, as_the_source_says, loss_of_the_source)
+
+
+@pytest.mark.parametrize("name", STUDY.arms)
+def test_the_recorded_numbers(name):
+    values = flat(STUDY.arms[name].config)
+    assert {field: values[field] for field in RECORDED} == RECORDED
+
+
+@pytest.mark.parametrize("name", STUDY.arms)
+def test_each_number_has_its_provenance_once(name):
+    arm = STUDY.arms[name]
+    tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
+    values = flat(arm.config)
+    assert len(tagged) == len(set(tagged))
+    assert set(tagged) <= set(values)
+    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
+    assert {field for field in values if values[field] != default[field]} == set(tagged)
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_the_nets_have_one_projection_and_that_many_blocks(blocks):
+    import highway_keras
+
+    def parameters(kind):
+        model = STUDY.arms[f"{kind}-{blocks}"].config.model
+        settings = model.model_dump(exclude={"preset"}, exclude_none=True)
+        return highway_keras.from_preset(model.preset, **settings).count_params()
+
+    ends = 785 * 50 + 51 * 10
+    assert parameters("highway") == ends + blocks * 2 * 51 * 50
+    assert parameters("plain") == ends + blocks * 51 * 50
+
+
+def test_a_study_is_found_by_its_name():
+    assert studies.get("depth-contrast") is STUDY
+    assert [study.name for study in map(studies.get, studies.names())] == list(studies.names())
+
+
+def test_tables_put_the_source_beside_what_was_measured(results):
+    accuracy, runs, loss = depth_contrast.tabulated(results)
+    assert accuracy.head == ("blocks", "highway", "highway, source", "plain", "plain, source")
+    rows = {row[0]: row[1:] for row in accuracy.rows}
+    assert rows["30"] == (
+        "90.00 (90.00 +- 0.00, n = 2)", "92.60 (90.77 +- 1.68, n = 3)",
+        "11.00 (11.00 +- 0.00, n = 2)", "12.40 (11.80 +- 0.66, n = 3)",
+    )  # fmt: skip
+    assert rows["100"][1::2] == ("-", "-")
+    assert {row[0]: row[1:] for row in loss.rows}["10"] == ("0.190", "0.187", "1.773", "1.773")
+    rows = {row[:2]: row[2:] for row in runs.rows}
+    assert runs.head == ("blocks", "images of seed", *accuracy.head[1:])
+    assert list(rows) == [("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0")]
+    assert rows["30", "1"] == ("90.00 (n = 1)", "90.40", "11.00 (n = 1)", "11.90")
+    # Two seeds were run.
+    assert rows["30", "2"] == ("-", "89.30", "-", "11.10")
+
+
+@pytest.mark.parametrize("name", STUDY.arms)
+def test_seeds_take_the_draws_of_the_source_in_turn(name):
+    configs = [STUDY.arms[name].config.seeded(seed, STUDY.draws) for seed in range(5)]
+    assert [config.subset.seed for config in configs] == [0, 1, 2, 0, 1]
+    assert [config.seed for config in configs] == [0, 1, 2, 3, 4]
+
+
+def test_captions_say_what_the_source_says_where_the_results_do(results):
+    assert sweep_caption(results) == (
+        "Highway nets of 5, 10, 20, 30, 50 and 100 blocks reach 90.0%. Plain nets of 5 blocks reach 85.7%. Plain nets "
+        "of 10 blocks hardly learn: their runs reach 29.2%. Plain nets of 20, 30, 50 and 100 blocks guess: no run is "
+        "above 15%."
+    )
+    assert "Plain nets of 20, 30, 50 and 100 blocks end within 0.02 of ln 10 = 2.303" in collapse_caption(results)
+    assert "Plain nets of 5 blocks end at 0.478. Plain nets of 10 blocks end at 1.773." in collapse_caption(results)
+
+
+def test_captions_say_the_reverse_where_the_results_do(tmp_path):
+    other = {"highway": "plain", "plain": "highway"}
+    reverse = depth_results(
+        STUDY,
+        tmp_path,
+        lambda kind, blocks: as_the_source_says(other[kind], blocks),
+        lambda kind, blocks: loss_of_the_source(other[kind], blocks),
+    )
+    assert sweep_caption(reverse) == (
+        "Highway nets of 5 blocks reach 85.7%. Highway nets of 10 blocks hardly learn: their runs reach 29.2%. Highway "
+        "nets of 20, 30, 50 and 100 blocks guess: no run is above 15%. Plain nets of 5, 10, 20, 30, 50 and 100 blocks "
+        "reach 90.0%."
+    )
+    assert "Highway nets of 20, 30, 50 and 100 blocks end within" in collapse_caption(reverse)
+    assert "Plain nets of 5, 10, 20, 30, 50 and 100 blocks end at 0.190." in collapse_caption(reverse)
+
+
+def test_one_deep_net_that_learns_is_not_passed_over(tmp_path):
+    def accuracy(kind, blocks):
+        return 0.8 if (kind, blocks) == ("plain", 100) else as_the_source_says(kind, blocks)
+
+    said = sweep_caption(depth_results(STUDY, tmp_path, accuracy, loss_of_the_source))
+    assert "Plain nets of 5 and 100 blocks reach 80.0% to 85.7%. Plain nets of 10 blocks hardly learn" in said
+    assert "Plain nets of 20, 30 and 50 blocks guess" in said
+
+
+def test_all_figures_are_drawn_with_their_captions(results, tmp_path):
+    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    STUDY.draw(results, pictures)
+    files = {picture.file for picture in pictures.made}
+    assert files == {
+        "depth_sweep.png", "loss_collapse.png", "learning_curves.png", "gate_evolution.png", "final_gates.png",
+        "training.gif",
+    }  # fmt: skip
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == files
+    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    with Image.open(tmp_path / "figures" / "training.gif") as moving:
+        assert moving.n_frames == 3
+    assert (tmp_path / "figures" / "training.gif").stat().st_size < 500_000
+
+
+def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
+    def accuracy(kind, blocks):
+        return None if kind == "plain" else 0.9
+
+    diverged = depth_results(STUDY, tmp_path, accuracy, loss_of_the_source)
+    assert sweep_caption(diverged).endswith("Every plain net diverged.")
+    assert depth_contrast.tabulated(diverged)[0].rows[0][3] == "diverged (n = 2)"
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(diverged, pictures)
+    assert [picture.file for picture in pictures.made] == ["depth_sweep.png", "loss_collapse.png"]
+
+
+def test_means_are_over_the_runs_that_came_to_their_end(tmp_path):
+    results = depth_results(STUDY, tmp_path, as_the_source_says, loss_of_the_source, seeds=3)
+    some = [one for one in results.all if one.seed != 1]
+    diverged = depth_results(STUDY, tmp_path, lambda *_: None, lambda *_: math.nan, seeds=2)
+    lost = [one for one in diverged.all if one.seed == 1]
+    mixed = Results([*some, *lost])
+    assert mixed.curves("plain-10", "loss").shape == (2, 2)
+    assert mixed.gates("highway-5").shape == (2, 3, 5)
+    assert len(mixed.of("plain-10")) == 3

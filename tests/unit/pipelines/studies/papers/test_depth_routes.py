@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers import depth_routes
+from pipelines.studies.papers.clusters import Clusters
+from pipelines.studies.papers.depth_routes import ARM, STUDY, TYPICAL, VIEWS
+from tests.unit.pipelines.studies.fake import result
+
+LABELS = np.arange(60) % 3
+CHANCE = np.random.default_rng(0).integers(0, 3, 60).astype("int32")
+
+
+def kept(path, seed, gates=LABELS, pixels=CHANCE):
+    """What `measure` leaves: by the gates clusters are classes, by the pixels they are chance."""
+    by_view = {"gates": gates, "layers": gates, "untrained": CHANCE, "pixels": pixels}
+    scores = {f"{view}/{score}": np.array(0.5) for view in VIEWS for score in ("silhouette", "explained")}
+    profile = np.full((3, 30), 0.1)
+    profile[0, 12] = 0.4
+    path.mkdir(parents=True)
+    np.savez(
+        path / "measured.npz",
+        labels=LABELS,
+        images=np.zeros((3, TYPICAL, 28, 28, 1), np.uint8),
+        profile=profile,
+        **by_view,
+        **scores,
+    )
+    return seed
+
+
+def results(tmp_path, **changes):
+    runs = [result(ARM, STUDY.arms[ARM].config, seed, 0.97, tmp_path, gates=[[0.1] * 30] * 3) for seed in range(2)]
+    for one in runs:
+        kept(one.run.path, one.seed, **changes)
+    return Results(runs)
+
+
+def test_a_table_of_what_was_clustered(tmp_path):
+    rows = {row[0]: row[1:] for row in STUDY.tables(results(tmp_path))[0].rows}
+    assert rows["every gate"] == ("0.500", "0.500", "1.000", "100.0", "1.000")
+    assert float(rows["pixels"][2]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [({}, "gates after training (1.00)"), ({"gates": CHANCE, "pixels": LABELS}, "pixels (1.00)")],
+)
+def test_the_caption_follows_the_results(tmp_path, changes, first):
+    said = depth_routes.caption(results(tmp_path, **changes))
+    assert f"mean over seeds): {first}, then" in said
+    assert said.endswith("and most in block 13.")
+
+
+def test_figures(tmp_path):
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(results(tmp_path), pictures)
+    assert [picture.file for picture in pictures.made] == ["typical_images.png", "routes.png"]
+    assert "The commonest class makes 100.0% of a cluster; 3 of 3 classes" in pictures.made[0].caption
+
+
+def test_typical_images_are_the_nearest_and_too_few_leave_black():
+    images = np.arange(20, dtype=np.uint8).reshape(20, 1, 1, 1)
+    assigned = np.array([0] * 17 + [1] * 3)
+    distances = np.arange(20, 0, -1).astype("float32")
+    shown = depth_routes._typical(images, Clusters(assigned, distances, 0.0))[..., 0, 0, 0]
+    assert shown[0].tolist() == list(range(16, 16 - TYPICAL, -1))
+    assert shown[1].tolist() == [19, 18, 17] + [0] * (TYPICAL - 3)
+
+
+def test_nothing_is_drawn_of_a_net_that_diverged(tmp_path):
+    lost = Results([result(ARM, STUDY.arms[ARM].config, 0, None, tmp_path)])
+    assert STUDY.tables(lost)[0].rows[0][1:] == ("-",) * 5
+    pictures = Pictures(tmp_path / "figures", "")
+    STUDY.draw(lost, pictures)
+    assert pictures.made == []

@@ -1,0 +1,103 @@
+"""Nets at matched depth: their sizes, the numbers that they share, and captions that follow the results."""
+
+import pytest
+
+import highway_keras
+from pipelines import studies
+from pipelines.core.config import Config, ModelConfig
+from pipelines.recipes.provenance import flat
+from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins, nets
+from pipelines.studies.papers.nets import NETS
+from tests.unit.pipelines.studies.fake import result
+
+ARMS = [
+    (name, arm)
+    for study in ("depth-twins", "depth-hundred", "depth-routes", "data-movement")
+    for name, arm in studies.get(study).arms.items()
+]
+
+
+def results(study, path, accuracy):
+    """Two runs of each arm, with the accuracy as a function of its name."""
+    return Results(
+        result(name, arm.config, seed, accuracy(name), path, gates=[[0.1] * 100] * 3 if "highway" in name else None)
+        for name, arm in study.arms.items()
+        for seed in range(2)
+    )
+
+
+@pytest.mark.parametrize(("name", "arm"), ARMS)
+def test_each_number_has_its_provenance_once(name, arm):
+    tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
+    values = flat(arm.config)
+    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
+    assert len(tagged) == len(set(tagged))
+    # One epoch is what a configuration has by default, and is chosen all the same.
+    assert {field for field in values if values[field] != default[field]} | {"epochs"} == set(tagged)
+
+
+@pytest.mark.parametrize(("name", "arm"), ARMS)
+def test_all_are_trained_alike(name, arm):
+    own = depth_contrast.STUDY.arms["highway-30"].config
+    changed = {"recipe", "model", "subset", "validation", "epochs", "batch_size"}
+    assert arm.config.model_dump(exclude=changed) == own.model_dump(exclude=changed)
+
+
+def test_what_the_depth_contrast_has_is_not_trained_anew():
+    for name in ("highway-30", "plain-100"):
+        assert depth_twins.STUDY.arms[name] is depth_contrast.STUDY.arms[name]
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_twins_are_as_wide_or_have_as_many_parameters_a_block(net):
+    model = NETS[net].model
+    count, more = (
+        highway_keras.from_preset(
+            model.preset, **model.model_copy(update={"depth": depth}).model_dump(exclude={"preset"}, exclude_none=True)
+        ).count_params()
+        for depth in (5, 6)
+    )
+    expected = 2 * 51 * 50 if net.startswith("highway") else 72 * 71 if net.endswith("wide") else 51 * 50
+    assert more - count == expected
+
+
+def test_a_caption_names_the_best_the_worst_and_those_that_guess(tmp_path):
+    known = {"residual-30": 0.93, "plain-30": 0.11, "plain-wide-30": 0.12, "highway-low-30": None}
+    said = nets.best_and_guessing(results(depth_twins.STUDY, tmp_path, lambda name: known.get(name, 0.9)), 30)
+    assert said == (
+        "At 30 blocks the highest mean accuracy is that of residual (50 units) with 93.0%, and of those that do more "
+        "than guess the lowest that of residual (71 units) with 90.0%. At 30 blocks plain (50 units) and plain (71 "
+        "units) guess: no run is above 15%. At 30 blocks every run of highway (gate bias -4) diverged."
+    )
+    said = nets.best_and_guessing(results(depth_twins.STUDY, tmp_path / "all", lambda name: known.get(name, 0.9)), 10)
+    assert said.startswith("At 10 blocks the highest mean accuracy is that of ")
+    assert "%, and the lowest that of " in said
+
+
+@pytest.mark.parametrize(
+    ("study", "files"),
+    [
+        (depth_twins.STUDY, {"depth_sweep.png", "training_loss.png"}),
+        (depth_hundred.STUDY, {"learning_curves.png", "gate_evolution.png", "final_gates.png"}),
+    ],
+)
+def test_tables_and_figures(study, files, tmp_path):
+    found = results(study, tmp_path, lambda name: 0.9 if "highway" in name else 0.11)
+    first = study.tables(found)[0]
+    assert [row[0] for row in first.rows] == [net.title for net in NETS.values()]
+    assert "90.00 (90.00 +- 0.00, n = 2)" in first.rows[0]
+    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    study.draw(found, pictures)
+    assert {picture.file for picture in pictures.made} == files
+    assert all(picture.caption.endswith(".") for picture in pictures.made)
+
+
+@pytest.mark.parametrize("study", [depth_twins.STUDY, depth_hundred.STUDY])
+def test_nothing_is_drawn_of_nets_that_diverged(study, tmp_path):
+    lost = results(study, tmp_path, lambda _: None)
+    assert study.tables(lost)[0].rows
+    pictures = Pictures(tmp_path / "figures", "")
+    study.draw(lost, pictures)
+    assert pictures.made == []

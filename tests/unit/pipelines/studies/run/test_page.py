@@ -1,0 +1,123 @@
+import csv
+from dataclasses import replace
+
+import pytest
+
+from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.study import Arm, Counts, Published, Study
+from pipelines.studies.framework.tables import Table, measured, spread
+from pipelines.studies.run import page
+from tests.toy_data import toy_config
+from tests.unit.pipelines.studies.fake import result
+
+LABEL = "short schedule, budget 0.1: 1 of 3 seeds"
+
+
+def tabulated(results):
+    known = STUDY.arms["a"].published
+    cells = (
+        measured(results.accuracies("a"), len(results.of("a"))),
+        spread(known.best, known.mean, known.std, known.count),
+    )
+    return [Table("Accuracy", ("ours", "source"), (cells,), "in percent")]
+
+
+def drawn(results, pictures):
+    with pictures.figure("scores", (4, 3), "Scores", f"{len(results.all)} runs.") as figure:
+        figure.subplots().plot([one.seed for one in results.all])
+
+
+STUDY = Study(
+    name="toy",
+    title="A toy",
+    source="nobody",
+    asks="is it a toy?",
+    arms={"a": Arm(config=toy_config(), published=Published.of(0.9), data=Counts(train=200, test=60))},
+    seeds=3,
+    differs=("Everything.",),
+    tables=tabulated,
+    draw=drawn,
+)
+
+
+@pytest.fixture
+def results(tmp_path):
+    scores = [0.9, None, 0.8]
+    return Results(result("a", toy_config(), seed, score, tmp_path) for seed, score in enumerate(scores))
+
+
+def test_a_row_for_each_run(tmp_path, results):
+    page.write(tmp_path, STUDY, results, "")
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["arm"], row["seed"], row["state"], row["test_accuracy"]) for row in rows] == [
+        ("a", "0", "finished", "0.9"),
+        ("a", "1", "diverged", ""),
+        ("a", "2", "finished", "0.8"),
+    ]
+    assert rows[0]["run"] == "runs/a-seed-0"
+    assert (rows[0]["test_examples"], rows[0]["examples"], rows[0]["steps"]) == ("1000", "6000", "552")
+    assert "schedule" not in rows[0]
+
+
+def test_the_page_has_results_beside_the_source_and_how_all_was_made(tmp_path, results):
+    page.write(tmp_path, STUDY, results, "")
+    text = (tmp_path / "README.md").read_text()
+    assert "| 90.00 (85.00 +- 7.07, n = 2, 1 more diverged) | 90.00 (n = 1) |" in text
+    assert "![Scores](figures/scores.png)\n\n*3 runs.*" in text
+    assert "| command | `highway reproduce toy` |" in text
+    assert f"| commit | {'c' * 40} |" in text
+    assert "| seeds | 0, 1, 2 |" in text
+    assert "| hardware | 2 cores of Some CPU (avx2) |" in text
+    assert "| wall time | 1:30 of training and validation" in text
+    assert "keras 3.15.1; backend tensorflow" in text
+    assert "- Everything." in text
+    assert "short schedule" not in text
+
+
+def test_the_label_stands_on_the_page_every_table_and_every_figure(tmp_path, results):
+    page.write(tmp_path, STUDY, results, LABEL)
+    text = (tmp_path / "README.md").read_text()
+    assert f"**{LABEL.capitalize()}.**" in text
+    assert f"*In percent ({LABEL}).*" in text
+    assert f"*3 runs. ({LABEL})*" in text
+    with (tmp_path / "results.csv").open(newline="") as file:
+        assert {row["schedule"] for row in csv.DictReader(file)} == {LABEL}
+
+
+def test_a_table_without_a_note_is_labelled_too(results):
+    bare = Table("Accuracy", ("ours",), (("1",),))
+    study = Study(**{**vars(STUDY), "tables": lambda _: [bare]})
+    assert f"| 1 |\n\n*({LABEL}).*" in page.text(study, results, [], LABEL)
+    assert "| 1 |\n\n## How" in page.text(study, results, [], "")
+
+
+def test_arms_that_were_left_out_are_told(results):
+    assert "Not run" not in page.text(STUDY, results, [], "")
+    arms = {"b": STUDY.arms["a"], **STUDY.arms, "c": STUDY.arms["a"]}
+    assert "**Not run: b, c.** Nothing that" in page.text(replace(STUDY, arms=arms), results, [], "")
+
+
+def test_what_runs_have_in_common_is_told_once(tmp_path):
+    first, second = (result("a", toy_config(), seed, 0.9, tmp_path) for seed in range(2))
+    second.run.record = second.run.record.model_copy(update={"command": "highway reproduce toy --workers 2"})
+    text = page.text(STUDY, Results([first, second]), [], "")
+    assert "| command | `highway reproduce toy`; `highway reproduce toy --workers 2` |" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("highway reproduce bias", "highway reproduce bias"),
+        ("highway reproduce bias --to '/home/me/my runs' --seeds 1", "highway reproduce bias --seeds 1"),
+        ("highway reproduce bias --to=here --data-dir ~/data --arms a b", "highway reproduce bias --arms a b"),
+        ("highway reproduce bias --to", "highway reproduce bias"),
+    ],
+)
+def test_a_command_names_no_folder(command, left):
+    assert page.repeatable(command) == left
+
+
+def test_the_time_of_a_single_run_is_told_once():
+    assert page._time([90.0]) == "1:30 of training and validation"
+    assert page._time([30.0, 90.0]).endswith("; a run 0:30 to 1:30, 1:00 in the middle")

@@ -1,0 +1,79 @@
+import json
+
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.studies.run.plan import FILE, Plan, forget, keep, locked, run_folder
+from tests.toy_data import toy_config
+
+
+def plan(**changes):
+    fields = {"study": "toy", "budget": 1.0, "backend": "tensorflow", "arms": {"a": toy_config(), "b": toy_config()}}
+    return Plan(**{**fields, **changes})
+
+
+def test_a_plan_is_kept_and_found_again(tmp_path):
+    keep(plan(), tmp_path / "a")
+    before = (tmp_path / "a" / FILE).read_bytes()
+    keep(plan(), tmp_path / "a")
+    assert (tmp_path / "a" / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"study": "other"}, "its study was toy and is other"),
+        ({"schedule": "short"}, "its schedule was full and is short"),
+        ({"budget": 0.1}, r"its budget was 1\.0 and is 0\.1"),
+        ({"backend": "jax"}, "its backend was tensorflow and is jax"),
+        ({"arms": {"a": toy_config()}}, "the arm b is in one of the two alone"),
+        ({"arms": {"a": toy_config(), "b": toy_config(epochs=9)}}, "epochs of b was 2 and is 9"),
+    ],
+)
+def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, changes, told):
+    keep(plan(), tmp_path / "a")
+    with pytest.raises(UserError, match=rf"the study in .* is another one: {told}\. .*--to DIR"):
+        keep(plan(**changes), tmp_path / "a")
+
+
+def test_a_plan_from_before_there_were_short_schedules_is_of_a_full_one(tmp_path):
+    fields = plan().model_dump(mode="json", exclude={"schedule"})
+    (tmp_path / FILE).write_text(json.dumps(fields))
+    keep(plan(schedule="full"), tmp_path)
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path):
+    (tmp_path / "a").mkdir()
+    keep(plan(), tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="holds no study"):
+        keep(plan(), tmp_path / "b")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"study": 3}'])
+def test_a_damaged_plan_is_told_by_its_file(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UserError, match=r"study\.json is damaged or of another version"):
+        keep(plan(), tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path):
+    keep(plan(), tmp_path)
+    again = pytest.raises(UserError, match="another process reproduces a study")
+    with locked(tmp_path), again, locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_what_never_began_leaves_the_folder_free(tmp_path):
+    keep(plan(), tmp_path / "a")
+    (tmp_path / "a" / "logs").mkdir()
+    forget(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_has_a_folder_of_its_own(tmp_path):
+    assert run_folder(tmp_path, "plain-5", 2) == tmp_path / "runs" / "plain-5-seed-2"

@@ -1,0 +1,62 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from pipelines import studies
+from pipelines.core import environment
+from pipelines.core.errors import UserError
+from pipelines.studies.run import reproduce
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    """A function that chooses a schedule on a machine with these devices, and what it said."""
+
+    def run(name, asked, devices):
+        monkeypatch.setattr(environment, "devices", lambda: devices)
+        out = io.StringIO()
+        study, schedule = reproduce.chosen(name, asked, Console(file=out, width=200))
+        return study, schedule, out.getvalue()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "taken"),
+    [
+        (None, [], "short"),
+        (None, ["nvidia0"], "full"),
+        ("full", [], "full"),
+        ("short", ["nvidia0"], "short"),
+    ],
+)
+def test_a_cpu_takes_the_short_schedule_unless_another_is_asked_for(choose, asked, devices, taken):
+    study, schedule, said = choose("cifar10", asked, devices)
+    whole = studies.get("cifar10")
+    assert (study, schedule) == (whole.short if taken == "short" else whole, taken)
+    told = "there is no GPU or TPU: the short schedule of cifar10; the full one with --schedule full\n"
+    assert said == (told if (asked, devices) == (None, []) else "")
+
+
+@pytest.mark.parametrize("asked", [None, "full"])
+def test_a_study_with_one_schedule_is_run_in_full(choose, asked):
+    assert choose("mnist", asked, []) == (studies.get("mnist"), "full", "")
+
+
+def test_a_schedule_that_there_is_not_is_refused(choose):
+    with pytest.raises(UserError, match=r"mnist has no short schedule\. Leave --schedule out"):
+        choose("mnist", "short", [])
+
+
+def test_the_arms_that_are_asked_for_are_run_in_the_order_of_the_study():
+    study = studies.get("fitnets")
+    assert reproduce._asked(study, ()) == ["highway-a", "highway-b", "highway-c"]
+    assert reproduce._asked(study, ("highway-c", "highway-a")) == ["highway-a", "highway-c"]
+    with pytest.raises(UserError, match=r"there is no arm of fitnets 'highway-d'\. Did you mean 'highway-"):
+        reproduce._asked(study, ("highway-d",))
+
+
+def test_a_search_is_over_all_nets():
+    with pytest.raises(UserError, match="optimization is one search over all its nets"):
+        reproduce._asked(studies.get("optimization"), ("plain-10",))

@@ -1,0 +1,159 @@
+"""Processes that are no frameworks: what they do is a line of Python."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.core.errors import StoppedError, UserError
+from pipelines.training.processes import crew
+from pipelines.training.processes.crew import DEATHS, Crew, Member, shares
+from pipelines.tuning.process import SearchTask
+
+
+@pytest.fixture
+def member(tmp_path, monkeypatch):
+    """A function that makes a member which runs a line of Python; `started` in its folder counts its starts."""
+
+    def make(name, code, leads=False):
+        popen = crew.subprocess.Popen
+        (tmp_path / f"{name}.started").write_text("")
+        count = "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text())"
+        (tmp_path / f"{name}.py").write_text(f"{count}; p.write_text('x' * (n + 1))\n{code}")
+
+        def run(words, **options):
+            who = options["env"]["WHO"]
+            return popen([sys.executable, str(tmp_path / f"{who}.py"), str(tmp_path / f"{who}.started")], **options)
+
+        monkeypatch.setattr(crew.subprocess, "Popen", run)
+        task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
+        return Member(name, task, {"WHO": name}, tmp_path / "logs" / f"{name}.log", leads=leads)
+
+    return make
+
+
+def run(*members):
+    said = []
+    with Crew(members, said.append) as running:
+        while running.works():
+            time.sleep(0.01)
+    return said
+
+
+def starts(tmp_path, name):
+    return len((tmp_path / f"{name}.started").read_text())
+
+
+def test_who_dies_is_started_again(member, tmp_path):
+    said = run(member("a", "if n == 0: os.kill(os.getpid(), 9)"))
+    assert starts(tmp_path, "a") == 2
+    assert said == [f"a died (killed by SIGKILL) and is started again; its output is in {tmp_path}/logs/a.log"]
+
+
+def test_who_hung_is_told_from_who_died(member, tmp_path):
+    (said,) = run(member("a", "if n == 0: os.kill(os.getpid(), 14)"))
+    assert said.startswith("a died (hung: no step ended for 30 minutes) and is started again")
+
+
+def test_temporary_files_of_who_died_are_not_left(member, tmp_path):
+    leaves = "import tempfile; p.with_name(f'left-{n}').write_text(tempfile.mkdtemp())"
+    run(member("a", f"{leaves}; n == 0 and os.kill(os.getpid(), 9)"))
+    first, second = (Path((tmp_path / f"left-{n}").read_text()) for n in range(2))
+    assert first.parent != second.parent
+    assert not first.parent.exists()
+    assert not second.parent.exists()
+
+
+def test_workers_save_before_the_chief_ends(member, tmp_path):
+    ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
+    saves = "(time.sleep(0.3), p.with_name('saved').touch(), os._exit(143))"
+    sees = "(p.with_name('seen').write_text(str(p.with_name('saved').exists())), os._exit(143))"
+    chief = member("chief", f"import signal; signal.signal(15, lambda *_: {sees}); {ready}", leads=True)
+    worker = member("a", f"import signal; signal.signal(15, lambda *_: {saves}); {ready}")
+    said = []
+
+    def stopped():
+        with Crew([chief, worker], said.append):
+            while len(list(tmp_path.glob("*.ready"))) < 2:
+                time.sleep(0.01)
+            raise StoppedError("", signal.SIGTERM)
+
+    with pytest.raises(StoppedError):
+        stopped()
+    assert (tmp_path / "seen").read_text() == "True"
+    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+
+
+def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member, tmp_path):
+    first, second = member("a", "time.sleep(60)"), member("b", "")
+
+    def stopped():
+        raise StoppedError("stopped", signal.SIGTERM)
+
+    second.start = stopped
+    said = []
+    with pytest.raises(StoppedError), Crew([first, second], said.append):
+        pytest.fail("it was stopped")
+    assert first.process.returncode == -signal.SIGTERM
+    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+
+
+def test_who_asks_for_it_is_started_again_without_a_word(member, tmp_path):
+    assert run(member("a", "sys.exit(75 if n < 9 else 0)")) == []
+    assert starts(tmp_path, "a") == 10
+
+
+def test_who_dies_again_and_again_is_told_with_its_last_words(member, tmp_path):
+    with pytest.raises(UserError, match=rf"a died {DEATHS} times in a row .*\(status 3\)[\s\S]*no such module"):
+        run(member("a", "print('no such module', flush=True); os._exit(3)"))
+    assert starts(tmp_path, "a") == DEATHS
+
+
+def test_a_users_mistake_ends_all_with_its_message(member, tmp_path):
+    chief = member("chief", "time.sleep(600)", leads=True)
+    worker = member("a", "time.sleep(0.2); sys.stderr.write('highway tune: error: lower it: now.\\n'); sys.exit(2)")
+    with pytest.raises(UserError, match=r"^lower it: now\.$"):
+        run(chief, worker)
+    assert chief.process.poll() is not None
+
+
+def test_without_the_chief_nobody_waits(member):
+    chief = member("chief", "time.sleep(0.3)", leads=True)
+    worker = member("a", "time.sleep(600)")
+    run(chief, worker)
+    assert worker.process.poll() is not None
+
+
+def test_who_is_done_makes_place_for_the_next(member, tmp_path):
+    first = (
+        "until = time.monotonic() + 20\nwhile time.monotonic() < until and not p.with_name('c.started').read_text(): "
+    )
+    slow, quick, last = member("a", first + "time.sleep(0.01)"), member("b", ""), member("c", "")
+    quick.task = quick.task.model_copy(update={"cores": (1,)})
+    with Crew([slow, quick], print, then=[last]) as crew:
+        while crew.works():
+            time.sleep(0.01)
+    assert [one.done for one in (slow, quick, last)] == [True] * 3
+    assert last.task.cores == (1,)
+
+
+def test_cores_are_shared_without_overlap():
+    assert shares([0, 1, 2, 3], 2) == [(0, 1), (2, 3)]
+    assert shares([4, 6, 7], 2) == [(4,), (6,)]
+    assert shares([0, 1], 2) == [(0,), (1,)]
+    assert shares([0, 1], 3) == [(0,), (1,), (0,)]
+    assert shares([0, 1, 2], 1) == [(0, 1, 2)]
+    assert shares([0, 1, 2], 0) == []
+
+
+def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
+    # The real entry: no plan in the folder is a user's mistake, told before anything is waited for.
+    task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
+    (tmp_path / "logs").mkdir()
+    lonely = Member("a", task, {"PYTHONPATH": os.pathsep.join(sys.path)}, tmp_path / "logs" / "a.log")
+    with pytest.raises(UserError, match=r"is no search: search\.json is missing"):
+        run(lonely)
+    assert Path(lonely.log).exists()

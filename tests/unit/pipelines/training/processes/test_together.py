@@ -1,0 +1,134 @@
+"""What is seen of many runs, on a terminal and elsewhere, with runs that are no processes and take no time."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from pipelines.training.processes import together
+
+STEPS = 1000
+"""Of a run, one a second."""
+
+
+class Member:
+    """A run that takes `slow` seconds for each step of each layer, and tells every so many; it is its own task."""
+
+    def __init__(self, folder, clock, *, start=0, depth=None, tells=1, slow=1):
+        self.name, self.folder, self._clock, self._start = folder.name, folder, clock, start
+        self.task, self._tells = self, tells
+        self.config = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=depth))
+        self._each = slow * (depth or 1)
+        folder.mkdir()
+
+    def model_copy(self, update):
+        assert update["cores"]
+        return self
+
+    @property
+    def step(self):
+        done = min(STEPS, max(0, int((self._clock.now - self._start) / self._each)))
+        return done // self._tells * self._tells
+
+    @property
+    def seconds(self):
+        return float(self.step * self._each)
+
+    @property
+    def done(self):
+        return self.step == STEPS
+
+
+class Crew:
+    def __init__(self, members, say, then):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def works(self):
+        return True
+
+
+@pytest.fixture
+def seen(monkeypatch, tmp_path):
+    """A function that trains runs, and returns what was written. It takes what is said of each."""
+    clock = SimpleNamespace(now=0.0)
+    time = SimpleNamespace(monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + 10))
+    members = {}
+
+    def open_run(folder):
+        member = members[folder.name]
+        record = SimpleNamespace(step=member.step, seconds=member.seconds, steps_per_epoch=STEPS)
+        return SimpleNamespace(record=record, config=SimpleNamespace(epochs=1))
+
+    monkeypatch.setattr(together, "time", time)
+    monkeypatch.setattr(together, "open_run", open_run)
+    monkeypatch.setattr(together, "Crew", Crew)
+
+    def run(runs, workers=1, terminal=False):
+        members.update({name: Member(tmp_path / name, clock, **what) for name, what in runs.items()})
+        file = io.StringIO()
+        console = Console(file=file, force_terminal=terminal, width=100)
+        together.train_all(
+            list(members.values()), workers=workers, console=console, doing="study", found=lambda run: "97 %"
+        )
+        return file.getvalue()
+
+    return run
+
+
+ONE_BY_ONE = {"a": {}, "b": {"start": STEPS}}
+
+
+def test_without_a_terminal_what_is_left_is_told_from_time_to_time(seen):
+    lines = seen(ONE_BY_ONE).splitlines()
+    assert lines[:3] == [
+        "study: 0 of 2 runs, about 28:20 left",
+        "study: 0 of 2 runs, about 23:20 left",
+        "study: 0 of 2 runs, about 18:20 left",
+    ]
+    assert lines[3] == "a: 97 %; 1 of 2 runs, about 16:40 left"
+    assert lines[-1] == "b: 97 %; 2 of 2 runs"
+    assert len(lines) == 2 + 6
+
+
+def test_a_terminal_has_a_bar_instead(seen):
+    shown = seen(ONE_BY_ONE, terminal=True)
+    assert "study: " not in shown
+    assert "1 of 2 runs, about 16:40 left" in shown
+
+
+def test_deep_nets_are_known_to_take_longer(seen):
+    lines = seen({"a": {"depth": 1}, "b": {"depth": 10, "start": STEPS}}).splitlines()
+    assert lines[0] == "study: 0 of 2 runs, about 2:58:20 left"
+    assert lines[3] == "a: 97 %; 1 of 2 runs, about 2:46:40 left"
+
+
+def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
+    lines = seen({"a": {"depth": 1}, "b": {"depth": 2}, "c": {"depth": 4, "start": STEPS}}, workers=2).splitlines()
+    # Of two workers at once, one takes the third run as soon as it can.
+    assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
+    assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
+
+
+def test_time_goes_on_between_the_ends_of_long_epochs(seen):
+    lines = seen({"a": {"depth": 10, "tells": 200}}).splitlines()
+    assert [line.partition("about ")[2] for line in lines[6:10]] == [
+        "2:11:40 left",
+        "2:06:40 left",
+        "2:01:40 left",
+        "1:56:40 left",
+    ]
+
+
+def test_a_run_that_takes_longer_is_told_by_its_own_pace(seen):
+    lines = seen({"a": {}, "b": {"tells": 100, "slow": 8}}, workers=2).splitlines()
+    # Until the slow one has told anything, it counts as one of them.
+    assert lines[0] == "study: 0 of 2 runs, about 28:20 left"
+    assert "a: 97 %; 1 of 2 runs, about 1:56:40 left" in lines
+    assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"

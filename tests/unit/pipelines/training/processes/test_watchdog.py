@@ -1,0 +1,23 @@
+"""Processes of their own, as the alarm ends them."""
+
+import signal
+import subprocess
+import sys
+
+START = "import time; from pipelines.training.processes.watchdog import watched\n"
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, check=False)
+
+
+def test_what_hangs_is_ended_and_says_where():
+    ended = run("def stuck(): time.sleep(600)\nwith watched(0.2): stuck()")
+    assert ended.returncode == -signal.SIGALRM
+    assert "in stuck" in ended.stderr
+
+
+def test_what_works_is_not_ended_however_long_it_takes_nor_what_comes_after():
+    steps = "for _ in range(8): time.sleep(0.1); alive()"
+    ended = run(f"with watched(0.5) as alive:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
+    assert (ended.returncode, ended.stdout) == (0, "done\n")

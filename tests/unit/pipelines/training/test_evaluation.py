@@ -1,0 +1,60 @@
+import math
+
+import numpy as np
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.training import evaluation
+from pipelines.verbs.evaluate import table
+
+LABELS = np.array([0, 0, 1, 1, 1, 2])
+LOGITS = np.array([[2.0, 0, 0], [0, 2, 0], [0, 2, 0], [0, 2, 0], [0, 0, 2], [0, 2, 0]], "float32")
+
+
+def result(logits=LOGITS, labels=LABELS, names=("a", "b", "c")):
+    return evaluation.evaluate(logits, labels, names, "best", "toy 1.0.0")
+
+
+def test_counts_and_averages():
+    found = result()
+    assert (found.count, found.correct, found.accuracy, found.weights) == (6, 3, 0.5, "best")
+    assert found.confusion == ((1, 1, 0), (0, 2, 1), (0, 1, 0))
+    assert [(item.label, item.count, item.correct) for item in found.classes] == [("a", 2, 1), ("b", 3, 2), ("c", 1, 0)]
+    right, wrong = math.log(1 + 2 * math.exp(-2)), math.log(2 + math.exp(2))
+    assert found.loss == pytest.approx((right + wrong) / 2)
+
+
+def test_large_logits_do_not_overflow():
+    assert result(LOGITS * 1e4).loss == pytest.approx(1e4)
+
+
+def test_a_class_without_examples_has_no_accuracy():
+    assert result(names=("a", "b", "c"), labels=np.array([0, 0, 1, 1, 1, 1])).classes[2].accuracy == 0.0
+
+
+@pytest.mark.parametrize(
+    ("correct", "count", "expected"),
+    # Newcombe 1998, table I, method 3.
+    [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
+)
+def test_the_interval_is_wilsons(correct, count, expected):
+    assert evaluation.interval(correct, count) == pytest.approx(expected, abs=5e-5)
+
+
+def test_it_comes_back_from_its_file(tmp_path):
+    path = tmp_path / "evaluation.json"
+    assert evaluation.read(path, evaluation.Evaluation) is None
+    path.write_text(result().model_dump_json())
+    assert evaluation.read(path, evaluation.Evaluation) == result()
+    path.write_text("{}")
+    with pytest.raises(UserError, match=r"evaluation\.json is damaged"):
+        evaluation.read(path, evaluation.Evaluation)
+
+
+def test_the_table_shows_all_of_few_classes_and_the_worst_of_many():
+    assert table(result()).row_count == 4
+    labels = np.arange(100)
+    logits = np.eye(100)[np.where(labels < 10, 99, labels)]
+    many = table(result(logits, labels, tuple(f"class {index}" for index in labels)))
+    assert many.row_count == 6
+    assert list(many.columns[0].cells)[1:] == [f"class {index}" for index in range(5)]

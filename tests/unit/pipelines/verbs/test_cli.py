@@ -1,0 +1,146 @@
+import errno
+import importlib.util
+import os
+import signal
+import sys
+import types
+
+import pytest
+
+from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.guard import ENVIRONMENT
+from pipelines.verbs import cli
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """A function that makes `highway train` do something else."""
+
+    def does(action):
+        module = types.ModuleType("pipelines.verbs.train")
+        module.main = action
+        monkeypatch.setitem(sys.modules, "pipelines.verbs.train", module)
+
+    return does
+
+
+def raises(error):
+    def action(arguments):
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize("verb_name", cli.VERBS)
+def test_every_verb_has_a_module(verb_name):
+    assert importlib.util.find_spec(f"pipelines.verbs.{verb_name}")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_every_verb(arguments, capsys):
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    for name, summary in cli.VERBS.items():
+        assert f"  {name} " in printed
+        assert summary in printed
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("highway 0.")
+
+
+def test_the_verb_gets_the_words_after_it(verb):
+    given = []
+    verb(given.append)
+    assert cli.main(["train", "demo", "--epochs", "3"]) == 0
+    assert given == [["demo", "--epochs", "3"]]
+
+
+def test_the_words_of_the_process(verb, monkeypatch):
+    given = []
+    verb(given.append)
+    monkeypatch.setattr(sys, "argv", ["highway", "train", "demo"])
+    assert cli.main() == 0
+    assert given == [["demo"]]
+
+
+def test_an_unknown_verb(capsys):
+    assert cli.main(["trian"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "highway: error: there is no verb 'trian'. Did you mean 'train'? Choices: analyze, data, "
+    )
+
+
+def test_a_mistake_is_one_message(verb, capsys):
+    verb(raises(UserError("no such thing.")))
+    assert cli.main(["train"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "highway train: error: no such thing.\n"
+    assert captured.out == ""
+
+
+def test_interruption(verb, capsys):
+    verb(raises(KeyboardInterrupt()))
+    assert cli.main(["train"]) == 130
+    assert capsys.readouterr().err == "\nhighway train: interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_in_order_has_a_status_of_its_own(verb, capsys, number, status):
+    verb(raises(StoppedError("stopped and saved.", number)))
+    assert cli.main(["train"]) == status
+    assert capsys.readouterr().err == "highway train: stopped and saved.\n"
+
+
+def wrapped(error):
+    outer = RuntimeError("could not save the model")
+    outer.__cause__ = error
+    return outer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "runs/a/model.keras"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        OSError(errno.EFBIG, "File too large"),
+        # As h5py and TensorFlow tell it.
+        OSError("Can't synchronously write data (errno = 28, error message = 'No space left on device', buf = 0x0)"),
+        RuntimeError("RESOURCE_EXHAUSTED: runs/a/variables; No space left on device"),
+        wrapped(OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+def test_a_full_disk_is_no_bug(verb, capsys, error):
+    verb(raises(error))
+    assert cli.main(["train"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("highway train: error: the disk is full (")
+    assert "Free some space" in printed
+    assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError(errno.EIO, "Input/output error"), wrapped(None)])
+def test_a_bug_keeps_its_trace(verb, error):
+    verb(raises(error))
+    with pytest.raises(type(error)) as caught:
+        cli.main(["train"])
+    assert caught.value is error
+
+
+def test_the_environment_is_set_before_the_verb_runs(verb, monkeypatch):
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    seen = {}
+    verb(lambda arguments: seen.update(os.environ))
+    assert cli.main(["train"]) == 0
+    assert {name: seen[name] for name in ENVIRONMENT} == ENVIRONMENT
+    assert seen["KERAS_BACKEND"] == "tensorflow"
+    assert seen["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+def test_the_environment_of_the_user_stays(verb, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    verb(lambda arguments: None)
+    assert cli.main(["train"]) == 0
+    assert os.environ["KERAS_BACKEND"] == "jax"

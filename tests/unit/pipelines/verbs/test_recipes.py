@@ -1,0 +1,57 @@
+import re
+
+import pytest
+
+from pipelines import recipes
+from pipelines.core.errors import UserError
+from pipelines.recipes.provenance import flat
+from pipelines.recipes.twins import KINDS
+from pipelines.verbs.recipes import main
+
+
+@pytest.mark.parametrize("arguments", [[], ["list"]])
+def test_the_list_names_every_recipe(arguments, capsys):
+    main(arguments)
+    first_words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert {name for name in recipes.names() if not name.endswith(KINDS)} <= set(first_words)
+
+
+@pytest.mark.parametrize("name", ["demo", "cifar10_19", "fitnet_b_residual"])
+def test_show_tells_every_number_and_its_source(name, capsys):
+    main(["show", name])
+    printed = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in printed.splitlines() if line.strip()}
+    for field in flat(recipes.get(name).config):
+        assert rows[field].split()[-1] in {"recorded", "count-matched", "assumed", "default"}
+    assert f"highway train {name}" in printed
+    assert recipes.header(name) in printed
+
+
+def test_show_tells_the_value_and_the_tag(capsys):
+    main(["show", "cifar10_19"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["optimizer.learning_rate", "0.025", "recorded"] in rows
+    assert ["preprocess.contrast", "0.67", "assumed"] in rows
+    assert ["schedule.boundaries", "100000", "150000", "175000", "recorded"] in rows
+    assert ["seed", "0", "default"] in rows
+
+
+def test_nothing_is_cut_where_no_terminal_is(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    main(["list"])
+    assert re.search(r"^mnist_dense_50 +mnist .{20}", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show"], "which recipe?"),
+        (["show", "fitnet_d"], "there is no recipe 'fitnet_d'"),
+        (["list", "demo"], "highway recipes show demo"),
+        (["demo"], "ACTION must be 'list' or 'show'"),
+        (["--nam", "x"], "there is no option '--nam'"),
+    ],
+)
+def test_mistakes_are_told(arguments, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        main(arguments)

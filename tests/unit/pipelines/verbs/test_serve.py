@@ -1,0 +1,53 @@
+"""The words after `highway serve`; what it then does is tested where it runs."""
+
+import pytest
+
+from pipelines.core.environment import API_KEY
+from pipelines.core.errors import UserError
+from pipelines.core.parsing import parse
+from pipelines.verbs import serve
+
+
+def given(*words):
+    return parse(serve.Arguments, list(words), "highway serve", "")
+
+
+@pytest.mark.parametrize("address", ["tf-serving:8500", "10.0.0.1:8500", "[::1]:8500", "http://a:8501", "https://a/"])
+def test_addresses_of_tf_serving(address):
+    serve._check_address(given("--backend", "tf-serving", "--address", address))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--backend", "tf-serving"),
+        ("--backend", "tf-serving", "--address", ""),
+        ("--backend", "tf-serving", "--address", "tf-serving"),
+        ("--backend", "tf-serving", "--address", ":8500"),
+        ("--backend", "tf-serving", "--address", "a:port"),
+        ("--backend", "tf-serving", "--address", "a:99999"),
+        ("--backend", "tf-serving", "--address", "grpc://a:8500"),
+        ("--backend", "tf-serving", "--address", "http://"),
+    ],
+)
+def test_what_is_no_address(words):
+    with pytest.raises(UserError, match="needs the --address of a server: HOST:PORT"):
+        serve._check_address(given(*words))
+
+
+def test_an_address_without_its_backend():
+    with pytest.raises(UserError, match="Add --backend tf-serving"):
+        serve._check_address(given("--address", "a:8500"))
+
+
+def test_who_may_ask_must_be_said_where_others_reach_it(monkeypatch):
+    monkeypatch.delenv(API_KEY, raising=False)
+    assert serve._access(given()) == (None, ())
+    with pytest.raises(UserError, match="--key none"):
+        serve._access(given("--host", "0.0.0.0", "--origins", "none"))
+    with pytest.raises(UserError, match="--origins none"):
+        serve._access(given("--host", "0.0.0.0", "--key", "none"))
+    assert serve._access(given("--host", "0.0.0.0", "--key", "none", "--origins", "none")) == (None, ())
+    monkeypatch.setenv(API_KEY, "secret")
+    assert serve._access(given("--host", "0.0.0.0", "--origins", "https://a.org")) == ("secret", ("https://a.org",))
+    assert serve._access(given("--key", "none")) == (None, ())

@@ -1,0 +1,115 @@
+from pathlib import Path
+
+import pytest
+
+from pipelines import recipes
+from pipelines.core.config import Recipe, Schedule
+from pipelines.core.errors import UserError
+from pipelines.verbs.train import parse_train
+from pipelines.verbs.tune import parse_tune
+from tests.toy_data import toy_config
+
+
+def refused(words):
+    with pytest.raises(UserError) as caught:
+        parse_tune(words.split())
+    return str(caught.value)
+
+
+def test_a_recipe_alone():
+    found = parse_tune(["demo"])
+    assert found.plan.space == recipes.get("demo").search
+    assert found.plan.config == recipes.get("demo").config
+    assert (found.plan.algorithm, found.plan.trials, found.plan.label) == ("random", 20, "")
+    assert (found.folder, found.workers, found.minutes, found.retrain) == (Path("searches/demo"), 1, None, 0)
+
+
+def test_a_space_given_on_the_command_line_overrides_the_recipes():
+    words = (
+        "demo --search.transform-bias -10 -1 --search.dropout --search.depth 2 4 8 --epochs 3 --optimizer.clip-norm 1"
+    )
+    found = parse_tune(words.split()).plan
+    assert found.space.transform_bias == (-10.0, -1.0)
+    assert found.space.dropout == ()
+    assert found.space.depth == (2, 4, 8)
+    assert found.space.learning_rate == recipes.get("demo").search.learning_rate
+    assert (found.config.epochs, found.config.optimizer.clip_norm) == (3, 1.0)
+
+
+def test_the_papers_search_is_one_command():
+    found = parse_tune(["depth_study", "--budget", "0.01", "--workers", "2"])
+    assert found.plan.trials == 80
+    assert len(found.plan.nets) == 8
+    assert (found.folder, found.workers) == (Path("searches/depth_study"), 2)
+    assert parse_tune(["depth_study"]).plan.trials == 800
+
+
+def test_hyperband_decides_the_number_of_trials():
+    assert parse_tune(["demo", "--algorithm", "hyperband"]).plan.trials is None
+    assert "Leave --trials out" in refused("demo --algorithm hyperband --trials 3")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "which recipe?"),
+        ("--trials 3", "which recipe?"),
+        ("dmeo", "Did you mean 'demo'?"),
+        (
+            "demo --transform-bias -5 -1",
+            "there is no option '--transform-bias'. Did you mean '--model.transform-bias'?",
+        ),
+        ("demo --search.bias -5 -1", "there is no option '--search.bias'"),
+        ("demo --search.transform-bias -1 -5", "transform_bias is a range, LOW HIGH"),
+        ("demo --search.decay 0.5 0.9", "--search.decay needs --schedule.kind exponential"),
+        ("demo --search.momentum 0.5 1.5", "--search.momentum must be"),
+        ("demo --workers 0", "--workers must be a whole number of at least 1"),
+        ("demo --budget 2", "--budget must be"),
+        ("demo --deadline 0", "--deadline must be a number greater than 0"),
+        ("depth_study --algorithm bayesian", "a study draws as many trials of each net at random"),
+        ("depth_study --model.width 10", "the nets of a study are its own"),
+        ("depth_study --search.depth 3 4", "the nets of a study are its own"),
+        ("depth_stud", "Did you mean 'depth_study'?"),
+        ("missing.json", "the recipe file missing.json cannot be read"),
+    ],
+)
+def test_mistakes_are_told(words, message):
+    assert message in refused(words)
+
+
+def test_help_names_recipes_studies_and_both_commands_for_several_machines(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_tune(["--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert {*recipes.names(), "depth_study"} <= set(printed.split())
+    assert "KERASTUNER_TUNER_ID=chief" in printed
+    assert "KERASTUNER_TUNER_ID=worker-a" in printed
+
+
+def test_help_of_a_recipe_tells_its_space(capsys):
+    with pytest.raises(SystemExit):
+        parse_tune(["mnist_dense_10", "--help"])
+    printed = capsys.readouterr().out
+    assert "--search.transform-bias" in printed
+    assert "-10.0 -1.0" in printed
+    assert "--deadline" in printed
+
+
+def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
+    recipe = recipes.get("mnist_dense_10").model_copy(
+        update={"config": toy_config(epochs=7, schedule=Schedule(kind="exponential"))}
+    )
+    path = tmp_path / "best.json"
+    path.write_text(recipe.model_dump_json())
+    assert Recipe.model_validate_json(path.read_bytes()) == recipe
+    assert parse_train([str(path)]).config == recipe.config
+    assert parse_train([str(path), "--epochs", "2"]).config.epochs == 2
+    assert parse_tune([str(path), "--trials", "3"]).plan.space == recipe.search
+
+
+def test_a_file_that_is_no_recipe_is_told_by_its_fields(tmp_path):
+    path = tmp_path / "best.json"
+    path.write_text('{"source": "me", "published": "none", "provenance": {}}')
+    with pytest.raises(UserError, match=r"best.json is no recipe file: config is missing"):
+        parse_train([str(path)])
