@@ -6,8 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling
+from highway_keras.analysis import compiling, places
+from highway_keras.analysis.batches import count_of
 from highway_keras.analysis.gate_values import GateModel
+from highway_keras.analysis.labels import class_of_each
 from highway_keras.analysis.layout import Layout, flat, highway_layers
 from highway_keras.layers.recording import recording
 
@@ -26,7 +28,8 @@ def signatures(
 
     Returns:
         float32 `[examples, layers]` or `[examples, gates]`; layers in the order of their calls, and within a layer its
-        units, as `highway_layers(model, x)[0]` tells.
+        units, as `highway_layers(model, x)[0]` tells. Steps that a mask leaves out do not count; an example of which
+        no step counts has NaN.
 
     Raises:
         ValueError: if the model has no highway layers.
@@ -55,7 +58,7 @@ class UnitModel(keras.Model):
         """Runs the model in inference."""
         with recording() as recorded:
             self.model(inputs, training=False)
-        return ops.cast(flat(recorded, self.layout, ops.mean), "float32")
+        return ops.cast(flat(recorded, recorded.masks, self.layout, places.mean), "float32")
 
 
 def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
@@ -65,11 +68,16 @@ def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
 
     Args:
         routes: from `signatures`, `[examples, columns]`.
-        labels: class numbers `[examples]`.
+        labels: class numbers `[examples]` or `[examples, 1]`, or one-hot `[examples, classes]`.
 
     Returns:
         Between 0, the classes take the same routes on average, and 1, the class says all. NaN if no two routes differ.
+
+    Raises:
+        ValueError: if there is not one label for each route.
     """
+    count_of((routes, labels))
+    labels = class_of_each(labels)
     routes = routes.astype("float64")
     mean = routes.mean(axis=0)
     total = np.square(routes - mean).sum()
