@@ -12,7 +12,7 @@ from highway_keras.analysis.layout import Reduce
 from highway_keras.layers.recording import Recording, layer_names, recording
 
 
-class GateModel(keras.Model):
+class GateModel(compiling.Program):
     """A model whose outputs are the transform gates of every highway layer of another model, in inference.
 
     It holds the other model's own weights, not copies. Its `predict` compiles one program, and what is recorded while
@@ -30,14 +30,12 @@ class GateModel(keras.Model):
     layer_axis = -2
 
     def __init__(self, model: keras.Model, mean: bool = False) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         self.mean = mean
         if mean:
             self.layer_axis = -1
         self.layer_names: tuple[str, ...] = ()
         self.depths: dict[str, int] = {}
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`.
@@ -51,7 +49,16 @@ class GateModel(keras.Model):
         return means_of_examples(recorded) if self.mean else dict(recorded)
 
     def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
-        """The outputs for all of `x`, in the order in which the layers are called."""
+        """The outputs for all of `x`, in the order in which the layers are called.
+
+        Raises:
+            ValueError: if there is no example, or a highway layer is called inside a loop.
+        """
+        if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
+            # Batches (x, y), of which Keras would take the first for all there is.
+            x = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *[batch[0] for batch in x])
+        if any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape")):
+            raise ValueError("There are no gates to read: x holds no example.")
         values = self.predict(x, batch_size=batch_size, verbose=0)
         return {layer: gate for name in self.layer_names for layer, gate in self._of_layers(name, values[name])}
 

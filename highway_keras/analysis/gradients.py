@@ -153,10 +153,9 @@ def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
         return of_tensorflow(x, y)
     import jax
 
-    fixed = [variable.value for variable in model.non_trainable_variables]
-
     def loss(values: list[Any], x: Any, y: Any) -> Any:
-        outputs, _ = model.stateless_call(values, fixed, x, training=False)
+        with keras.StatelessScope(state_mapping=list(zip(model.trainable_variables, values, strict=True))):
+            outputs = model(x, training=False)
         return _mean_loss(y, outputs, scores)
 
     return jax.jit(jax.grad(loss))([variable.value for variable in model.trainable_variables], x, y)

@@ -179,6 +179,8 @@ def traced(model: keras.Model, x: Any) -> tuple[Recording, Any]:
     Returns:
         The recording, and the outputs as `keras.KerasTensor`s.
     """
+    if not model.built:  # The first call of a model calls its layers twice.
+        _Finder(model).compute_output_spec(keras.tree.map_structure(_spec, x))
     finder = _Finder(model)
     outputs = finder.compute_output_spec(keras.tree.map_structure(_spec, x))
     return finder.found, outputs

@@ -168,16 +168,14 @@ def _chunks(closed: np.ndarray) -> list[np.ndarray]:
     return np.split(rows, parts)
 
 
-class LesionModel(keras.Model):
+class LesionModel(compiling.Program):
     """The scores of each lesion on each example, `[lesions, batch]`, and what to divide their sums by, `[batch]`."""
 
     def __init__(self, model: keras.Model, layout: Layout, scores: Scores) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
         self.scores = scores
         self.built = True
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """From "x", "y", "closed", bool `[lesions, gates]`, and maybe "weights" to the scores and divisors by name."""

@@ -39,20 +39,20 @@ def signatures(
 
         clusters = KMeans(5, random_state=0).fit_predict(signatures(model, images, per="unit"))
     """
+    if not count_of(x):
+        raise ValueError("There are no gates to read: x holds no example.")
     layout, _ = highway_layers(model, x[:1])
     if per == "layer":
         return np.stack(list(GateModel(model, mean=True).read(x, batch_size).values()), axis=1)
     return UnitModel(model, layout).predict(x, batch_size=batch_size, verbose=0)
 
 
-class UnitModel(keras.Model):
+class UnitModel(compiling.Program):
     """The gates of every unit of a model, `[batch, gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: Any) -> Any:
         """Runs the model in inference."""

@@ -138,15 +138,13 @@ def gate_statistics(
     )
 
 
-class SumsModel(keras.Model):
+class SumsModel(compiling.Program):
     """Sums over one batch, `[classes, gates]` or `[gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
         self.built = True
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """From "x" and "weights", `[batch, classes]`, to the sums by name; of "slope" the maximum."""
