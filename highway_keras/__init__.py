@@ -4,7 +4,7 @@ Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.0
 runs on every backend of Keras that its layers are tested on: TensorFlow and JAX.
 """
 
-from highway_keras import callbacks
+from highway_keras import analysis, callbacks, surgery
 from highway_keras.analysis import gates, mean_gates
 from highway_keras.layers import ConvHighway, Highway, HighwayStack
 from highway_keras.models import from_preset, presets
@@ -15,9 +15,11 @@ __all__ = [
     "Highway",
     "HighwayStack",
     "__version__",
+    "analysis",
     "callbacks",
     "from_preset",
     "gates",
     "mean_gates",
     "presets",
+    "surgery",
 ]

@@ -19,6 +19,7 @@ from highway_keras.analysis.lesions import lesion_units as lesion_units
 from highway_keras.analysis.routing import explained_by_class as explained_by_class
 from highway_keras.analysis.routing import signatures as signatures
 from highway_keras.analysis.scores import classification as classification
+from highway_keras.analysis.scores import probabilities as probabilities
 from highway_keras.analysis.scores import regression as regression
 from highway_keras.analysis.statistics import GateStatistics as GateStatistics
 from highway_keras.analysis.statistics import gate_statistics as gate_statistics

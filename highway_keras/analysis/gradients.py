@@ -6,15 +6,19 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import averages
+from highway_keras.analysis.batches import count_of
 from highway_keras.analysis.compiling import leaves
-from highway_keras.analysis.scores import Scores, classification
+from highway_keras.analysis.layout import traced
+from highway_keras.analysis.scores import Scores
+from highway_keras.analysis.scoring import Asked, scorer
 from highway_keras.layers import Highway, HighwayStack
 from highway_keras.layers.highway_stack import UNSTACKED
 from highway_keras.layers.recording import layer_names
 from highway_keras.layers.slopes import SLOPES
 
 
-def gradient_norms(model: keras.Model, x: Any, y: Any, scores: Scores = classification) -> dict[str, dict[str, float]]:
+def gradient_norms(model: keras.Model, x: Any, y: Any, scores: Asked = None) -> dict[str, dict[str, float]]:
     """The norm of the gradient of the mean loss over some examples, for each trainable weight of each layer.
 
     In inference, without dropout and weight penalties, so that nets of all kinds can be compared at any time of their
@@ -23,18 +27,25 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: Scores = classifi
     Args:
         model: any built Keras model.
         x: examples, as the model takes them.
-        y: what `scores` takes with the model's outputs.
-        scores: has the "loss" of each example.
+        y: their labels, or what `scores` takes with the model's outputs.
+        scores: has the "loss" of each example; see `lesion_layers`. Masked steps of token outputs do not count.
 
     Returns:
         Layer name to weight name ("kernel", "transform_bias") to the Euclidean norm of its gradient; layers in the
         order in which the model holds them, those of a stack one by one.
 
+    Raises:
+        ValueError: if there is no example, labels do not fit the outputs, or it cannot be told whether the outputs are
+            logits or probabilities.
+
     Example:
         for layer, norms in gradient_norms(model, images, labels).items():
             print(layer, norms["kernel"])
     """
-    values = _gradients(model, x, y, scores)
+    if not count_of((x, y)):
+        raise ValueError("There is nothing to measure: x holds no example.")
+    suiting = scorer(model, traced(model, x)[1], scores)
+    values = _gradients(model, x, suiting.labels(y), suiting.scores)
     gradients = {
         id(variable): np.asarray(value) for variable, value in zip(model.trainable_variables, values, strict=True)
     }
@@ -119,25 +130,32 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     )
 
 
+def _mean_loss(y: Any, outputs: Any, scores: Scores) -> Any:
+    loss, mask = scores(y, outputs)["loss"], averages.mask_of(outputs)
+    if mask is None:
+        return ops.mean(loss)
+    return ops.sum(averages.total(loss, mask)) / ops.sum(averages.total(ops.ones_like(loss), mask))
+
+
 def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
     """Gradients of the mean loss with respect to the trainable variables."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        @tf.function
+        @tf.function(autograph=False)
         def of_tensorflow(x: Any, y: Any) -> list[Any]:
             with tf.GradientTape() as tape:
-                loss = ops.mean(scores(y, model(x, training=False))["loss"])
+                loss = _mean_loss(y, model(x, training=False), scores)
             variables = [variable.value for variable in model.trainable_variables]
-            return tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            found = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            return [tf.convert_to_tensor(gradient) for gradient in found]  # That of an embedding is sparse.
 
         return of_tensorflow(x, y)
     import jax
 
-    fixed = [variable.value for variable in model.non_trainable_variables]
-
     def loss(values: list[Any], x: Any, y: Any) -> Any:
-        outputs, _ = model.stateless_call(values, fixed, x, training=False)
-        return ops.mean(scores(y, outputs)["loss"])
+        with keras.StatelessScope(state_mapping=list(zip(model.trainable_variables, values, strict=True))):
+            outputs = model(x, training=False)
+        return _mean_loss(y, outputs, scores)
 
     return jax.jit(jax.grad(loss))([variable.value for variable in model.trainable_variables], x, y)

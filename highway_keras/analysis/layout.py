@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras.analysis import places
 from highway_keras.layers.recording import Recording, layer_names, recording
 
 
@@ -105,26 +106,32 @@ def layout_of(recorded: Recording) -> Layout:
 
     def call(name: str, shape: tuple[int | None, ...]) -> Call:
         depth = recorded.depths.get(name)
-        places = shape[1:-1] if depth is None else shape[1:-2]
-        return Call(name, depth, int(shape[-1] or 0), math.prod(place or 1 for place in places))
+        sizes = shape[1:-1] if depth is None else shape[1:-2]
+        return Call(name, depth, int(shape[-1] or 0), math.prod(size or 1 for size in sizes))
 
     return Layout(tuple(call(name, tuple(gate.shape)) for name, gate in recorded.items()))
 
 
-def flat(recorded: Mapping[str, Any], layout: Layout, reduce: Any) -> Any:
+Reduce = Callable[[Any, places.Axes, Any], Any]
+"""From an array, the axes of its places and which of its values count to the array without them."""
+
+
+def flat(values: Mapping[str, Any], masks: Mapping[str, Any], layout: Layout, reduce: Reduce) -> Any:
     """Something of each gate of a recording, `[batch, gates]`, with its places reduced to one number.
 
     Args:
-        recorded: T by the names of the calls, `[batch, places ..., units]`, of a stack `[batch, ..., depth, units]`.
+        values: T, or a function of it, by the names of the calls: `[batch, places ..., units]`, of a stack
+            `[batch, ..., depth, units]`.
+        masks: of the recording.
         layout: of the recording.
-        reduce: from an array and the axes of its places to the array without them.
+        reduce: one of `highway_keras.analysis.places`.
     """
     rows = []
     for call in layout.calls:
-        array = recorded[call.name]
-        last = 1 if call.depth is None else 2
-        places = tuple(range(1, len(array.shape) - last))
-        rows.append(ops.reshape(reduce(array, places) if places else array, (-1, call.units * (call.depth or 1))))
+        array = values[call.name]
+        axes = tuple(range(1, len(array.shape) - (1 if call.depth is None else 2)))
+        reduced = reduce(array, axes, places.real(array, masks.get(call.name)))
+        rows.append(ops.reshape(reduced, (-1, call.units * (call.depth or 1))))
     return ops.concatenate(rows, axis=1)
 
 
@@ -158,11 +165,36 @@ def highway_layers(model: keras.Model, x: Any) -> tuple[Layout, list[Any]]:
         layout, layers = highway_layers(model, images[:1])
         layout.layers  # ("highway_01", "highway_02", ...)
     """
+    recorded, _ = traced(model, x)
+    return known(recorded, model), list(recorded.layers.values())
+
+
+def traced(model: keras.Model, x: Any) -> tuple[Recording, Any]:
+    """What a model records for a batch and what it gives, as shapes and dtypes: nothing is computed.
+
+    Args:
+        model: any Keras model.
+        x: a batch that it would take; its shapes and dtypes are read.
+
+    Returns:
+        The recording, and the outputs as `keras.KerasTensor`s.
+    """
+    if not model.built:  # The first call of a model calls its layers twice.
+        _Finder(model).compute_output_spec(keras.tree.map_structure(_spec, x))
     finder = _Finder(model)
-    finder.compute_output_spec(keras.tree.map_structure(_spec, x))
-    if not finder.found:
+    outputs = finder.compute_output_spec(keras.tree.map_structure(_spec, x))
+    return finder.found, outputs
+
+
+def known(recorded: Recording, model: keras.Model) -> Layout:
+    """The layout of what a model recorded.
+
+    Raises:
+        ValueError: if that is nothing.
+    """
+    if not recorded:
         raise ValueError(f"The model has no highway layers whose gates could be read. Received: model={model.name!r}")
-    return layout_of(finder.found), list(finder.found.layers.values())
+    return layout_of(recorded)
 
 
 def _spec(array: Any) -> keras.KerasTensor:

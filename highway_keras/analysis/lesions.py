@@ -14,10 +14,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling
+from highway_keras.analysis import averages, compiling
 from highway_keras.analysis.batches import Batches, Told, even
-from highway_keras.analysis.layout import Layout, highway_layers
-from highway_keras.analysis.scores import Scores, classification
+from highway_keras.analysis.layout import Layout, known, traced
+from highway_keras.analysis.scores import Scores
+from highway_keras.analysis.scoring import Asked, scorer
 from highway_keras.layers.lesion import Lesion, lesioned
 from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan
@@ -45,22 +46,25 @@ class Lesions:
         return self.scores[score] - self.intact[score]
 
 
-def lesion_layers(
-    model: keras.Model, batches: Batches, scores: Scores = classification, told: Told | None = None
-) -> Lesions:
+def lesion_layers(model: keras.Model, batches: Batches, scores: Asked = None, told: Told | None = None) -> Lesions:
     """Closes all gates of one layer, for each layer of a model in turn.
 
     Args:
         model: any built Keras model with highway layers.
-        batches: pairs (x, y); one pass.
-        scores: what is measured: `classification`, `regression`, or a function of your own.
+        batches: pairs (x, y), or (x, y, weights) with weights as `fit` takes them; one pass.
+        scores: what is measured. None is cross-entropy and accuracy of a classifier whose last layer says whether it
+            gives logits or probabilities. Else `classification`, `probabilities`, `regression`, a Keras loss,
+            "compiled" for the model's own loss, or a function of your own
+            (`highway_keras.analysis.scoring.Asked` has the details).
         told: is called with the number of examples done after each batch.
 
     Returns:
-        As many lesions as there are layers, in the order of their calls.
+        As many lesions as there are layers, in the order of their calls. Scores are means over the examples, of token
+        outputs over the steps that the mask of the outputs lets count; both weighted, if there are weights.
 
     Raises:
-        ValueError: if the model has no highway layers, or there is no example.
+        ValueError: if the model has no highway layers, there is no example, labels do not fit the outputs, or it cannot
+            be told whether the outputs are logits or probabilities.
 
     Example:
         found = lesion_layers(model, in_batches(images, labels))
@@ -72,9 +76,7 @@ def lesion_layers(
     return _measured(model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, told)
 
 
-def lesion_units(
-    model: keras.Model, batches: Batches, scores: Scores = classification, told: Told | None = None
-) -> Lesions:
+def lesion_units(model: keras.Model, batches: Batches, scores: Asked = None, told: Told | None = None) -> Lesions:
     """Closes one gate of a model, for each unit of each layer in turn; of a convolutional layer, for each channel.
 
     Args:
@@ -93,7 +95,7 @@ def lesion_sets(
     model: keras.Model,
     batches: Batches,
     closed: np.ndarray,
-    scores: Scores = classification,
+    scores: Asked = None,
     told: Told | None = None,
 ) -> Lesions:
     """Closes all gates of several layers at once, for any number of such sets.
@@ -128,23 +130,30 @@ def lesion_sets(
 
 
 def _measured(
-    model: keras.Model, batches: Batches, lesions_of: Callable[[Layout], np.ndarray], scores: Scores, told: Told | None
+    model: keras.Model, batches: Batches, lesions_of: Callable[[Layout], np.ndarray], scores: Asked, told: Told | None
 ) -> Lesions:
-    program, done, totals = None, 0, dict[str, Any]()
-    for x, y, count in even(batches):
+    program, done = None, 0
+    totals, divisors = dict[str, Any](), dict[str, float]()
+    for x, y, count, weights in even(batches):
         if program is None:
-            layout, _ = highway_layers(model, x)
+            recorded, outputs = traced(model, x)
+            layout = known(recorded, model)
             closed = lesions_of(layout)
             rows = _chunks(closed)
-            program = LesionModel(model, layout, scores)
-        parts = [program.predict_on_batch({"x": x, "y": y, "closed": chunk}) for chunk in rows]
-        for name in parts[0]:
-            sums = np.concatenate([part[name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
+            suiting = scorer(model, outputs, scores)
+            program = LesionModel(model, layout, suiting.scores)
+        batch = {"x": x, "y": suiting.labels(y)} | ({} if weights is None else {"weights": weights})
+        parts = [program.predict_on_batch({**batch, "closed": chunk}) for chunk in rows]
+        for name, divisor in parts[0]["divisors"].items():
+            sums = np.concatenate([part["scores"][name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
             totals[name] = totals.get(name, 0.0) + sums
+            divisors[name] = divisors.get(name, 0.0) + divisor[:count].sum(dtype="float64")
         done += count
         if told:
             told(done)
-    means = {name: sums / done for name, sums in totals.items()}
+    if not all(divisors.values()):
+        raise ValueError("There is nothing to measure: every example has the weight 0, or is masked.")
+    means = {name: sums / divisors[name] for name, sums in totals.items()}
     intact = {name: float(values[0]) for name, values in means.items()}
     return Lesions(layout, closed, done, intact, {name: values[1 : len(closed) + 1] for name, values in means.items()})
 
@@ -159,30 +168,32 @@ def _chunks(closed: np.ndarray) -> list[np.ndarray]:
     return np.split(rows, parts)
 
 
-class LesionModel(keras.Model):
-    """The scores of each lesion on each example, `[lesions, batch]`."""
+class LesionModel(compiling.Program):
+    """The scores of each lesion on each example, `[lesions, batch]`, and what to divide their sums by, `[batch]`."""
 
     def __init__(self, model: keras.Model, layout: Layout, scores: Scores) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
         self.scores = scores
         self.built = True
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """From "x", "y" and "closed", bool `[lesions, gates]`, to the scores by name."""
+        """From "x", "y", "closed", bool `[lesions, gates]`, and maybe "weights" to the scores and divisors by name."""
         x, y = inputs["x"], inputs["y"]
         with recording(outputs=True) as intact:
-            names = sorted(self.scores(y, self.model(x, training=False)))
+            outputs = self.model(x, training=False)
+        mask, weights = averages.mask_of(outputs), inputs.get("weights")
+        scores = self.scores(y, outputs)
+        names = sorted(scores)
 
         def one(carry: Any, row: tuple[Any]) -> tuple[Any, tuple[Any, ...]]:
             with lesioned(self._lesions(row[0], intact)):
                 found = self.scores(y, self.model(x, training=False))
-            return carry, tuple(ops.cast(found[name], "float32") for name in names)
+            return carry, tuple(averages.total(ops.cast(found[name], "float32"), mask, weights) for name in names)
 
         _, kept = scan(one, ops.zeros((), "float32"), (inputs["closed"],), kept=len(names))
-        return dict(zip(names, kept, strict=True))
+        divisors = {name: averages.total(ops.ones_like(scores[name], "float32"), mask, weights) for name in names}
+        return {"scores": dict(zip(names, kept, strict=True)), "divisors": divisors}
 
     def _lesions(self, closed: Any, intact: Recording) -> dict[str, Lesion]:
         first = self._first(closed)

@@ -6,8 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling
+from highway_keras.analysis import compiling, places
+from highway_keras.analysis.batches import count_of
 from highway_keras.analysis.gate_values import GateModel
+from highway_keras.analysis.labels import class_of_each
 from highway_keras.analysis.layout import Layout, flat, highway_layers
 from highway_keras.layers.recording import recording
 
@@ -26,7 +28,8 @@ def signatures(
 
     Returns:
         float32 `[examples, layers]` or `[examples, gates]`; layers in the order of their calls, and within a layer its
-        units, as `highway_layers(model, x)[0]` tells.
+        units, as `highway_layers(model, x)[0]` tells. Steps that a mask leaves out do not count; an example of which
+        no step counts has NaN.
 
     Raises:
         ValueError: if the model has no highway layers.
@@ -36,26 +39,26 @@ def signatures(
 
         clusters = KMeans(5, random_state=0).fit_predict(signatures(model, images, per="unit"))
     """
+    if not count_of(x):
+        raise ValueError("There are no gates to read: x holds no example.")
     layout, _ = highway_layers(model, x[:1])
     if per == "layer":
         return np.stack(list(GateModel(model, mean=True).read(x, batch_size).values()), axis=1)
     return UnitModel(model, layout).predict(x, batch_size=batch_size, verbose=0)
 
 
-class UnitModel(keras.Model):
+class UnitModel(compiling.Program):
     """The gates of every unit of a model, `[batch, gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: Any) -> Any:
         """Runs the model in inference."""
         with recording() as recorded:
             self.model(inputs, training=False)
-        return ops.cast(flat(recorded, self.layout, ops.mean), "float32")
+        return ops.cast(flat(recorded, recorded.masks, self.layout, places.mean), "float32")
 
 
 def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
@@ -65,11 +68,16 @@ def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
 
     Args:
         routes: from `signatures`, `[examples, columns]`.
-        labels: class numbers `[examples]`.
+        labels: class numbers `[examples]` or `[examples, 1]`, or one-hot `[examples, classes]`.
 
     Returns:
         Between 0, the classes take the same routes on average, and 1, the class says all. NaN if no two routes differ.
+
+    Raises:
+        ValueError: if there is not one label for each route.
     """
+    count_of((routes, labels))
+    labels = class_of_each(labels)
     routes = routes.astype("float64")
     mean = routes.mean(axis=0)
     total = np.square(routes - mean).sum()

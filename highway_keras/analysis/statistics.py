@@ -7,9 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling
-from highway_keras.analysis.batches import Batches, Told, even
-from highway_keras.analysis.layout import Layout, flat, highway_layers
+from highway_keras.analysis import compiling, places
+from highway_keras.analysis.batches import Batches, Told, count_of, even
+from highway_keras.analysis.labels import class_of_each
+from highway_keras.analysis.layout import Layout, Reduce, flat, highway_layers
 from highway_keras.layers.gate import gate_dtype
 from highway_keras.layers.recording import recording
 
@@ -20,7 +21,9 @@ LEFT, RIGHT = 0.1, 0.9
 class GateStatistics:
     """The gates of a model over a data set. `gates` counts the units of all layers; `layout.split` gives each layer's.
 
-    The gate of a convolutional layer stands for all places of a channel: its mean is over examples and places.
+    The gate of a convolutional layer stands for all places of a channel: its mean is over examples and places. Where a
+    layer is called with a mask, the steps that it leaves out count nowhere here, and those that it lets count weigh
+    alike.
     """
 
     layout: Layout
@@ -41,11 +44,16 @@ class GateStatistics:
     """float64 `[gates]`: the largest slope T * (1 - T) of the gate on any example and place."""
     dtypes: tuple[str, ...]
     """For each layer, the dtype in which it computes."""
+    weights: np.ndarray | None = None
+    """float64 `[classes, gates]`: what each mean is over: the sum of the weights of examples, under a mask of those of
+    their steps. None where that is `counts`: there is neither."""
 
     @property
     def mean(self) -> np.ndarray:
         """Mean of T over all examples (paper, Figure 2, second column); float64 `[gates]`."""
-        return np.nansum(self.means * self.counts[:, None], axis=0) / self.counts.sum()
+        weights = self.counts[:, None] if self.weights is None else self.weights
+        with np.errstate(invalid="ignore"):
+            return np.nansum(self.means * weights, axis=0) / weights.sum(axis=0)
 
     @property
     def differences(self) -> np.ndarray:
@@ -70,7 +78,8 @@ def gate_statistics(
 
     Args:
         model: any built Keras model.
-        batches: pairs (x, y); of y, class numbers `[batch]` or one-hot `[batch, classes]`, only the classes are read.
+        batches: pairs (x, y), or (x, y, weights) with weights of examples, `[batch]`. Of y only the classes are read:
+            class numbers `[batch]` or `[batch, 1]`, or one-hot or probabilities, `[batch, classes]`.
         classes: how many there are; None tells none apart, and y may be anything.
         told: is called with the number of examples done after each batch.
 
@@ -80,7 +89,7 @@ def gate_statistics(
         above 0.9. That of dead gates is ours.
 
     Raises:
-        ValueError: if the model has no highway layers, or there is no example.
+        ValueError: if the model has no highway layers, there is no example or all are masked, or y has no classes.
 
     Example:
         found = gate_statistics(model, in_batches(images, labels), classes=10)
@@ -91,21 +100,29 @@ def gate_statistics(
     """
     program: SumsModel | None = None
     counts, totals = np.zeros(classes or 1), dict[str, Any]()
-    for x, y, count in even(batches):
+    for x, y, count, of_examples in even(batches):
         if program is None:
             layout, layers = highway_layers(model, x)
             program = SumsModel(model, layout)
-        weights = _one_hot(y, classes) if classes else np.ones((len(y), 1), "float32")
+        size = count_of(x)
+        numbers = class_of_each(y, classes) if classes else np.zeros(size, int)
+        weights = np.eye(classes or 1, dtype="float32")[numbers]
         weights[count:] = 0  # What fills the last batch does not count.
         counts += weights.sum(axis=0)
+        if of_examples is not None:
+            weights *= _column(of_examples)
         found = program.predict_on_batch({"x": x, "weights": weights})
         slope = np.maximum(found.pop("slope"), totals.pop("slope", 0.0))
         totals = {name: totals.get(name, 0.0) + sums.astype("float64") for name, sums in found.items()}
         totals["slope"] = slope
         if told:
             told(int(counts.sum()))
+    weights = totals["weights"]
+    if not weights.any():
+        raise ValueError("There is nothing to measure: every example has the weight 0, or is masked.")
     with np.errstate(invalid="ignore"):
-        means = totals["open"] / counts[:, None]
+        means = totals["open"] / weights
+        left, right = (totals[name] / weights.sum(axis=0) for name in ("left", "right"))
     repeated = [layer for call, layer in zip(layout.calls, layers, strict=True) for _ in range(call.depth or 1)]
     return GateStatistics(
         layout,
@@ -113,22 +130,21 @@ def gate_statistics(
         np.array([layer.initial_transform_bias for layer in repeated]),
         counts.astype(int),
         means,
-        totals["left"] / counts.sum(),
-        totals["right"] / counts.sum(),
+        left,
+        right,
         totals["slope"].astype("float64"),
         tuple(layer.compute_dtype for layer in repeated),
+        None if np.array_equal(weights, np.broadcast_to(counts[:, None], weights.shape)) else weights,
     )
 
 
-class SumsModel(keras.Model):
+class SumsModel(compiling.Program):
     """Sums over one batch, `[classes, gates]` or `[gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(autocast=False)
-        self.model = model
+        super().__init__(model, autocast=False)
         self.layout = layout
         self.built = True
-        self.jit_compile = compiling.pays(model)
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """From "x" and "weights", `[batch, classes]`, to the sums by name; of "slope" the maximum."""
@@ -138,33 +154,35 @@ class SumsModel(keras.Model):
         transform = {name: ops.cast(gate, "float32") for name, gate in recorded.items()}
         weights = inputs["weights"]
 
+        def reduced(values: dict[str, Any], reduce: Reduce) -> Any:
+            return flat(values, recorded.masks, self.layout, reduce)
+
         def total(share: dict[str, Any]) -> Any:
-            return ops.matmul(ops.transpose(weights), flat(share, self.layout, ops.mean))
+            return ops.matmul(ops.transpose(weights), reduced(share, places.total))
 
         def often(condition: Any) -> Any:
             return ops.sum(
                 total({name: ops.cast(condition(gate), "float32") for name, gate in transform.items()}), axis=0
             )
 
-        slopes = flat({name: gate * (1 - gate) for name, gate in transform.items()}, self.layout, ops.max)
+        slopes = reduced({name: gate * (1 - gate) for name, gate in transform.items()}, places.largest)
+        counted = ops.cast(ops.any(weights > 0, axis=1, keepdims=True), "float32")
         return {
             "open": total(transform),
+            "weights": ops.matmul(ops.transpose(weights), reduced(transform, places.weight)),
             "left": often(lambda gate: gate < LEFT),
             "right": often(lambda gate: gate > RIGHT),
-            "slope": ops.max(slopes, axis=0),
+            "slope": ops.max(slopes * counted, axis=0),
         }
 
 
-def _one_hot(y: Any, classes: int) -> np.ndarray:
-    y = np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == classes:
-        return y.astype("float32")
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
+def _column(weights: np.ndarray) -> np.ndarray:
+    if weights.size != len(weights):
         raise ValueError(
-            f"y must be class numbers from 0 to {classes - 1}, [batch], or one-hot, [batch, {classes}]. "
-            f"Received: y of shape {y.shape} and dtype {y.dtype}"
+            "Gates are weighted by examples, [batch]; steps that do not count are left out by a mask of the layers. "
+            f"Received: weights of shape {weights.shape}"
         )
-    return np.eye(classes, dtype="float32")[y]
+    return weights.reshape(-1, 1)
 
 
 def _format(dtype: str) -> str:

@@ -156,7 +156,7 @@ class BaseHighway(keras.layers.Layer):
         block = self._block(seen, training, mask)
         outputs = blend(block, ops.cast(inputs, self._gate_dtype), transform, carry)
         outputs = ops.cast(outputs, self.compute_dtype)
-        record(self, transform, outputs)
+        record(self, transform, outputs, mask=mask)
         return outputs
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:

@@ -74,17 +74,17 @@ class HighwayStack(BaseHighway):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Runs through all layers."""
-        del mask
         x, weights = self._feature_major(inputs), self._stacked_weights()
         if (lesion := next_lesion(self.name)) is not None:
             y = self._lesioned(x, weights, lesion)
         elif is_recording_outputs():
             transform, outputs = through_depth.gates_and_outputs(x, weights, self._maths)
-            record(self, self._layers_last(transform, inputs), self._layers_last(outputs, inputs), depth=self.depth)
+            last = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
+            record(self, *last, depth=self.depth, mask=mask)
             y = outputs[-1]
         elif is_recording():
             y, transform = through_depth.gates(x, weights, self._maths)
-            record(self, self._layers_last(transform, inputs), depth=self.depth)
+            record(self, self._layers_last(transform, inputs), depth=self.depth, mask=mask)
         elif training and self._maths.differentiated:
             y = through_depth.train(x, weights, self._maths, rematerialize=self.rematerialize)
         else:

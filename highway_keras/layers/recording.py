@@ -20,6 +20,8 @@ class Recording(dict[str, Any]):
         """The layers that were called, by the same names."""
         self.depths: dict[str, int] = {}
         """The number of layers of those that are stacks."""
+        self.masks: dict[str, Any] = {}
+        """The masks of those that were called with one, of the first axes of T: true where a place counts."""
         self.outputs: dict[str, Any] | None = {} if outputs else None
         """y, of the shape of T, if asked for."""
 
@@ -41,7 +43,8 @@ def recording(outputs: bool = False) -> Iterator[Recording]:
     Yields:
         A dictionary that fills in the order of the calls: layer name to T. A name that comes again, because a layer is
         shared or two layers share a name, gets ":2", ":3" and so on. A stack writes the gates of all its layers at
-        once, `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`.
+        once, `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`. T has values for masked places,
+        too; the dictionary's `masks` tells which places count.
 
     Example:
         with recording() as recorded:
@@ -67,7 +70,7 @@ def is_recording_outputs() -> bool:
     return recorded is not None and recorded.outputs is not None
 
 
-def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = None) -> None:
+def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = None, mask: Any = None) -> None:
     """Writes a call to the active recorder; does nothing where none is active.
 
     Args:
@@ -75,6 +78,7 @@ def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = 
         transform: T as it was used in the call.
         outputs: y; may be None where they are not asked for.
         depth: of a stack: its number of layers, and the length of the last axis of `transform` but one.
+        mask: of the layer's inputs, if there is one.
     """
     recorded = _active.get()
     if recorded is None:
@@ -86,6 +90,8 @@ def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = 
         recorded.outputs[key] = outputs
     if depth is not None:
         recorded.depths[key] = depth
+    if mask is not None:
+        recorded.masks[key] = mask
 
 
 def numbered(name: str, taken: Container[str]) -> str:

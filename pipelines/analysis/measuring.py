@@ -90,7 +90,7 @@ def routes(net: Net, part: Part, told: Told | None = None) -> tuple[np.ndarray, 
     reader = analysis.GateModel(net.model, mean=True)
     found: list[np.ndarray] = []
     classes: list[np.ndarray] = []
-    for x, y, count in even(part.batches):
+    for x, y, count, _ in even(part.batches):
         found.append(np.stack(list(reader.read(x, len(x)).values()), axis=1)[:count])
         classes.append(y[:count])
         if told:

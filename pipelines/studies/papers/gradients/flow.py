@@ -81,9 +81,10 @@ def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     Returns:
         The columns "kernel/BLOCK", and of a highway net "gate/BLOCK".
     """
+    from highway_keras.analysis import classification
     from highway_keras.analysis.gradients import gradient_norms
 
-    found = [weights for layer, weights in gradient_norms(net, x, y).items() if layer not in ENDS]
+    found = [weights for layer, weights in gradient_norms(net, x, y, classification).items() if layer not in ENDS]
     kernels = {f"kernel/{block}": weights["kernel"] for block, weights in enumerate(found, 1)}
     gates = {f"gate/{block}": weights.get("transform_kernel") for block, weights in enumerate(found, 1)}
     return kernels | {name: norm for name, norm in gates.items() if norm is not None}

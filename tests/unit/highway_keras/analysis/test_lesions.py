@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import Highway
-from highway_keras.analysis import in_batches, lesion_layers, lesion_sets, lesion_units, regression
+from highway_keras.analysis import classification, in_batches, lesion_layers, lesion_sets, lesion_units, regression
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, Subclassed, examples, net, without
 from tests.unit.highway_keras.helpers import BACKEND, array
@@ -31,7 +31,7 @@ def assert_as_rebuilt(model, found, removed, data):
 @pytest.mark.parametrize("name", NETS)
 def test_each_layer_alone_is_the_net_without_it(name):
     model, (x, y) = net(name), examples(name)
-    found = lesion_layers(model, in_batches(x, y, 4))  # the last batch has 3
+    found = lesion_layers(model, in_batches(x, y, 4), classification)  # the last batch has 3
     layers = found.layout.layers
     assert found.examples == 11
     assert found.closed.shape == (len(layers), found.layout.gates)
@@ -46,10 +46,10 @@ def test_each_layer_alone_is_the_net_without_it(name):
 @pytest.mark.parametrize("name", NETS)
 def test_several_layers_at_once(name):
     model, (x, y) = net(name), examples(name)
-    layers = lesion_layers(model, in_batches(x, y)).layout.layers
+    layers = lesion_layers(model, in_batches(x, y), classification).layout.layers
     closed = np.random.default_rng(0).random((9, len(layers))) < 0.5
     closed[0], closed[1] = True, False
-    found = lesion_sets(model, in_batches(x, y, 5), closed)
+    found = lesion_sets(model, in_batches(x, y, 5), closed, classification)
     removed = [tuple(np.array(layers)[row]) for row in closed]
     assert_as_rebuilt(model, found, removed, (x, y))
 
@@ -138,7 +138,7 @@ def test_progress_is_told_in_examples():
 def test_a_subclassed_model_is_left_as_it_was():
     model, (x, y) = Subclassed("float32"), examples("subclassed")
     before = model.predict_on_batch(x)
-    lesion_layers(model, in_batches(x, y))
+    lesion_layers(model, in_batches(x, y), classification)
     np.testing.assert_array_equal(model.predict_on_batch(x), before)
 
 

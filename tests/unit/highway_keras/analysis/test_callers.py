@@ -1,0 +1,88 @@
+"""What users hand to analysis beside arrays and built models works, or is refused with one clear error."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import highway_keras
+from highway_keras import Highway, gates, mean_gates
+from highway_keras.analysis import classification, gate_statistics, gradient_norms, lesion_layers, signatures
+from tests.unit.highway_keras.analysis.nets import ZEROS
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(5, 4)).astype("float32"), np.array([0, 1, 2, 0, 1])
+
+
+class Cell(layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.highway = Highway(name="h", **ZEROS)
+        self.state_size = 4
+
+    def build(self, shape):
+        self.highway.build(shape)
+
+    def call(self, inputs, states):
+        y = self.highway(inputs + states[0])
+        return y, [y]
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.highway = Highway(name="h", **ZEROS)
+        self.last = layers.Dense(3, kernel_initializer="zeros")
+
+    def call(self, x):
+        return self.last(self.highway(x))
+
+
+def recurrent(**arguments):
+    return keras.Sequential([keras.Input((3, 4)), layers.RNN(Cell(), **arguments), layers.Dense(3)])
+
+
+def net():
+    return keras.Sequential([keras.Input((4,)), Highway(name="h", **ZEROS), layers.Dense(3)])
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="its loops are not traced")
+@pytest.mark.parametrize("read", [mean_gates, lambda model, x: lesion_layers(model, (x, Y))], ids=["gates", "lesions"])
+def test_a_layer_in_the_loop_of_an_rnn_is_refused(read):
+    with pytest.raises(ValueError, match=r"inside a loop .* unroll=True"):
+        read(recurrent(), RNG.normal(size=(5, 3, 4)).astype("float32"))
+
+
+def test_the_steps_of_an_unrolled_rnn_are_calls():
+    assert list(gates(recurrent(unroll=True), np.zeros((2, 3, 4), "float32"))) == ["h", "h:2", "h:3"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda model: mean_gates(model, X).keys(),
+        lambda model: gate_statistics(model, (X, Y), 3).layout.layers,
+        lambda model: lesion_layers(model, (X, Y), classification).layout.layers,
+        lambda model: [name for name in gradient_norms(model, X, Y, classification) if name == "h"],
+    ],
+    ids=["gates", "statistics", "lesions", "gradients"],
+)
+def test_a_subclassed_model_that_was_never_called(read):
+    assert list(read(Subclassed())) == ["h"]
+
+
+def test_gates_of_batches_with_labels_are_those_of_all_batches():
+    model = net()
+    batches = [(X[:3], Y[:3]), (X[3:], Y[3:], np.ones(2))]
+    np.testing.assert_allclose(gates(model, batches)["h"], gates(model, X)["h"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
+def test_no_example_is_refused(read):
+    with pytest.raises(ValueError, match="x holds no example"):
+        read(net(), X[:0])
+
+
+def test_modules_are_attributes_of_the_package():
+    assert highway_keras.analysis.gates is gates
+    assert callable(highway_keras.surgery.stacked)

@@ -1,0 +1,69 @@
+"""Labels in every usual form are the same classes, and what is no label is refused."""
+
+import numpy as np
+import pytest
+
+from highway_keras.analysis.labels import checked, class_of_each
+
+NUMBERS = np.array([2, 0, 1, 2])
+TOKENS = np.array([[0, 1], [2, 2], [1, 0]])
+YES = np.array([0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("y", "outputs", "expected"),
+    [
+        (NUMBERS, (None, 3), NUMBERS),
+        (NUMBERS.astype("uint8")[:, None], (None, 3), NUMBERS),  # as keras.datasets.cifar10 has them
+        (NUMBERS.astype("float32"), (None, 3), NUMBERS),
+        (np.eye(3)[NUMBERS], (None, 3), NUMBERS),
+        (np.eye(3, dtype=int)[NUMBERS], (4, 3), NUMBERS),
+        (TOKENS, (None, None, 3), TOKENS),
+        (TOKENS[..., None], (None, 2, 3), TOKENS),
+        (np.eye(3)[TOKENS], (None, 2, 3), TOKENS),
+        (YES, (None, 1), YES),
+        (YES.astype(bool)[:, None], (None, 1), YES),
+        (YES, (None,), YES),
+        (TOKENS % 2, (None, None, 1), TOKENS % 2),
+        (np.array([[1], [0]]), (None, 1, 3), [[1], [0]]),  # sequences of one step
+    ],
+)
+def test_every_form_is_class_numbers(y, outputs, expected):
+    found = checked(y, outputs)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_probabilities_stay():
+    y = np.array([[0.2, 0.8], [0.5, 0.5]])
+    np.testing.assert_allclose(checked(y, (None, 2)), y)
+    np.testing.assert_array_equal(class_of_each(y, 2), [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("y", "outputs"),
+    [
+        ([0, 3], (None, 3)),
+        ([-1, 0], (None, 3)),
+        ([0.5, 1.0], (None, 3)),
+        ([float("nan"), 1.0], (None, 3)),
+        (["cat", "dog"], (None, 3)),
+        ([[0, 1], [1, 0]], (None, 3)),  # neither one-hot of 3 nor numbers
+        ([[1, 1, 0]], (None, 3)),  # several classes at once
+        ([[0.7, 0.7, -0.4]], (None, 3)),
+        ([0, 1], (None, 2, 3)),
+        ([[0, 1, 1]], (None, 2, 3)),  # more steps than outputs
+        ([0, 2], (None, 1)),
+        ([-1, 1], (None, 1)),
+        ([[0.3], [1.0]], (None, 1)),  # a target, no class
+    ],
+)
+def test_what_is_no_label_is_refused(y, outputs):
+    with pytest.raises(ValueError, match=r"y must be class numbers from 0 to .*regression.*Received: y of shape"):
+        checked(y, outputs)
+
+
+@pytest.mark.parametrize("y", [NUMBERS, NUMBERS[:, None], np.eye(3)[NUMBERS]], ids=["numbers", "column", "one-hot"])
+@pytest.mark.parametrize("classes", [3, None])
+def test_one_class_an_example(y, classes):
+    np.testing.assert_array_equal(class_of_each(y, classes), NUMBERS)
