@@ -25,6 +25,8 @@ class Call:
     """Units, or channels, of each layer."""
     places: int = 1
     """Places that share a channel: the pixels of a map, the steps of a sequence."""
+    axis: int = -1
+    """The axis of T on which the units lie: 1 where the channels come first."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -105,8 +107,10 @@ def layout_of(recorded: Recording) -> Layout:
 
     def call(name: str, shape: tuple[int | None, ...]) -> Call:
         depth = recorded.depths.get(name)
-        places = shape[1:-1] if depth is None else shape[1:-2]
-        return Call(name, depth, int(shape[-1] or 0), math.prod(place or 1 for place in places))
+        axis = recorded.layers[name].unit_axis
+        sizes = list(shape[1:] if depth is None else (*shape[1:-2], shape[-1]))
+        units = sizes.pop(axis - 1 if axis > 0 else axis)
+        return Call(name, depth, int(units or 0), math.prod(place or 1 for place in sizes), axis)
 
     return Layout(tuple(call(name, tuple(gate.shape)) for name, gate in recorded.items()))
 
@@ -115,13 +119,14 @@ def flat(recorded: Mapping[str, Any], layout: Layout, reduce: Any) -> Any:
     """Something of each gate of a recording, `[batch, gates]`, with its places reduced to one number.
 
     Args:
-        recorded: T by the names of the calls, `[batch, places ..., units]`, of a stack `[batch, ..., depth, units]`.
+        recorded: T by the names of the calls, `[batch, places ..., units]` or with the units where `Call.axis` says, of
+            a stack `[batch, ..., depth, units]`.
         layout: of the recording.
         reduce: from an array and the axes of its places to the array without them.
     """
     rows = []
     for call in layout.calls:
-        array = recorded[call.name]
+        array = ops.moveaxis(recorded[call.name], call.axis, -1)
         last = 1 if call.depth is None else 2
         places = tuple(range(1, len(array.shape) - last))
         rows.append(ops.reshape(reduce(array, places) if places else array, (-1, call.units * (call.depth or 1))))
