@@ -89,6 +89,7 @@ def means_of_examples(recorded: Recording) -> dict[str, Any]:
 
 def _over_examples(recorded: Recording, reduce: Reduce) -> dict[str, Any]:
     def reduced(name: str, gate: Any) -> Any:
+        gate = ops.moveaxis(gate, recorded.layers[name].unit_axis, -1)
         axes = set(range(1, len(gate.shape))) - ({len(gate.shape) - 2} if name in recorded.depths else set())
         return reduce(gate, tuple(sorted(axes)), places.real(gate, recorded.masks.get(name)))
 

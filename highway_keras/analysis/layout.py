@@ -26,6 +26,8 @@ class Call:
     """Units, or channels, of each layer."""
     places: int = 1
     """Places that share a channel: the pixels of a map, the steps of a sequence."""
+    axis: int = -1
+    """The axis of T on which the units lie: 1 where the channels come first."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -106,8 +108,10 @@ def layout_of(recorded: Recording) -> Layout:
 
     def call(name: str, shape: tuple[int | None, ...]) -> Call:
         depth = recorded.depths.get(name)
-        sizes = shape[1:-1] if depth is None else shape[1:-2]
-        return Call(name, depth, int(shape[-1] or 0), math.prod(size or 1 for size in sizes))
+        axis = recorded.layers[name].unit_axis
+        sizes = list(shape[1:] if depth is None else (*shape[1:-2], shape[-1]))
+        units = sizes.pop(axis - 1 if axis > 0 else axis)
+        return Call(name, depth, int(units or 0), math.prod(place or 1 for place in sizes), axis)
 
     return Layout(tuple(call(name, tuple(gate.shape)) for name, gate in recorded.items()))
 
@@ -120,15 +124,15 @@ def flat(values: Mapping[str, Any], masks: Mapping[str, Any], layout: Layout, re
     """Something of each gate of a recording, `[batch, gates]`, with its places reduced to one number.
 
     Args:
-        values: T, or a function of it, by the names of the calls: `[batch, places ..., units]`, of a stack
-            `[batch, ..., depth, units]`.
+        values: T, or a function of it, by the names of the calls: `[batch, places ..., units]` or with the units where
+            `Call.axis` says, of a stack `[batch, ..., depth, units]`.
         masks: of the recording.
         layout: of the recording.
         reduce: one of `highway_keras.analysis.places`.
     """
     rows = []
     for call in layout.calls:
-        array = values[call.name]
+        array = ops.moveaxis(values[call.name], call.axis, -1)
         axes = tuple(range(1, len(array.shape) - (1 if call.depth is None else 2)))
         reduced = reduce(array, axes, places.real(array, masks.get(call.name)))
         rows.append(ops.reshape(reduced, (-1, call.units * (call.depth or 1))))

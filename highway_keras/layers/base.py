@@ -8,6 +8,7 @@ from keras import activations, constraints, initializers, ops, regularizers
 from highway_keras.layers.gate import blend, check_gate, close, gate_dtype, resolve_transform_bias
 from highway_keras.layers.lesion import next_lesion, unless_spared
 from highway_keras.layers.recording import record
+from highway_keras.layers.seeds import another, distinct
 
 Shape = tuple[int | None, ...]
 
@@ -69,26 +70,30 @@ class BaseHighway(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Makes the weights: of the block state H, of the transform gate T, and of the carry gate C if separate."""
-        units = input_shape[-1]
+        units = input_shape[self.unit_axis]
         if units is None:
             raise ValueError(
-                f"The last axis of the input of `{type(self).__name__}` must be defined, because it is the size of "
-                f"the layer. Received: input_shape={input_shape}"
+                f"The {'last' if self.unit_axis == -1 else 'second'} axis of the input of `{type(self).__name__}` must "
+                f"be defined, because it is the size of the layer. Received: input_shape={input_shape}"
             )
-        self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={-1: units})
+        self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={self.unit_axis: units})
         shape = self._kernel_shape(input_shape)
         self.kernel = self._add_kernel("kernel", shape, self.kernel_initializer)
         # Normalisation subtracts the mean, a constant with it, and has an offset of its own.
         self.bias = None if self.batch_normalization else self._add_bias("bias", units, self.bias_initializer)
-        self.transform_kernel = self._add_kernel("transform_kernel", shape, self.transform_initializer)
+        of_transform = distinct(self.transform_initializer, self.kernel_initializer)
+        self.transform_kernel = self._add_kernel("transform_kernel", shape, of_transform)
         initial = initializers.Constant(self.initial_transform_bias)
         self.transform_bias = self._add_bias("transform_bias", units, initial)
         if self.carry_gate == "separate":
-            self.carry_kernel = self._add_kernel("carry_kernel", shape, _another(self.transform_initializer))
+            of_carry = distinct(another(of_transform), self.kernel_initializer, of_transform)
+            self.carry_kernel = self._add_kernel("carry_kernel", shape, of_carry)
             initial = initializers.Constant(-self.initial_transform_bias)
             self.carry_bias = self._add_bias("carry_bias", units, initial)
         if self.batch_normalization:
-            self.normalization.build(input_shape)
+            self.normalization.build((*[None] * (len(input_shape) - 1), units))
+        if isinstance(self.activation, keras.layers.Layer) and not self.activation.built:
+            self.activation.build(input_shape)
         self.built = True
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
@@ -144,6 +149,11 @@ class BaseHighway(keras.layers.Layer):
         }
 
     @property
+    def unit_axis(self) -> int:
+        """The axis of inputs, gates and outputs on which the units lie."""
+        return -1
+
+    @property
     def _gate_dtype(self) -> str:
         return gate_dtype(self.compute_dtype)
 
@@ -151,11 +161,10 @@ class BaseHighway(keras.layers.Layer):
         seen = self._seen(inputs, mask)
         transform = self._transform(seen, training)
         carry = self._gate(seen, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
-        if closed is not None:
-            transform, carry = close(transform, carry, closed)
         block = self._block(seen, training, mask)
-        outputs = blend(block, ops.cast(inputs, self._gate_dtype), transform, carry)
-        outputs = ops.cast(outputs, self.compute_dtype)
+        outputs = ops.cast(blend(block, ops.cast(inputs, self._gate_dtype), transform, carry), self.compute_dtype)
+        if closed is not None:
+            outputs = close(outputs, inputs, self._along_units(closed, len(inputs.shape)))
         record(self, transform, outputs, mask=mask)
         return outputs
 
@@ -179,7 +188,23 @@ class BaseHighway(keras.layers.Layer):
         return ops.cast(self._narrow_product(seen, kernel), self._gate_dtype)
 
     def _gate(self, seen: Any, kernel: Any, bias: Any) -> Any:
-        return self.gate_activation(self._product(seen, kernel) + ops.cast(bias, self._gate_dtype))
+        return self.gate_activation(self._biased(self._product(seen, kernel), bias))
+
+    def _biased(self, product: Any, bias: Any) -> Any:
+        return product + self._along_units(ops.cast(bias, self._gate_dtype), len(product.shape))
+
+    def _along_units(self, array: Any, rank: int) -> Any:
+        """An array `[units]` in a shape that is broadcast over the other axes of an input."""
+        del rank
+        return array
+
+    def _units_last(self, array: Any) -> Any:
+        """An array of the shape of the inputs with its units on the last axis."""
+        return array
+
+    def _units_back(self, array: Any) -> Any:
+        """What `_units_last` gave, as it was."""
+        return array
 
     def _transform(self, seen: Any, training: bool | None) -> Any:
         transform = self._gate(seen, self.transform_kernel, self.transform_bias)
@@ -195,10 +220,15 @@ class BaseHighway(keras.layers.Layer):
     def _block(self, seen: Any, training: bool | None, mask: Any) -> Any:
         product = self._product(seen, self.kernel)
         if not self.batch_normalization:
-            return self.activation(product + ops.cast(self.bias, self._gate_dtype))
+            return self._activated(self._biased(product, self.bias))
+        product = self._units_last(product)
         if mask is not None:
-            mask = ops.broadcast_to(expand_mask(mask, len(seen.shape) - 1), ops.shape(seen)[:-1])
-        return self.activation(self.normalization(product, training=training, mask=mask))
+            mask = ops.broadcast_to(expand_mask(mask, len(product.shape) - 1), ops.shape(product)[:-1])
+        return self._activated(self._units_back(self.normalization(product, training=training, mask=mask)))
+
+    def _activated(self, sums: Any) -> Any:
+        # A layer used as activation has a policy of its own, which may be narrower.
+        return ops.cast(self.activation(sums), self._gate_dtype)
 
     # Without autocast: a bias narrowed before it is added would lose its low bits, and where it is cast is said above.
     def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
@@ -214,16 +244,6 @@ class BaseHighway(keras.layers.Layer):
 
     def _add_bias(self, name: str, units: int, initializer: Any) -> Any:
         return self.add_weight(name=name, shape=(units,), initializer=initializer, autocast=False)
-
-
-def _another(initializer: Any) -> Any:
-    """An initialiser of the same kind that draws other numbers."""
-    if not isinstance(initializer, initializers.Initializer):
-        return initializer
-    config = initializer.get_config()
-    if isinstance(config.get("seed"), int):
-        config["seed"] += 1
-    return type(initializer).from_config(config)
 
 
 def expand_mask(mask: Any, rank: int) -> Any:

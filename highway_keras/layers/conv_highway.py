@@ -16,17 +16,20 @@ from highway_keras.layers.recording import is_recording
 class ConvHighway(BaseHighway):
     """Convolutional highway layer: y = T * H + (1 - T) * x, where H and T are convolutions of x.
 
-    It convolves along the 1, 2 or 3 axes between batch and channels, with stride 1 and zero padding, so that the output
-    has the shape of the input. A mask, as that of a padded sequence, passes through, and what is masked is seen as
-    zero, as padding is.
+    It convolves along the 1, 2 or 3 axes other than batch and channels, with stride 1 and zero padding, so that the
+    output has the shape of the input. A mask, as that of a padded sequence, passes through, and what is masked is seen
+    as zero, as padding is. Its axes are the batch and some of those that are convolved, in their order.
 
     Args:
         kernel_size: length of the kernel along each axis: one integer for all, or one for each.
+        data_format: "channels_last" or "channels_first"; None takes `keras.config.image_data_format()`. TensorFlow
+            convolves channels in front on a CPU in some dtypes only, and so they are moved to the end around each
+            convolution there.
         **kwargs: every argument of `Highway`.
 
     Input shape:
         `(batch, steps, channels)`, `(batch, height, width, channels)` or `(batch, depth, height, width, channels)`;
-        `channels` defined.
+        with "channels_first" the channels come after the batch. `channels` defined.
 
     Output shape:
         That of the input.
@@ -43,8 +46,14 @@ class ConvHighway(BaseHighway):
         Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228, section 2.1.
     """
 
-    def __init__(self, kernel_size: int | tuple[int, ...], **kwargs: Any) -> None:
+    def __init__(self, kernel_size: int | tuple[int, ...], *, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if data_format not in (None, "channels_last", "channels_first"):
+            raise ValueError(
+                "`data_format` must be 'channels_last', 'channels_first', or None for "
+                f"`keras.config.image_data_format()`. Received: data_format={data_format!r}"
+            )
+        self.data_format = data_format or keras.config.image_data_format()
         sizes = (kernel_size,) if isinstance(kernel_size, int) else kernel_size
         valid = isinstance(sizes, (tuple, list)) and all(isinstance(size, int) and size > 0 for size in sizes)
         if not valid or not sizes:
@@ -59,7 +68,7 @@ class ConvHighway(BaseHighway):
         axes = len(input_shape) - 2
         if len(self._sizes(axes)) != axes:
             raise ValueError(
-                f"`kernel_size` must be one integer or as many as the input has axes between batch and channels, "
+                f"`kernel_size` must be one integer or as many as the input has axes but batch and channels, "
                 f"{axes} here. Received: kernel_size={self.kernel_size}, input_shape={input_shape}"
             )
         super().build(input_shape)
@@ -69,6 +78,7 @@ class ConvHighway(BaseHighway):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout
+        plain = plain and not self._channels_first
         if not (training and plain and one_pass.pays(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
         seen = self._seen(inputs, mask)
@@ -78,18 +88,41 @@ class ConvHighway(BaseHighway):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, in a form that can be written as JSON."""
-        return {**super().get_config(), "kernel_size": self.kernel_size}
+        return {**super().get_config(), "kernel_size": self.kernel_size, "data_format": self.data_format}
+
+    @property
+    def unit_axis(self) -> int:
+        """The axis of inputs, gates and outputs on which the channels lie."""
+        return 1 if self._channels_first else -1
+
+    @property
+    def _channels_first(self) -> bool:
+        return self.data_format == "channels_first"
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
-        return (*self._sizes(len(input_shape) - 2), input_shape[-1], input_shape[-1])
+        channels = input_shape[self.unit_axis]
+        return (*self._sizes(len(input_shape) - 2), channels, channels)
 
     def _affine(self, inputs: Any, kernel: Any) -> Any:
-        return ops.conv(inputs, kernel, strides=1, padding="same", data_format="channels_last")
+        if self._channels_first and keras.backend.backend() == "tensorflow":
+            maps = ops.conv(self._units_last(inputs), kernel, strides=1, padding="same", data_format="channels_last")
+            return self._units_back(maps)
+        return ops.conv(inputs, kernel, strides=1, padding="same", data_format=self.data_format)
 
     def _seen(self, inputs: Any, mask: Any) -> Any:
         if mask is None:
             return inputs
+        mask = ops.expand_dims(mask, 1) if self._channels_first else mask
         return ops.where(expand_mask(mask, len(inputs.shape)), inputs, ops.zeros_like(inputs))
+
+    def _along_units(self, array: Any, rank: int) -> Any:
+        return ops.reshape(array, (-1, *[1] * (rank - 2))) if self._channels_first else array
+
+    def _units_last(self, array: Any) -> Any:
+        return ops.moveaxis(array, self.unit_axis, -1)
+
+    def _units_back(self, array: Any) -> Any:
+        return ops.moveaxis(array, -1, self.unit_axis)
 
     def _sizes(self, axes: int) -> tuple[int, ...]:
         return (self.kernel_size,) * axes if isinstance(self.kernel_size, int) else self.kernel_size

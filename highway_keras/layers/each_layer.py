@@ -5,6 +5,8 @@ from typing import Any
 
 from keras import initializers, ops, random
 
+from highway_keras.layers.seeds import reseeded
+
 # Each number is drawn on its own: the shape does not matter.
 INDEPENDENT = (
     initializers.Constant,
@@ -65,7 +67,7 @@ def _numbered(initializer: Any, layer: int) -> Any:
     # A function, and a generator of seeds, draw anew at each call.
     if not of_keras or isinstance(getattr(initializer, "seed", None), random.SeedGenerator):
         return initializer
-    config = initializer.get_config()
-    if isinstance(config.get("seed"), int):
-        config["seed"] += layer
-    return type(initializer).from_config(config)
+    seed = initializer.get_config().get("seed")
+    if isinstance(seed, int):
+        return reseeded(initializer, seed + layer)
+    return type(initializer).from_config(initializer.get_config())

@@ -1,5 +1,6 @@
 """Many dense highway layers in one."""
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -7,8 +8,10 @@ from keras import ops
 
 from highway_keras.layers import each_layer, through_depth
 from highway_keras.layers.base import BaseHighway, Shape
+from highway_keras.layers.gate import is_elementwise
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
+from highway_keras.layers.slopes import SLOPES
 from highway_keras.layers.through_depth import Maths, Weights
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
@@ -24,7 +27,8 @@ class HighwayStack(BaseHighway):
     Under a mixed policy the products are narrow, and what is passed on from layer to layer stays float32: the small
     steps of a deep net would be lost in a narrower sum.
 
-    Initialisers, regularisers and constraints act on each layer as they would act on a `Highway`.
+    Initialisers, regularisers and constraints act on each layer as they would act on a `Highway`. So does `activation`:
+    one that is not elementwise, such as softmax, sees the shape of the inputs, and is slower.
 
     Args:
         depth: number of layers.
@@ -40,7 +44,8 @@ class HighwayStack(BaseHighway):
         That of the input.
 
     Raises:
-        ValueError: for an argument out of its range, or one that a stack does not have.
+        ValueError: for an argument out of its range, or one that a stack does not have; when it is built, for an
+            activation with variables, such as `keras.layers.PReLU`, of which each layer would need its own.
 
     Example:
         inputs = keras.Input((784,))
@@ -64,6 +69,7 @@ class HighwayStack(BaseHighway):
                     f"Received: {argument}={kwargs[argument]!r}"
                 )
         super().__init__(depth=depth, **kwargs)
+        self._elementwise = self.activation in SLOPES or _is_elementwise(self.activation, self._gate_dtype)
         self.rematerialize = rematerialize
         if rematerialize and not self._maths.differentiated:
             raise ValueError(
@@ -72,23 +78,33 @@ class HighwayStack(BaseHighway):
                 f"gate_activation={self.gate_activation}"
             )
 
+    def build(self, input_shape: Shape) -> None:
+        """Makes the weights of all layers."""
+        super().build(input_shape)
+        if has_variables(self.activation):
+            raise ValueError(
+                "A stack has one `activation` for all of its layers. This one has variables, of which each layer would "
+                "need its own: build the net from single `Highway` layers, each with an activation of its own. "
+                f"Received: activation={self.activation}"
+            )
+
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Runs through all layers."""
-        x, weights = self._feature_major(inputs), self._stacked_weights()
+        x, weights, maths = self._feature_major(inputs), self._stacked_weights(), self._maths_for(inputs)
         if (lesion := next_lesion(self.name)) is not None:
-            y = self._lesioned(x, weights, lesion)
+            y = self._lesioned(x, weights, maths, lesion)
         elif is_recording_outputs():
-            transform, outputs = through_depth.gates_and_outputs(x, weights, self._maths)
+            transform, outputs = through_depth.gates_and_outputs(x, weights, maths)
             last = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
             record(self, *last, depth=self.depth, mask=mask)
             y = outputs[-1]
         elif is_recording():
-            y, transform = through_depth.gates(x, weights, self._maths)
+            y, transform = through_depth.gates(x, weights, maths)
             record(self, self._layers_last(transform, inputs), depth=self.depth, mask=mask)
-        elif training and self._maths.differentiated:
-            y = through_depth.train(x, weights, self._maths, rematerialize=self.rematerialize)
+        elif training and maths.differentiated:
+            y = through_depth.train(x, weights, maths, rematerialize=self.rematerialize)
         else:
-            y = through_depth.infer(x, weights, self._maths)
+            y = through_depth.infer(x, weights, maths)
         return ops.cast(ops.reshape(ops.transpose(y), ops.shape(inputs)), self.compute_dtype)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
@@ -109,7 +125,8 @@ class HighwayStack(BaseHighway):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(inputs.shape))
-        _, transform = through_depth.gates(self._feature_major(inputs), self._stacked_weights(), self._maths)
+        x, weights, maths = self._feature_major(inputs), self._stacked_weights(), self._maths_for(inputs)
+        _, transform = through_depth.gates(x, weights, maths)
         return self._layers_last(transform, inputs)
 
     def get_config(self) -> dict[str, Any]:
@@ -121,21 +138,33 @@ class HighwayStack(BaseHighway):
     def _maths(self) -> Maths:
         return Maths(self.activation, self.gate_activation, self.compute_dtype)
 
+    def _maths_for(self, inputs: Any) -> Maths:
+        """The maths with an activation of `[units, examples]`; one that mixes elements sees the shape of the inputs."""
+        if self._elementwise:
+            return self._maths
+        shape = ops.shape(inputs)
+
+        def as_single_layers(sums: Any) -> Any:
+            block = self._activated(ops.reshape(ops.transpose(sums), shape))
+            return ops.transpose(ops.reshape(block, (-1, shape[-1])))
+
+        return replace(self._maths, activation=as_single_layers)
+
     def _stacked_weights(self) -> Weights:
         kernel = ops.concatenate([self.kernel, self.transform_kernel], axis=2)
         return Weights(*(ops.cast(array, self._gate_dtype) for array in (kernel, self.bias, self.transform_bias)))
 
-    def _lesioned(self, x: Any, weights: Weights, lesion: Lesion) -> Any:
+    def _lesioned(self, x: Any, weights: Weights, maths: Maths, lesion: Lesion) -> Any:
         """The output of the last layer, `[units, examples]`, from the last intact layer whose output is known."""
         if lesion.outputs is None:
-            return through_depth.lesioned(x, weights, self._maths, lesion.closed, 0)
+            return through_depth.lesioned(x, weights, maths, lesion.closed, 0)
         intact = lesion.outputs
 
         def known() -> Any:
             return self._feature_major(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2))
 
         x = ops.cond(ops.greater(lesion.spared, 0), known, lambda: x)
-        return through_depth.lesioned(x, weights, self._maths, lesion.closed, lesion.spared)
+        return through_depth.lesioned(x, weights, maths, lesion.closed, lesion.spared)
 
     def _feature_major(self, inputs: Any) -> Any:
         """The inputs as `[units, examples]`."""
@@ -167,3 +196,18 @@ class HighwayStack(BaseHighway):
             initializer=each_layer.initialize(initializer, self.depth),
             autocast=False,
         )
+
+
+def has_variables(activation: Any) -> bool:
+    """Whether an activation is a built layer with weights or other state."""
+    return isinstance(activation, keras.layers.Layer) and bool(activation.variables)
+
+
+def _is_elementwise(activation: Any, dtype: str) -> bool:
+    # To try a layer would build it. What does not take any shape has a reason to, and gets the shape of the inputs.
+    if isinstance(activation, keras.layers.Layer):
+        return False
+    try:
+        return is_elementwise(activation, dtype)
+    except Exception:
+        return False

@@ -93,8 +93,7 @@ def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) ->
     def body(row: Any, x: Any) -> Any:
         layer = Weights(*(ops.take(array, row, axis=0) for array in weights))
         block, gate = maths.block_and_gate(x, layer)
-        gate, _ = close(gate, None, ops.expand_dims(ops.take(closed, row, axis=0), -1))
-        return blend(block, x, gate, None)
+        return close(blend(block, x, gate, None), x, ops.expand_dims(ops.take(closed, row, axis=0), -1))
 
     return ops.fori_loop(first, weights.kernel.shape[0], body, x)
 

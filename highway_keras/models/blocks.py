@@ -51,9 +51,10 @@ def block(
     """
     checks.choice("kind", kind, KINDS)
     if kind == "highway":
-        layer = Highway if kernel_size is None else ConvHighway
+        form: dict[str, Any] = {"kernel_size": kernel_size, "data_format": "channels_last"} if kernel_size else {}
+        layer = ConvHighway if kernel_size else Highway
         return layer(
-            *(() if kernel_size is None else (kernel_size,)),
+            **form,
             activation=activation,
             transform_bias=transform_bias,
             depth=depth,

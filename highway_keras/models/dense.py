@@ -85,7 +85,7 @@ def dense(
 
     inputs = x = keras.Input(checks.shape(input_shape), name=input_name, dtype="float32")
     if len(input_shape) > 1:
-        x = keras.layers.Flatten(name="flatten")(x)
+        x = keras.layers.Flatten(data_format="channels_last", name="flatten")(x)
     if resize == "plain":
         x = plain(x, units, name="entry", activation=activation, initializer=_initial(initializer))
     else:

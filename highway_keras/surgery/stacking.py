@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from highway_keras.layers import Highway, HighwayStack
-from highway_keras.layers.highway_stack import UNSTACKED
+from highway_keras.layers.highway_stack import UNSTACKED, has_variables
 from highway_keras.layers.recording import layer_names
 from highway_keras.surgery.graph import graph_of, links, rewired
 
@@ -47,8 +47,9 @@ def stacked(model: keras.Model) -> keras.Model:
     """A copy of a model in which every row of `Highway` layers that can be a `HighwayStack` is one.
 
     A row is two or more layers, each of which alone reads the one before it, with the same arguments but for names,
-    seeds and initial biases. Layers with a separate carry gate, batch normalisation or dropout stay as they are, and so
-    do layers that are called more than once. Models inside the model are converted too.
+    seeds and initial biases. Layers with a separate carry gate, batch normalisation, dropout or an activation that has
+    variables stay as they are, and so do layers that are called more than once. Models inside the model are converted
+    too.
 
     Args:
         model: a functional or sequential model with weights.
@@ -113,7 +114,8 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
     for layer in layers:
         if not _stackable(layer) or _shared(layer) != _shared(first):
             raise ValueError(
-                f"The layers of a stack have the same arguments, and no {', '.join(UNSTACKED)}. "
+                f"The layers of a stack have the same arguments, and no {', '.join(UNSTACKED)} or activation with "
+                "variables. "
                 f"Received: '{first.name}' with {_shared(first)} and '{layer.name}' with {_shared(layer)}"
             )
     config = {key: value for key, value in first.get_config().items() if key not in UNSTACKED}
@@ -150,7 +152,11 @@ def _rows(graph: keras.Model) -> Iterator[list[Highway]]:
 
 
 def _stackable(layer: Any) -> bool:
-    return type(layer) is Highway and all(getattr(layer, name) == value for name, value in UNSTACKED.items())
+    return (
+        type(layer) is Highway
+        and all(getattr(layer, name) == value for name, value in UNSTACKED.items())
+        and not has_variables(layer.activation)
+    )
 
 
 def _shared(layer: Highway) -> Any:

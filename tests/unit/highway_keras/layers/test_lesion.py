@@ -1,5 +1,6 @@
 """A closed gate carries, exactly; what is not closed is as before."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -45,6 +46,16 @@ def test_closed_units_carry_and_the_others_do_as_before(case, policy):
     else:
         np.testing.assert_allclose(y[..., SHUT], x[..., SHUT], rtol=2**-8)
     assert not np.array_equal(intact[..., SHUT], y[..., SHUT])
+
+
+@pytest.mark.parametrize("h", [np.inf, np.nan])
+@pytest.mark.parametrize("case", ["dense", "carry", "conv", "stack"])
+def test_a_closed_unit_carries_whatever_h_is(case, h):
+    layer, shape = CASES[case]("float32")
+    layer.activation = lambda z: keras.ops.full_like(z, h)
+    x = np.asarray(inputs(*shape), "float32")
+    with lesioned({"layer": Lesion(np.ones((1, 3) if case == "stack" else 3, bool))}):
+        np.testing.assert_array_equal(array(layer(x, training=False)), x)
 
 
 def test_by_the_equation():

@@ -1,12 +1,13 @@
 """Mistakes that earlier implementations of highway layers made: one test each."""
 
+import itertools
 import json
 
 import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway
+from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.helpers import BACKEND, array, inputs, weights_of
@@ -63,6 +64,42 @@ def test_a_seeded_initialiser_gives_the_carry_gate_other_values_than_the_transfo
     layer = Highway(carry_gate="separate", transform_initializer=keras.initializers.HeNormal(seed=1))
     layer.build((None, 6))
     assert not np.allclose(array(layer.carry_kernel), array(layer.transform_kernel))
+
+
+def kernels(kind, options):
+    shape, layer = LAYERS.get(kind, ((3, 6), lambda **o: HighwayStack(3, **o)))
+    layer = layer(**options)
+    layer.build(shape)
+    return layer, [array(weight) for weight in layer.weights if "kernel" in weight.name]
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("kind", [*LAYERS, "stack"])
+def test_a_shared_initialiser_gives_each_kernel_values_of_its_own(kind, seed):
+    shared = keras.initializers.Orthogonal(seed=seed) if kind == "stack" else keras.initializers.HeNormal(seed=seed)
+    options = {"kernel_initializer": shared, "transform_initializer": shared}
+    if kind != "stack":
+        options["carry_gate"] = "separate"
+    layer, found = kernels(kind, options)
+    rows = [row for kernel in found for row in (kernel if kind == "stack" else [kernel])]
+    assert not any(np.allclose(one, other) for one, other in itertools.combinations(rows, 2))
+    if seed is not None:  # the config has the seed, and a copy two initialisers with it
+        again = [array(weight) for weight in rebuilt(layer).weights if "kernel" in weight.name]
+        np.testing.assert_array_equal(again, found)
+
+
+def rebuilt(layer):
+    copy = type(layer).from_config(layer.get_config())
+    copy.build((*[None] * (layer.input_spec.ndim - 1), layer.kernel.shape[-1]))
+    return copy
+
+
+def test_initialisers_with_seeds_of_their_own_draw_by_them():
+    seeded = keras.initializers.HeNormal
+    options = {"kernel_initializer": seeded(seed=2), "transform_initializer": seeded(seed=1)}
+    _, found = kernels("dense", {**options, "carry_gate": "separate"})
+    np.testing.assert_array_equal(found[:2], [array(seeded(seed=seed)((6, 6))) for seed in (2, 1)])
+    assert not np.allclose(found[2], found[0])
 
 
 @both

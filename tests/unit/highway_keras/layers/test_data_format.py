@@ -1,0 +1,130 @@
+"""Channels in front: the same numbers as with channels at the end, in another order of axes."""
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import ConvHighway, analysis, gates
+from highway_keras.analysis import gate_statistics, lesion_layers, lesion_units
+from highway_keras.analysis.batches import in_batches
+from highway_keras.layers import Lesion, lesioned
+from highway_keras.models.blocks import block
+from tests.unit.highway_keras.helpers import PRECISE, array, compiled, gradients, inputs, scramble
+from tests.unit.highway_keras.stacks import assert_close
+
+ZEROS = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
+SHAPES = {"1-D": (2, 6, 3), "2-D": (2, 5, 4, 3), "3-D": (2, 3, 4, 2, 3)}
+CASES = [
+    *((kind, {}) for kind in SHAPES),
+    ("1-D", {"carry_gate": "separate"}),
+    ("2-D", {"batch_normalization": True}),
+]
+
+
+def front(array):
+    return np.moveaxis(array, -1, 1)
+
+
+def pair(shape, **arguments):
+    """The same layer in both formats."""
+    layers = []
+    for data_format in ("channels_last", "channels_first"):
+        layer = ConvHighway(3, data_format=data_format, name="layer", **ZEROS, **arguments)
+        layer.build(shape if data_format == "channels_last" else (shape[0], shape[-1], *shape[1:-1]))
+        layers.append(scramble(layer))
+    return layers
+
+
+@pytest.mark.parametrize(("kind", "arguments"), CASES)
+def test_outputs_gates_and_gradients(kind, arguments):
+    shape = SHAPES[kind]
+    last, first = pair(shape, dtype=PRECISE, **arguments)
+    assert [weight.shape for weight in first.weights] == [weight.shape for weight in last.weights]
+    x, upstream = inputs(*shape), inputs(*shape, seed=2)
+    expected = gradients(last, x, upstream, training=True)
+    expected["x"] = front(expected["x"])
+    assert_close(gradients(first, front(x), front(upstream), training=True), expected, PRECISE)
+    assert_close(array(first(front(x))), front(array(last(x))), PRECISE)
+    assert_close(array(first.gates(front(x))), front(array(last.gates(x))), PRECISE)
+    assert first.compute_output_shape(front(x).shape) == front(x).shape
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_narrow_products_in_training(policy):
+    last, first = pair((2, 5, 4, 3), dtype=policy)
+    x = inputs(2, 5, 4, 3).astype("float32")
+    y, expected = (compiled(lambda x, layer=layer: layer(x, training=True), xla=False) for layer in (first, last))
+    np.testing.assert_allclose(array(y(front(x))), front(array(expected(x))), atol=0.05)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_masks_have_no_axis_for_the_channels(normalised):
+    last, first = pair((2, 5, 3), batch_normalization=normalised)
+    x = inputs(2, 5, 3).astype("float32")
+    mask = np.array([[True] * 5, [True, True, True, False, False]])
+    y = array(first(front(x), mask=mask, training=normalised))
+    assert_close(y, front(array(last(x, mask=mask, training=normalised))), "float32")
+
+
+def test_lesions_close_channels():
+    last, first = pair((2, 5, 4, 3))
+    x = inputs(2, 5, 4, 3).astype("float32")
+    lesion = Lesion([True, False, True])
+    with lesioned({"layer": lesion, "layer:2": lesion}):
+        y, expected = array(first(front(x))), front(array(last(x)))
+    assert_close(y, expected, "float32")
+    np.testing.assert_array_equal(y[:, ::2], front(x)[:, ::2])
+
+
+def test_none_is_the_format_of_keras():
+    assert ConvHighway(3).data_format == "channels_last"
+    keras.config.set_image_data_format("channels_first")
+    try:
+        layer = ConvHighway(3, **ZEROS)
+        layer.build((None, 8, 32, 32))
+        assert layer.count_params() == 2 * (9 * 8 * 8 + 8)
+        image = keras.Input((6, 6, 2))
+        net = keras.Model(image, block("highway", image, name="block", kernel_size=3, initializer="zeros"))
+        assert net.get_layer("block").data_format == "channels_last"
+    finally:
+        keras.config.set_image_data_format("channels_last")
+    again = ConvHighway.from_config(layer.get_config())
+    assert again.data_format == "channels_first"
+    with pytest.raises(ValueError, match=r"'channels_first', or None .* Received: data_format='NCHW'"):
+        ConvHighway(3, data_format="NCHW")
+    with pytest.raises(ValueError, match=r"second axis .* must be defined.* input_shape=\(None, None, 4, 4\)"):
+        again.build((None, None, 4, 4))
+
+
+@pytest.fixture(scope="module")
+def nets():
+    """One net in both formats, with a dense layer that reads the channels' means."""
+    made = []
+    for data_format in ("channels_last", "channels_first"):
+        image = keras.Input((4, 5, 3) if data_format == "channels_last" else (3, 4, 5))
+        x = ConvHighway(3, data_format=data_format, name="a", **ZEROS)(image)
+        x = ConvHighway(1, data_format=data_format, activation="tanh", name="b", **ZEROS)(x)
+        x = keras.layers.GlobalAveragePooling2D(data_format=data_format)(x)
+        made.append(scramble(keras.Model(image, keras.layers.Dense(2, kernel_initializer="zeros")(x))))
+    return made
+
+
+def test_analysis_finds_the_channels(nets):
+    x, labels = inputs(6, 4, 5, 3).astype("float32"), np.arange(6) % 2
+    last, first = (
+        [
+            (statistics := gate_statistics(net, in_batches(images, labels), classes=2)).means,
+            statistics.slope,
+            lesion_layers(net, in_batches(images, labels)).cost(),
+            lesion_units(net, in_batches(images, labels)).cost(),
+            analysis.signatures(net, images, per="unit"),
+            analysis.signatures(net, images),
+        ]
+        for net, images in zip(nets, (x, front(x)), strict=True)
+    )
+    for found, expected in zip(first, last, strict=True):
+        assert_close(found, expected, "float32")
+    for name, gate in gates(nets[1], front(x)).items():
+        assert_close(gate, front(gates(nets[0], x)[name]), "float32")
+    layout, _ = analysis.highway_layers(nets[1], front(x))
+    assert [(call.units, call.places) for call in layout.calls] == [(3, 20), (3, 20)]
