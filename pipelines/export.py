@@ -13,13 +13,17 @@ from pipelines import frameworks
 from pipelines.arguments import parse
 from pipelines.config import Frozen
 from pipelines.errors import UserError
+from pipelines.files import replacing
 from pipelines.run import Run, Weights, load_model, model_file, open_run
-from serving import files, manifest, repository
+from serving import files, manifest, repository, signature
 from serving.errors import ServingError
 from serving.manifest import PictureKind
 
 if TYPE_CHECKING:
     import keras
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PASSPHRASE = "HIGHWAY_SIGNING_PASSPHRASE"
 
 
 class Arguments(Frozen):
@@ -40,6 +44,10 @@ class Arguments(Frozen):
     pictures: PictureKind | None = None
     """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
     the data set."""
+    sign: Path | None = None
+    """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, as `openssl
+    genpkey -algorithm ed25519` makes it; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify a version that was
+    exported before is signed."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -57,13 +65,14 @@ def main(arguments: list[str]) -> None:
     console = Console(stderr=True)
     if given.verify:
         with console.status(f"verifying {escape(str(given.run))}"):
-            folder, parity = verify(given.run)
-        sys.stdout.write("\n".join([f"{folder}: all files are as they were written", *agreement(parity)]) + "\n")
+            folder, parity = verify(given.run, given.sign)
+        lines = [f"{folder}: all files are as they were written", *agreement(parity)]
+        sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
         return
     with console.status(f"exporting {escape(str(given.run))}"):
         folder = export(
             given.run, given.to, given.weights, given.data_dir,
-            gates=given.gates, int8=given.int8, pictures=given.pictures,
+            gates=given.gates, int8=given.int8, pictures=given.pictures, sign=given.sign,
         )  # fmt: skip
     sys.stdout.write(report(folder))
 
@@ -77,6 +86,7 @@ def export(
     gates: bool = False,
     int8: bool = False,
     pictures: PictureKind | None = None,
+    sign: Path | None = None,
 ) -> Path:
     """Exports a run as the next version of a model.
 
@@ -88,13 +98,15 @@ def export(
         gates: whether the graphs give `gate_means`.
         int8: whether to write `model.int8.onnx`.
         pictures: "digit" or "natural"; None goes by the data set.
+        sign: the key to sign it with; None leaves it unsigned.
 
     Returns:
         The version folder.
 
     Raises:
-        UserError: if the run is unfinished or damaged, is no image classifier, its data cannot be read, the folder
-            cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left then.
+        UserError: if the run is unfinished or damaged, is no image classifier, its data or the key cannot be read, the
+            folder cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left
+            then.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -107,6 +119,8 @@ def export(
     if not run.record.data.labels:
         raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
     model_file(run, weights)
+    # Before minutes of work: a key that cannot be used.
+    key = _key(sign)
     _use_tensorflow()
     from pipelines.exporting import version, writing
 
@@ -116,14 +130,17 @@ def export(
     job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
         writing.write(job, folder, number, int8)
+        if key:
+            (folder / signature.NAME).write_bytes(signature.sign(folder, key))
     return to / str(number)
 
 
-def verify(path: Path) -> tuple[Path, "manifest.Parity"]:
+def verify(path: Path, sign: Path | None = None) -> tuple[Path, "manifest.Parity"]:
     """Checks an exported version from its files alone.
 
     Args:
         path: a version folder, or a model's folder, whose newest version is taken.
+        sign: the key to sign it with afterwards; None leaves it as it is.
 
     Returns:
         The version folder, and what was measured.
@@ -137,16 +154,17 @@ def verify(path: Path) -> tuple[Path, "manifest.Parity"]:
     try:
         folder = repository.find(path)
         content = manifest.read(folder)
-        files.verify(folder, content)
+        files.verify(folder, content, closed=True)
     except ServingError as error:
         raise UserError(str(error)) from error
+    key = _key(sign)
     _use_tensorflow()
     from pipelines.exporting import parity, reference
 
     kept = reference.load(folder)
     assert content.pictures, "a version with a reference has pictures"
     measured = content.parity
-    return folder, parity.measure(
+    found = parity.measure(
         folder,
         kept,
         split=measured.split,
@@ -154,6 +172,10 @@ def verify(path: Path) -> tuple[Path, "manifest.Parity"]:
         kind=content.pictures,
         precision=measured.precision,
     )
+    if key:
+        with replacing(folder / signature.NAME) as aside:
+            aside.write_bytes(signature.sign(folder, key))
+    return folder, found
 
 
 def report(folder: Path) -> str:
@@ -196,6 +218,14 @@ def agreement(measured: "manifest.Parity") -> list[str]:
             f"{files.images} labels, pixels within {files.pixels:g} of 255"
         )
     return lines
+
+
+def _key(path: Path | None) -> "Ed25519PrivateKey | None":
+    passphrase = os.environ.get(PASSPHRASE)
+    try:
+        return signature.private_key(path, passphrase.encode() if passphrase else None) if path else None
+    except ServingError as error:
+        raise UserError(str(error)) from error
 
 
 def _use_tensorflow() -> None:

@@ -47,6 +47,9 @@ class Arguments(Frozen):
     """Pictures that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
+    trust: tuple[Path, ...] | None = None
+    """Serve only versions that the owner of one of these keys signed (`highway export --sign`): PEM files with Ed25519
+    public keys."""
     quiet: bool = False
     """Write no line for each request."""
 
@@ -58,7 +61,7 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway serve`.
 
     Raises:
-        UserError: there is no such folder, the address cannot be used, or access must be decided upon.
+        UserError: there is no such folder or key, the address cannot be used, or access must be decided upon.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
     key, origins = _access(given)
@@ -67,14 +70,23 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
 
-    from serving import memory
+    from serving import memory, signature
     from serving.app import make_app
     from serving.settings import Settings
 
+    if given.trust == ():
+        # An empty variable in a script must not let everything in.
+        raise UserError(
+            "--trust needs a key: a PEM file with an Ed25519 public key. Leave it out to trust every version."
+        )
+    try:
+        trust = tuple(signature.public_key(path) for path in given.trust or ())
+    except signature.KeyFileError as error:
+        raise UserError(str(error)) from error
     memory.one_heap()
     _log(given.quiet)
     settings = Settings(
-        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins
+        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins, trust=trust
     )
     config = uvicorn.Config(
         make_app(settings),

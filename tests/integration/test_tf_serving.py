@@ -22,7 +22,6 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from fastapi.testclient import TestClient
 from PIL import Image
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 
@@ -31,6 +30,7 @@ from pipelines.export import export
 from serving import manifest, repository
 from serving.app import make_app
 from serving.settings import Settings
+from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
 DOUBLE = Path(__file__).parents[1] / "tf_serving_double.py"
@@ -108,7 +108,7 @@ def release(root, *words):
 
 def serve(root, server=None, protocol="grpc", **settings):
     address = server and server.address(protocol)
-    return TestClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
+    return LoadedClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
 
 
 def until(found, seconds=60):

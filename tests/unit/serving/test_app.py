@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from serving import pictures
@@ -17,6 +16,7 @@ from serving.app import make_app
 from serving.batching import Batcher
 from serving.errors import UnavailableError
 from serving.settings import Settings
+from tests.endpoint import LoadedClient
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
 
@@ -28,7 +28,7 @@ def settings(version):
 
 @pytest.fixture
 def client(settings):
-    with TestClient(make_app(settings), raise_server_exceptions=False) as made:
+    with LoadedClient(make_app(settings), raise_server_exceptions=False) as made:
         yield made
 
 
@@ -129,7 +129,7 @@ def test_explain_needs_gates(client):
 def test_limits(version):
     settings = Settings(models=version.parents[1], body=2000, pictures=2)
     raw = {"content-type": "application/octet-stream"}
-    with TestClient(make_app(settings)) as client:
+    with LoadedClient(make_app(settings)) as client:
         answer = client.post("/predict/tiny", content=bytes(2001), headers=raw)
         assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
         # Without a length in its head.
@@ -140,7 +140,7 @@ def test_limits(version):
 
 
 def test_a_key(version):
-    with TestClient(make_app(Settings(models=version.parents[1], api_key="söcret"))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], api_key="söcret"))) as client:
         assert client.get("/models").status_code == 401
         assert client.get("/models", headers={"X-API-Key": "wrong"}).status_code == 401
         key = "söcret".encode()
@@ -152,9 +152,9 @@ def test_a_key(version):
 
 def test_pages_of_other_sites(version):
     origin = {"Origin": "https://example.org"}
-    with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
         assert "access-control-allow-origin" not in client.get("/models", headers=origin).headers
-    with TestClient(make_app(Settings(models=version.parents[1], origins=("https://example.org",)))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], origins=("https://example.org",)))) as client:
         answer = client.get("/models", headers=origin)
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
 
@@ -181,7 +181,7 @@ def test_a_new_version_is_served_without_a_restart(client, version):
 
 
 def test_nothing_is_served(tmp_path):
-    with TestClient(make_app(Settings(models=tmp_path))) as client:
+    with LoadedClient(make_app(Settings(models=tmp_path))) as client:
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v2/health/ready").status_code == 503
         assert client.get("/models").json() == []
@@ -202,7 +202,7 @@ def test_the_page_may_load_nothing_from_elsewhere(client):
 
 def test_all_bodies_together_are_limited(version):
     raw = {"content-type": "application/octet-stream"}
-    with TestClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
         answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
         assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
         assert answer.headers["retry-after"] == "1"
@@ -222,7 +222,10 @@ def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
     monkeypatch.setattr(pictures, "decode", held)
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
-    with TestClient(make_app(Settings(models=version.parents[1], queue=2))) as client, ThreadPoolExecutor(6) as threads:
+    with (
+        LoadedClient(make_app(Settings(models=version.parents[1], queue=2))) as client,
+        ThreadPoolExecutor(6) as threads,
+    ):
         asked = [threads.submit(client.post, "/predict/tiny", content=file.getvalue()) for _ in range(6)]
         waiting = list(asked)
         while len(waiting) > 2:
@@ -236,7 +239,7 @@ def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
 
 def test_two_apps_in_a_process(version):
     for _ in range(2):
-        with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+        with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
             assert 'highway_version_served{model="tiny",version="1"} 1.0' in client.get("/metrics").text
 
 
@@ -263,7 +266,7 @@ def test_odd_requests_are_refused(client, path, body, headers, said):
 
 
 def test_too_many_files_in_a_form(version):
-    with TestClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
         answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
         assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
 
