@@ -77,7 +77,7 @@ def find(path: Path) -> Path:
     """
     if not path.exists():
         raise ModelError(f"there is no model {path}. Make one with `highway export`, or check the path.")
-    if (path / manifest.NAME).exists():
+    if os.path.lexists(path / manifest.NAME):
         return path
     if found := versions(path):
         return path / str(found[-1])
