@@ -43,7 +43,7 @@ Whatever is refused is answered with `{"error": "what happened, what was expecte
 If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 """
 # Seconds that the opening of a version has to end when the endpoint stops.
-CLOSING = 5.0
+CLOSING = 2.0
 STATUS = {
     errors.UnknownModelError: 404,
     errors.RequestError: 400,

@@ -293,7 +293,7 @@ class Catalog(Generic[T]):
         try:
             wanted = release.read(folder)
         except ModelError as error:
-            wanted, wrong = entry.release, f"{error} The release before it stays."
+            wanted, wrong = entry.release, f"{error} What was released before stays; at first that is the newest."
         if wanted.versions is None:
             kept = self._newest(entry, folder, on_disk)
         else:
@@ -344,6 +344,9 @@ class Catalog(Generic[T]):
         try:
             opened = self._open(path)
         except Exception as error:
+            if self._stop.is_set():
+                # What it is opened with is being closed.
+                return served
             self._refuse(entry, folder.name, version, mark, error)
             return served
         finally:

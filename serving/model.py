@@ -108,7 +108,11 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
         model = open_model(Path("models/demo"))
         print(model.manifest.labels)
     """
-    folder = repository.find(path)
+    return open_version(repository.find(path), threads, trusted)
+
+
+def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
+    """Opens the model version of a folder; see `open_model`."""
     sight, found = _open(folder, read(folder, trusted), closed=bool(trusted))
     session = open_session(folder / ONNX, threads, found[ONNX])
     checks.graph(session, sight.manifest, folder / ONNX)

@@ -11,7 +11,7 @@ import numpy as np
 from serving import checks
 from serving.batching import Batcher
 from serving.manifest import CLASS_ID, LABEL, PROBABILITIES, Manifest
-from serving.model import Model, open_model
+from serving.model import Model, open_version
 from serving.settings import Settings
 
 # Arrays by name; `label` is a list of strings.
@@ -120,7 +120,7 @@ class InProcessBackend:
         Raises:
             ModelError: it is incomplete, damaged or not signed as it must be, cannot be loaded, or contradicts itself.
         """
-        model = open_model(folder, trusted=self.settings.trust)
+        model = open_version(folder, trusted=self.settings.trust)
         checks.place(folder, model.manifest)
         checks.trial(model)
         measured = self.measured(model.manifest.name)

@@ -66,6 +66,7 @@ LISTED = {
             models=many(TEXT),
             statuses={"type": "object", "additionalProperties": _STATUSES},
             wrong={"type": "object", "additionalProperties": TEXT},
+            loading={"type": "boolean"},
         )
     }
 }

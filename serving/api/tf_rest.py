@@ -41,13 +41,14 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 
     @made.get("/v1/models", summary="All models, and the state of their versions", openapi_extra=answers(LISTED))
     async def listed() -> dict[str, object]:
-        # What is wrong with a model that has no version to say it of.
-        wrong = {name: entry.wrong for name, entry in catalog.entries().items() if entry.wrong}
-        statuses = {name: _statuses(entry.statuses(catalog.wrong)) for name, entry in catalog.entries().items()}
+        entries = catalog.entries()
+        # What is wrong with a model that has no version to say it of; without a name that is the whole repository.
+        wrong = {name: entry.wrong for name, entry in entries.items()} | {"": catalog.wrong}
         return {
             "models": catalog.names(),
-            "statuses": statuses,
-            "wrong": wrong | ({"": catalog.wrong} if catalog.wrong else {}),
+            "statuses": {name: _statuses(entry.statuses(catalog.wrong)) for name, entry in sorted(entries.items())},
+            "wrong": {name: why for name, why in wrong.items() if why},
+            "loading": catalog.loading,
         }
 
     async def metadata(request: Request) -> dict[str, object]:
