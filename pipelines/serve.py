@@ -47,8 +47,8 @@ class Arguments(Frozen):
     """Pictures that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
-    trust: tuple[Path, ...] | None = None
-    """Serve only versions that the owner of one of these keys signed (`highway export --sign`): PEM files with Ed25519
+    trust: tuple[Path, ...] = ()
+    """Serve only versions that were signed (`highway export --sign`) with one of these keys: PEM files with Ed25519
     public keys."""
     quiet: bool = False
     """Write no line for each request."""
@@ -64,6 +64,9 @@ def main(arguments: list[str]) -> None:
         UserError: there is no such folder or key, the address cannot be used, or access must be decided upon.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
+    if not given.trust and "--trust" in arguments:
+        # As where a variable in a script is empty: it must not let every version in.
+        raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     key, origins = _access(given)
     _check_address(given)
     if not given.models.is_dir():
@@ -74,13 +77,8 @@ def main(arguments: list[str]) -> None:
     from serving.app import make_app
     from serving.settings import Settings
 
-    if given.trust == ():
-        # An empty variable in a script must not let everything in.
-        raise UserError(
-            "--trust needs a key: a PEM file with an Ed25519 public key. Leave it out to trust every version."
-        )
     try:
-        trust = tuple(signature.public_key(path) for path in given.trust or ())
+        trust = tuple(signature.public_key(path) for path in given.trust)
     except signature.KeyFileError as error:
         raise UserError(str(error)) from error
     memory.one_heap()
