@@ -289,7 +289,8 @@ def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, p
 
 
 def test_another_model_under_the_same_name_is_refused(server, exported, protocol, tmp_path):
-    shutil.copytree(exported / "1", tmp_path / "tiny" / "2")
+    aside = shutil.copytree(exported / "1", tmp_path / "tiny" / "2") / manifest.NAME
+    aside.write_text(json.dumps({**json.loads(aside.read_text()), "version": 2}))
     with serve(tmp_path, server, protocol) as client:
         answer = predict(client, pictures(1))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
