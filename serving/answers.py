@@ -61,7 +61,9 @@ class ServedModel(_Part):
     labels: dict[str, int]
     """Version by label."""
     failed: dict[int, str]
-    """What is wrong with versions that were refused."""
+    """What is wrong with versions that were refused, or of which the files are no longer as they were loaded."""
+    wrong: str = ""
+    """What is wrong with its folder, its release or the whole repository, while what is loaded is served on."""
     input: ModelInput
     """Of the newest version."""
     gates: bool

@@ -42,11 +42,14 @@ Three ways to ask the same models:
 Whatever is refused is answered with `{"error": "what happened, what was expected"}`. 503 comes with `Retry-After`.
 If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 """
+# Seconds that the opening of a version has to end when the endpoint stops.
+CLOSING = 2.0
 STATUS = {
     errors.UnknownModelError: 404,
     errors.RequestError: 400,
     errors.PictureError: 400,
     errors.LimitError: 413,
+    errors.OutputError: 500,
     errors.BusyError: 503,
     errors.SlowError: 504,
     errors.ModelError: 503,
@@ -72,14 +75,13 @@ def make_app(settings: Settings) -> App:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await backend.start()
-        await run_in_threadpool(catalog.refresh)
-        watching = catalog.watch(settings.poll)
-        # What is there now stays: looking through it for garbage again and again is a pause for some request.
-        gc.freeze()
+        # Whoever asks meanwhile is answered: that the endpoint lives, and what is loaded up to now. What is there after
+        # that stays: looking through it for garbage again and again is a pause for some request.
+        watching = catalog.watch(settings.poll, gc.freeze)
         yield
         catalog.close()
-        # It may be opening a version, for which the backend is needed.
-        await run_in_threadpool(watching.join)
+        # It may be opening a version, for which the backend is needed; a disk that does not answer is not waited for.
+        await run_in_threadpool(watching.join, CLOSING)
         await backend.close()
         executor.shutdown()
 

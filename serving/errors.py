@@ -25,6 +25,10 @@ class RequestError(ServingError):
     """A request is not what the protocol or the model takes."""
 
 
+class OutputError(ServingError):
+    """A model computed something that is no number."""
+
+
 class PictureError(ServingError):
     """A picture is missing, unreadable, or not what the model takes."""
 

@@ -1,32 +1,39 @@
 """Sizes and SHA-256 digests: a version is whole, or it is refused."""
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
-from serving import manifest
+from serving import manifest, regular, signature
 from serving.errors import ModelError
 
 
 def digest(path: Path) -> manifest.File:
-    """Size and SHA-256 of a file, read in pieces."""
-    with path.open("rb") as file:
+    """Size and SHA-256 of a regular file, read in pieces."""
+    with regular.open_regular(path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return manifest.File(size=file.tell(), sha256=sha256)
 
 
 def digests(folder: Path) -> dict[str, manifest.File]:
-    """Size and SHA-256 of every file in a version folder but the manifest, by its path in the folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: digest(path) for name, path in names.items() if name != manifest.NAME}
+    """Size and SHA-256 of every file in a version folder but the manifest and its signature, by its path in it."""
+    return {name: digest(folder / name) for name in sorted(_names(folder))}
 
 
-def verify(folder: Path, content: manifest.Manifest) -> None:
+def verify(
+    folder: Path, content: manifest.Manifest, keep: Collection[str] = (), *, closed: bool = False
+) -> dict[str, bytes]:
     """Compares every file that a manifest lists with what lies on disk.
 
     Args:
         folder: the version.
         content: its manifest.
+        keep: names of files to give back, so that what is used is what was compared, whatever happens to the folder
+            meanwhile.
+        closed: whether a file that the manifest does not list is refused.
+
+    Returns:
+        The content of those of `keep` that the manifest lists.
 
     Raises:
         ModelError: if a file is missing or differs in size or content; the message names it.
@@ -34,10 +41,17 @@ def verify(folder: Path, content: manifest.Manifest) -> None:
     Example:
         verify(folder, manifest.read(folder))
     """
+    kept = {}
     for name, expected in content.files.items():
         path = folder / name
         try:
-            found = digest(path)
+            found = manifest.File(size=regular.size(path), sha256=expected.sha256)
+            if found.size == expected.size:
+                if name in keep:
+                    kept[name] = regular.read(path, expected.size)
+                    found = manifest.File(size=len(kept[name]), sha256=hashlib.sha256(kept[name]).hexdigest())
+                else:
+                    found = digest(path)
         except FileNotFoundError:
             raise ModelError(f"{path} is missing: the model version is incomplete. Export it again.") from None
         except OSError as error:
@@ -52,3 +66,12 @@ def verify(folder: Path, content: manifest.Manifest) -> None:
                 f"{path} is damaged: its SHA-256 is {found.sha256[:12]}..., the manifest says "
                 f"{expected.sha256[:12]}... Export the model again, or restore the file from a copy."
             )
+    if closed and (added := sorted(_names(folder) - content.files.keys())):
+        raise ModelError(f"{folder / added[0]} is not in the manifest: it was added after the export. Remove it.")
+    return kept
+
+
+def _names(folder: Path) -> set[str]:
+    # A link to a folder is one too: TF Serving would follow it.
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(folder).as_posix() for path in paths} - {manifest.NAME, signature.NAME}

@@ -10,6 +10,7 @@ A version folder is a TensorFlow SavedModel with files beside it:
     labels.txt                       names of the classes, one a line, by index
     parity.npz                       pictures, and what the Keras model gives for them
     manifest.json                    a `Manifest`
+    manifest.json.sig                a signature of it, if it was signed; see `serving.signature`
 
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
@@ -19,11 +20,13 @@ A version folder is a TensorFlow SavedModel with files beside it:
 `format` rises when an older reader would read a manifest wrongly. Fields it does not know, a reader leaves alone.
 """
 
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from serving import regular, signature
 from serving.errors import ModelError
 
 NAME = "manifest.json"
@@ -247,6 +250,34 @@ class Manifest(_Part):
         """Outputs that have to be computed; the class and its name follow from them."""
         return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
 
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        """Whoever predicts relies on it: a class without a name would be an error in the middle of an answer."""
+        if self.input.name != INPUT or min(self.input.shape[1:]) < 1:
+            raise ValueError(f"the input must be {INPUT!r}, of at least one pixel")
+        if self.input.shape[3] != {"grey": 1, "rgb": 3}[self.input.colour]:
+            raise ValueError(f"{self.input.shape[3]} channels are not {self.input.colour}")
+        if self.pictures and PICTURE not in self.files:
+            raise ValueError(f"it takes picture files, and {PICTURE} is not among the files")
+        expected = {
+            PROBABILITIES: Tensor(dtype="float32", shape=(None, len(self.labels))),
+            CLASS_ID: Tensor(dtype="int64", shape=(None,)),
+            LABEL: Tensor(dtype="string", shape=(None,)),
+        }
+        if self.gates is not None:
+            expected[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(self.gates)))
+        if missing := set(self.computed) - self.outputs.keys():
+            raise ValueError(f"the output {' and '.join(sorted(missing))} is missing")
+        for name, found in self.outputs.items():
+            if name not in expected:
+                raise ValueError(f"there is no output {name!r}. There are: {', '.join(expected)}")
+            if found != expected[name]:
+                raise ValueError(
+                    f"{name} is {found.dtype} {list(found.shape)}, and {len(self.labels)} labels and "
+                    f"{len(self.gates or ())} gates make it {expected[name].dtype} {list(expected[name].shape)}"
+                )
+        return self
+
     @field_validator("files")
     @classmethod
     def _inside(cls, files: dict[str, File]) -> dict[str, File]:
@@ -254,33 +285,38 @@ class Manifest(_Part):
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or name != str(path):
                 raise ValueError(f"file names must lie inside the folder. Received: {name}")
+        if NAME in files or signature.NAME in files:
+            raise ValueError(f"{NAME} and its signature cannot be among the files")
         if missing := {ONNX, LABELS} - files.keys():
             raise ValueError(f"{' and '.join(sorted(missing))} must be among the files")
         return files
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
     """Reads the manifest of a version.
 
     Args:
         folder: the version.
+        trusted: public keys, one of which must have signed it; none takes it unsigned too.
 
     Returns:
         What it says; the files themselves are not looked at (see `serving.files.verify`).
 
     Raises:
-        ModelError: if there is none, or it is damaged, or of a later format.
+        ModelError: if there is none, or it is damaged, of a later format, or not signed as it must be.
 
     Example:
         labels = read(Path("models/demo/1")).labels
     """
     path = folder / NAME
     try:
-        content = path.read_bytes()
+        content = regular.read(path, signature.MANIFEST)
     except FileNotFoundError:
         raise ModelError(f"{folder} is no model version: it has no {NAME}. Make one with `highway export`.") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    if trusted:
+        signature.check(folder, content, trusted)
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:

@@ -24,6 +24,15 @@ _WAITING = Gauge("highway_waiting_pictures", "Pictures that wait to be predicted
 _VERSIONS = Gauge(
     "highway_version_served", "1 for a version that answers, 0 for one that was refused.", ["model", "version"]
 )
+_REFUSED = Gauge(
+    "highway_version_refused", "1 for a version that is not served as it lies on disk, with the reason.",
+    ["model", "version", "reason"],
+)  # fmt: skip
+_WRONG = Gauge(
+    "highway_folder_wrong", "1 for a model's folder, or without a model the repository, of which only what is loaded "
+    "is served on, with the reason.", ["model", "reason"],
+)  # fmt: skip
+_LOADING = Gauge("highway_loading", "1 while the models are loaded for the first time.")
 
 # Found once for each route: the library looks labels up under a lock.
 requests = cache(_REQUESTS.labels)
@@ -48,12 +57,19 @@ def scrape(catalog: Catalog[Served]) -> bytes:
         catalog: whose versions are told; versions that went are forgotten.
     """
     _WAITING.clear()
-    _VERSIONS.clear()
+    for gauge in (_VERSIONS, _REFUSED, _WRONG):
+        gauge.clear()
+    _LOADING.set(catalog.loading)
+    if catalog.wrong:
+        _WRONG.labels("", catalog.wrong).set(1)
     for name, entry in catalog.entries().items():
         served = entry.served
         _WAITING.labels(name).set(sum(one.waiting for one in served.values()))
-        for version in entry.failed:
+        if entry.wrong:
+            _WRONG.labels(name, entry.wrong).set(1)
+        for version, refusal in entry.failed.items():
             _VERSIONS.labels(name, version).set(0)
+            _REFUSED.labels(name, version, refusal.why).set(1)
         for version in served:
             _VERSIONS.labels(name, version).set(1)
     return generate_latest()

@@ -1,14 +1,16 @@
 """A model version, ready to predict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from serving import files, pictures, repository
+from serving import checks, files, pictures, repository
+from serving.checks import Samples
 from serving.errors import PictureError
-from serving.manifest import INPUT, ONNX, PICTURE, RGBA, Manifest, read
+from serving.manifest import INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
 from serving.session import open_session
 
 
@@ -20,11 +22,13 @@ class Sight:
         folder: the version.
         manifest: what is known of it.
         picture: what makes its input of a picture, in ONNX Runtime; None in versions that were exported without.
+        samples: pictures with what the Keras model gave for them; None in versions that were exported without.
     """
 
     folder: Path
     manifest: Manifest
     picture: Any
+    samples: Samples | None
 
     def see(self, rgba: np.ndarray) -> np.ndarray:
         """What the net sees of a picture of any size.
@@ -85,40 +89,59 @@ class Model(Sight):
         return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
 
 
-def open_model(path: Path, threads: int = 1) -> Model:
-    """Opens a model version after comparing all its files with its manifest.
+def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
+    """Opens a model version after comparing its manifest with all its files, its labels and its graphs.
 
     Args:
         path: a version folder, or a model's folder, whose newest version is taken.
         threads: threads for one prediction.
+        trusted: public keys, one of which must have signed it; none opens unsigned versions too.
 
     Returns:
         The model.
 
     Raises:
-        ModelError: if there is no model, or a file of it is missing or damaged.
+        ModelError: if there is no model, a file of it is missing or damaged, they contradict each other, or it is not
+            signed as it must be.
 
     Example:
         model = open_model(Path("models/demo"))
         print(model.manifest.labels)
     """
-    folder = repository.find(path)
-    sight = open_sight(folder, read(folder))
-    return Model(**vars(sight), session=open_session(folder / ONNX, threads))
+    return open_version(repository.find(path), threads, trusted)
 
 
-def open_sight(folder: Path, content: Manifest) -> Sight:
-    """Opens what a version makes of pictures, after comparing all its files with its manifest.
+def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
+    """Opens the model version of a folder; see `open_model`."""
+    sight, found = _open(folder, read(folder, trusted), closed=bool(trusted))
+    session = open_session(folder / ONNX, threads, found[ONNX])
+    checks.graph(session, sight.manifest, folder / ONNX)
+    return Model(**vars(sight), session=session)
+
+
+def open_sight(folder: Path, content: Manifest, *, closed: bool = False) -> Sight:
+    """Opens what a version makes of pictures, after comparing its manifest with all its files and its labels.
 
     Args:
         folder: the version.
         content: its manifest.
+        closed: whether a file that the manifest does not list is refused.
 
     Raises:
-        ModelError: if a file of it is missing or damaged.
+        ModelError: if a file of it is missing or damaged, or they contradict each other.
     """
-    files.verify(folder, content)
-    return Sight(folder, content, open_session(folder / PICTURE) if PICTURE in content.files else None)
+    return _open(folder, content, closed)[0]
+
+
+def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Sight, dict[str, bytes]]:
+    found = files.verify(folder, content, keep=(ONNX, PICTURE, LABELS, REFERENCE), closed=closed)
+    checks.labels(found[LABELS], content, folder / LABELS)
+    picture = None
+    if PICTURE in found:
+        picture = open_session(folder / PICTURE, content=found[PICTURE])
+        checks.picture_graph(picture, content, folder / PICTURE)
+    samples = checks.samples(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
+    return Sight(folder, content, picture, samples), found
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

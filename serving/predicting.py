@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving import pictures
-from serving.errors import BusyError, GoneError, LimitError, SlowError
+from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
 from serving.protocols.request import Request
 from serving.served import Outputs, Served
 from serving.settings import Settings
@@ -59,6 +59,7 @@ class Predictor:
             PictureError: one of the files cannot be decoded.
             BusyError: too much is waiting.
             SlowError: it took too long.
+            OutputError: the model gave what is no number.
         """
         count = len(request.images if request.images is not None else request.files or ())
         if count > self.settings.pictures:
@@ -77,7 +78,9 @@ class Predictor:
 
     async def _predicted(self, served: Served, request: Request) -> Predicted:
         images = request.images if request.images is not None else await self._seen(served, request)
-        return Predicted(served, images, await served.predict(images))
+        outputs = await served.predict(images)
+        _check_numbers(outputs, served)
+        return Predicted(served, images, outputs)
 
     async def _found(self, gone: Served, find: Callable[[], Served]) -> Served:
         """What is in the place of a version, after another look if need be."""
@@ -107,3 +110,14 @@ class Predictor:
 
     def _one(self, served: Served, name: str, file: bytes) -> np.ndarray:
         return served.see(pictures.decode(file, name, self.settings.pixels))
+
+
+def _check_numbers(outputs: Outputs, served: Served) -> None:
+    # JSON has no word for NaN, and a class that was found from it would look like an answer.
+    for name, value in outputs.items():
+        if not np.isfinite(value).all():
+            manifest, wrong = served.manifest, int(np.argmin(np.isfinite(value).all(axis=-1)))
+            raise OutputError(
+                f"version {manifest.version} of model {manifest.name!r} gave {name} that are no numbers (NaN or "
+                f"infinite) for picture {wrong + 1}. The model is at fault, not the request: serve another version."
+            )

@@ -9,9 +9,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from serving import regular
 from serving.errors import ModelError
 
 NAME = "release.json"
+# Bytes that it may have.
+LARGEST = 2**20
 Version = Annotated[int, Field(ge=1)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=64)]
 
@@ -51,7 +54,7 @@ def read(model: Path) -> Release:
     """
     path = model / NAME
     try:
-        return Release.model_validate_json(path.read_bytes())
+        return Release.model_validate_json(regular.read(path, LARGEST))
     except FileNotFoundError:
         return Release()
     except OSError as error:

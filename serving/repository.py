@@ -1,5 +1,7 @@
 """The folders of a model repository: `<name>/<version>/`, with integers for versions."""
 
+import os
+import stat
 from pathlib import Path
 
 from serving import manifest
@@ -7,17 +9,55 @@ from serving.errors import ModelError
 
 
 def versions(folder: Path) -> list[int]:
-    """Numbers of the versions in a model's folder, rising; whatever is not a positive integer is no version."""
+    """Numbers of the versions in a model's folder, rising; whatever is not a positive integer is no version.
+
+    Raises:
+        OSError: the folder is there and cannot be read.
+    """
     if not folder.is_dir():
         return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.is_dir() and _is_version(entry.name))
+    return sorted(int(entry.name) for entry in folder.iterdir() if _is_version(entry.name) and entry.is_dir())
+
+
+def folders(root: Path) -> list[Path]:
+    """The folders in a repository that may be models, by name, without hidden ones.
+
+    Raises:
+        OSError: the repository cannot be read, or is no folder.
+    """
+    with os.scandir(root) as entries:
+        # What a model is called is in JSON, metrics and URLs, which have no place for other bytes than UTF-8. An empty
+        # file system has a folder of this name, which nobody may read.
+        names = sorted(
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.name != "lost+found" and _is_text(entry.name)
+        )
+    return [root / name for name in names if _may_be_folder(root / name)]
 
 
 def models(root: Path) -> list[Path]:
-    """The folders of all models in a repository: those that have versions."""
+    """The folders of all models in a repository: those that have versions.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
     if not root.is_dir():
         return []
-    return sorted(folder for folder in root.iterdir() if versions(folder))
+    return [folder for folder in folders(root) if versions(folder)]
+
+
+def identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one at the same path, such as the empty one under a volume that went.
+
+    Returns:
+        Device and inode; None if there is no folder that can be looked at.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
 def find(path: Path) -> Path:
@@ -37,7 +77,7 @@ def find(path: Path) -> Path:
     """
     if not path.exists():
         raise ModelError(f"there is no model {path}. Make one with `highway export`, or check the path.")
-    if (path / manifest.NAME).is_file():
+    if os.path.lexists(path / manifest.NAME):
         return path
     if found := versions(path):
         return path / str(found[-1])
@@ -49,3 +89,19 @@ def find(path: Path) -> Path:
 
 def _is_version(name: str) -> bool:
     return name.isascii() and name.isdecimal() and int(name) > 0 and str(int(name)) == name
+
+
+def _may_be_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        # What is wrong is found, and told, when it is looked into.
+        return True
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from serving import checks
 from serving.batching import Batcher
 from serving.manifest import CLASS_ID, LABEL, PROBABILITIES, Manifest
-from serving.model import Model, open_model
+from serving.model import Model, open_version
 from serving.settings import Settings
 
 # Arrays by name; `label` is a list of strings.
@@ -114,14 +115,14 @@ class InProcessBackend:
         """Nothing is left open."""
 
     def open(self, folder: Path) -> Served:
-        """Loads a version, after a look at each of its files, and predicts once.
+        """Loads a version, after a look at each of its files, and tries it.
 
         Raises:
-            ModelError: it is incomplete or damaged, or cannot be loaded.
+            ModelError: it is incomplete, damaged or not signed as it must be, cannot be loaded, or contradicts itself.
         """
-        model = open_model(folder)
-        # The first call allocates; no user shall wait for that.
-        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
+        model = open_version(folder, trusted=self.settings.trust)
+        checks.place(folder, model.manifest)
+        checks.trial(model)
         measured = self.measured(model.manifest.name)
         limits = self.settings
         return InProcess(model, Batcher(model.predict, limits.batch, limits.queue, self.executor, measured))

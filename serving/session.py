@@ -7,12 +7,13 @@ from typing import Any
 from serving.errors import ModelError
 
 
-def open_session(path: Path, threads: int = 1) -> Any:
+def open_session(path: Path, threads: int = 1, content: bytes | None = None) -> Any:
     """Loads an ONNX file for the CPU.
 
     Args:
         path: the file.
         threads: threads for one call. One is fastest for small nets, where handing work over costs more than it saves.
+        content: of the file, if it was read already; it then loads nothing from beside it.
 
     Returns:
         An `onnxruntime.InferenceSession`.
@@ -32,7 +33,9 @@ def open_session(path: Path, threads: int = 1) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            path if content is None else content, options, providers=["CPUExecutionProvider"]
+        )
     except Exception as error:
         # ONNX Runtime's exceptions share no base but this one.
         raise ModelError(f"{path} cannot be loaded: {error} Export the model again.") from error

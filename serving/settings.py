@@ -34,5 +34,7 @@ class Settings:
     """Pixels of a picture file, width times height."""
     api_key: str | None = None
     """What clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None lets everybody in."""
+    trust: tuple[bytes, ...] = ()
+    """Public keys (`serving.signature`), one of which must have signed a version; none serves unsigned versions too."""
     origins: tuple[str, ...] = ()
     """Web sites, besides the endpoint's own page, whose pages may ask it (CORS); "*" is all."""

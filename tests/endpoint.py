@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import httpx2 as httpx
+from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,8 +89,7 @@ class Endpoint:
 
         eventually(written, 60)
         url = f"http://127.0.0.1:{written()[1]}"
-        # Connections wait until models are loaded; the first answer is the sign.
-        httpx.get(f"{url}/v2/health/live", timeout=60)
+        eventually(lambda: is_loaded(httpx.get(f"{url}/v2/health/ready", timeout=60)), 60)
         return url
 
     def __enter__(self) -> Self:
@@ -107,6 +107,21 @@ class Endpoint:
     def log(self) -> list[dict]:
         """What it wrote, after its first line."""
         return [json.loads(line) for line in self._log.read_text().splitlines()[1:]]
+
+
+class LoadedClient(TestClient):
+    """A client of an app in this process, once the app has loaded what there is."""
+
+    def __enter__(self) -> Self:
+        """The client."""
+        super().__enter__()
+        eventually(lambda: is_loaded(self.get("/v2/health/ready")))
+        return self
+
+
+def is_loaded(ready: httpx.Response) -> bool:
+    """Whether an endpoint has looked at its whole repository, by its answer on whether it is ready."""
+    return "being loaded" not in ready.text
 
 
 def eventually(test, seconds: float = 20.0) -> None:

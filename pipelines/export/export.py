@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
+from pipelines.core.files import replacing
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
-from serving import files, manifest, repository
+from serving import files, manifest, repository, signature
 from serving.errors import ServingError
 from serving.manifest import PictureKind
 
 if TYPE_CHECKING:
     import keras
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PASSPHRASE = "HIGHWAY_SIGNING_PASSPHRASE"
 
 
 def export(
@@ -25,6 +29,7 @@ def export(
     gates: bool = False,
     int8: bool = False,
     pictures: PictureKind | None = None,
+    sign: Path | None = None,
 ) -> Path:
     """Exports a run as the next version of a model.
 
@@ -36,13 +41,15 @@ def export(
         gates: whether the graphs give `gate_means`.
         int8: whether to write `model.int8.onnx`.
         pictures: "digit" or "natural"; None goes by the data set.
+        sign: the key to sign it with; None leaves it unsigned.
 
     Returns:
         The version folder.
 
     Raises:
-        UserError: if the run is unfinished or damaged, is no image classifier, its data cannot be read, the folder
-            cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left then.
+        UserError: if the run is unfinished or damaged, is no image classifier, its data or the key cannot be read, the
+            folder cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left
+            then.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -55,6 +62,8 @@ def export(
     if not run.record.data.labels:
         raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
     model_file(run, weights)
+    # Before minutes of work: a key that cannot be used.
+    key = _key(sign)
     _use_tensorflow()
     from pipelines.export import version, writing
 
@@ -64,14 +73,17 @@ def export(
     job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
         writing.write(job, folder, number, int8)
+        if key:
+            (folder / signature.NAME).write_bytes(signature.sign(folder, key))
     return to / str(number)
 
 
-def verify(path: Path) -> tuple[Path, manifest.Parity]:
+def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]:
     """Checks an exported version from its files alone.
 
     Args:
         path: a version folder, or a model's folder, whose newest version is taken.
+        sign: the key to sign it with afterwards; None leaves it as it is.
 
     Returns:
         The version folder, and what was measured.
@@ -85,16 +97,17 @@ def verify(path: Path) -> tuple[Path, manifest.Parity]:
     try:
         folder = repository.find(path)
         content = manifest.read(folder)
-        files.verify(folder, content)
+        files.verify(folder, content, closed=True)
     except ServingError as error:
         raise UserError(str(error)) from error
+    key = _key(sign)
     _use_tensorflow()
     from pipelines.export import parity, reference
 
     kept = reference.load(folder)
     assert content.pictures, "a version with a reference has pictures"
     measured = content.parity
-    return folder, parity.measure(
+    found = parity.measure(
         folder,
         kept,
         split=measured.split,
@@ -102,6 +115,18 @@ def verify(path: Path) -> tuple[Path, manifest.Parity]:
         kind=content.pictures,
         precision=measured.precision,
     )
+    if key:
+        with replacing(folder / signature.NAME) as aside:
+            aside.write_bytes(signature.sign(folder, key))
+    return folder, found
+
+
+def _key(path: Path | None) -> "Ed25519PrivateKey | None":
+    passphrase = os.environ.get(PASSPHRASE)
+    try:
+        return signature.private_key(path, passphrase.encode() if passphrase else None) if path else None
+    except ServingError as error:
+        raise UserError(str(error)) from error
 
 
 def _use_tensorflow() -> None:

@@ -33,6 +33,10 @@ class Arguments(Frozen):
     pictures: PictureKind | None = None
     """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
     the data set."""
+    sign: Path | None = None
+    """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, as `openssl
+    genpkey -algorithm ed25519` makes it; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify a version that was
+    exported before is signed."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -50,12 +54,13 @@ def main(arguments: list[str]) -> None:
     console = Console(stderr=True)
     if given.verify:
         with console.status(f"verifying {escape(str(given.run))}"):
-            folder, parity = verify(given.run)
-        sys.stdout.write("\n".join([f"{folder}: all files are as they were written", *agreement(parity)]) + "\n")
+            folder, parity = verify(given.run, given.sign)
+        lines = [f"{folder}: all files are as they were written", *agreement(parity)]
+        sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
         return
     with console.status(f"exporting {escape(str(given.run))}"):
         folder = export(
             given.run, given.to, given.weights, given.data_dir,
-            gates=given.gates, int8=given.int8, pictures=given.pictures,
+            gates=given.gates, int8=given.int8, pictures=given.pictures, sign=given.sign,
         )  # fmt: skip
     sys.stdout.write(report(folder))

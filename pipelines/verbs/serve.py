@@ -47,6 +47,9 @@ class Arguments(Frozen):
     """Pictures that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
+    trust: tuple[Path, ...] = ()
+    """Serve only versions that were signed (`highway export --sign`) with one of these keys: PEM files with Ed25519
+    public keys."""
     quiet: bool = False
     """Write no line for each request."""
 
@@ -58,23 +61,30 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway serve`.
 
     Raises:
-        UserError: there is no such folder, the address cannot be used, or access must be decided upon.
+        UserError: there is no such folder or key, the address cannot be used, or access must be decided upon.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
+    if not given.trust and "--trust" in arguments:
+        # As where a variable in a script is empty: it must not let every version in.
+        raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     key, origins = _access(given)
     _check_address(given)
     if not given.models.is_dir():
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
 
-    from serving import memory
+    from serving import memory, signature
     from serving.app import make_app
     from serving.settings import Settings
 
+    try:
+        trust = tuple(signature.public_key(path) for path in given.trust)
+    except signature.KeyFileError as error:
+        raise UserError(str(error)) from error
     memory.one_heap()
     _log(given.quiet)
     settings = Settings(
-        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins
+        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins, trust=trust
     )
     config = uvicorn.Config(
         make_app(settings),

@@ -52,16 +52,21 @@ PREDICTED = {
         }
     }
 }
-STATUSES = {
+_STATUSES = many(
+    record(
+        version=TEXT,
+        state={"type": "string", "enum": ["AVAILABLE", "LOADING", "END"]},
+        status=record(error_code=TEXT, error_message=TEXT),
+    )
+)
+STATUSES = {JSON: {"schema": record(model_version_status=_STATUSES)}}
+LISTED = {
     JSON: {
         "schema": record(
-            model_version_status=many(
-                record(
-                    version=TEXT,
-                    state={"type": "string", "enum": ["AVAILABLE", "LOADING", "END"]},
-                    status=record(error_code=TEXT, error_message=TEXT),
-                )
-            )
+            models=many(TEXT),
+            statuses={"type": "object", "additionalProperties": _STATUSES},
+            wrong={"type": "object", "additionalProperties": TEXT},
+            loading={"type": "boolean"},
         )
     }
 }
@@ -121,14 +126,15 @@ PICTURES_BODY = {
     "image/jpeg": {"schema": BINARY},
     RAW: {"schema": BINARY},
 }
-# Why a request may be refused, by status; the last three only where there is something to predict.
+# Why a request may be refused, by status; those from 413 on only where there is something to predict.
 _REFUSED = {
     400: "The request is not what the model takes.",
     401: "The key is missing or wrong.",
     404: "There is no such model, version or label.",
     413: "The request is larger than it may be; the error names the limit.",
     415: "The body is compressed.",
-    503: "Too much is waiting; Retry-After says in how many seconds to try again.",
+    500: "The model gave what is no number (NaN or infinite), for this picture at least.",
+    503: "Too much is waiting, or the models are still being loaded; Retry-After says when to try again.",
     504: "The prediction took too long.",
 }
 _ERROR = {JSON: {"schema": record(error=TEXT)}}

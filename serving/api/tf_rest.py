@@ -5,8 +5,8 @@ from functools import partial
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from serving.api.describe import JSON, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
-from serving.catalog import Catalog, Entry
+from serving.api.describe import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
+from serving.catalog import Catalog, Status
 from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.predicting import Predictor
@@ -37,7 +37,19 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
         entry = catalog.entries().get(name)
         if entry is None:
             raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(catalog.names()) or 'none'}.")
-        return {"model_version_status": _statuses(entry, version)}
+        return {"model_version_status": _statuses(entry.statuses(catalog.wrong), version)}
+
+    @made.get("/v1/models", summary="All models, and the state of their versions", openapi_extra=answers(LISTED))
+    async def listed() -> dict[str, object]:
+        entries = catalog.entries()
+        # What is wrong with a model that has no version to say it of; without a name that is the whole repository.
+        wrong = {name: entry.wrong for name, entry in entries.items()} | {"": catalog.wrong}
+        return {
+            "models": catalog.names(),
+            "statuses": {name: _statuses(entry.statuses(catalog.wrong)) for name, entry in sorted(entries.items())},
+            "wrong": {name: why for name, why in wrong.items() if why},
+            "loading": catalog.loading,
+        }
 
     async def metadata(request: Request) -> dict[str, object]:
         return _metadata(finding(catalog, request)().manifest)
@@ -69,17 +81,17 @@ def asked(request: Request) -> tuple[str, int | None, str | None]:
     return given["name"], None if version is None else int(version), given.get("label")
 
 
-def _statuses(entry: Entry[Served], version: int | None) -> list[dict[str, object]]:
+def _statuses(found: list[Status], version: int | None = None) -> list[dict[str, object]]:
     return [
         {
             "version": str(status.version),
             "state": _STATES[status.state],
             "status": {
-                "error_code": "FAILED_PRECONDITION" if status.why else "OK",
+                "error_code": "FAILED_PRECONDITION" if status.state == "failed" else "OK",
                 "error_message": status.why,
             },
         }
-        for status in entry.statuses()
+        for status in found
         if version in (None, status.version)
     ]
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from serving.api.describe import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, answers, record
 from serving.api.tf_rest import finding
 from serving.catalog import Catalog
-from serving.errors import ModelError
+from serving.errors import ModelError, UnavailableError
 from serving.predicting import Predictor
 from serving.protocols import v2
 from serving.served import Served, complete
@@ -31,6 +31,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     @made.get("/v2/health/ready", summary="Whether a model can be asked", responses={503: {"description": "None can."}})
     async def ready() -> dict[str, bool]:
         served = [catalog.find(name) for name in catalog.names()]
+        if catalog.loading:
+            raise UnavailableError(f"the models are still being loaded, {len(served)} up to now.")
+        if not served:
+            raise ModelError("no model is served. Export one with `highway export`; /v1/models says what was refused.")
         if not any(await asyncio.gather(*(one.ready() for one in served))):
             raise ModelError("no model can be asked at the moment.")
         return {"ready": True}

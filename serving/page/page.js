@@ -5,7 +5,8 @@ import { Refused, ask, onKey } from "./endpoint.js";
 
 const find = (id) => document.getElementById(id);
 const [model, version] = ["model", "version"].map(find);
-const LOOK = 5000; // Milliseconds between two looks at what is served.
+const LOOK = 5000; // Milliseconds between two looks at what is served,
+const SOON = 500; // and while the endpoint is still loading it.
 const board = new Board(find("canvas"), find("pen"), () => predict());
 let models = null;
 
@@ -29,7 +30,8 @@ async function told(about, work) {
 const chosen = () => models?.find((one) => one.name === model.value);
 
 async function list() {
-  const now = await ask("models");
+  const [now, all] = await Promise.all([ask("models"), ask("v1/models")]);
+  showRefused(all);
   if (JSON.stringify(now) !== JSON.stringify(models)) {
     const before = [model.value, version.value];
     models = now;
@@ -38,7 +40,23 @@ async function list() {
     model.disabled = version.disabled = document.querySelector("main").hidden = !models.length;
     choose(before[1]);
   }
-  if (!models.length) throw new Refused("No model is served yet. Export one with `highway export`.");
+  if (all.loading) setTimeout(() => told("models", list), SOON);
+  if (!models.length) {
+    throw new Refused(all.loading ? "The models are being loaded." : "No model is served yet. Export one with `highway export`.");
+  }
+}
+
+// Versions that were refused, and folders that cannot be read, each with the reason.
+function showRefused({ statuses, wrong }) {
+  const versions = Object.entries(statuses).flatMap(([name, all]) =>
+    all.filter((one) => one.state === "END").map((one) => `${name}, version ${one.version}: ${one.status.error_message}`));
+  const lines = [...Object.values(wrong), ...versions];
+  const [summary, list] = find("refused").children;
+  find("refused").hidden = !lines.length;
+  const folders = Object.keys(wrong).length ? "Not all folders of models can be read" : "";
+  const refused = versions.length ? `${versions.length} refused version${versions.length > 1 ? "s" : ""}` : "";
+  summary.textContent = [folders, refused].filter(Boolean).join("; ");
+  list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
 }
 
 function choose(before = "") {

@@ -106,10 +106,11 @@ def _request(given: dict[str, Any], behind: bytes, manifest: Manifest) -> Reques
         raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
     if datatype != wanted:
         raise RequestError(f"input {name!r} must have the datatype {wanted}. Received: {datatype!r}.")
-    if not isinstance(shape, list) or not all(isinstance(size, int) and size >= 0 for size in shape):
+    # Python takes true for 1.
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
     size = _parameters(given).get("binary_data_size")
-    if size is not None and size != len(behind):
+    if size is not None and (type(size) is not int or size != len(behind)):
         raise RequestError(f"binary_data_size is {size}, and {len(behind)} bytes follow the JSON.")
     if name == ENCODED:
         files = _files(given.get("data"), behind, binary=size is not None)

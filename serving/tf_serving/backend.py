@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from serving import manifest
+from serving import checks, manifest
 from serving.errors import UnavailableError
 from serving.model import open_sight
 from serving.served import Served
@@ -37,18 +37,22 @@ class TfServingBackend:
         """Opens a version once the server has it, after a look at each of its files and at what the server computes.
 
         Raises:
-            ModelError: the version is incomplete or damaged.
+            ModelError: the version is incomplete, damaged, not signed as it must be, or contradicts itself.
             UnavailableError: the server does not have it yet, has another, or cannot be reached.
         """
         name, version = folder.parent.name, int(folder.name)
-        content = manifest.read(folder)
+        trusted = self._settings.trust
+        content = manifest.read(folder, trusted)
+        checks.place(folder, content)
         # First, as this is asked at every look until the server has the version.
         state = self._wait(self._connection.state(name, version, CHECK))
         if state != AVAILABLE:
             raise UnavailableError(
                 f"TF Serving at {self._address} says {state} of version {version} of model {name!r}."
             )
-        remote = Remote(name, version, open_sight(folder, content), self._connection, self._settings)
+        remote = Remote(
+            name, version, open_sight(folder, content, closed=bool(trusted)), self._connection, self._settings
+        )
         self._wait(remote.compare())
         return remote
 

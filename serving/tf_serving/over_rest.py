@@ -1,6 +1,7 @@
 """TF Serving over REST: pixels go over the wire as lists of numbers, which takes longer than gRPC."""
 
 import asyncio
+import json
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -57,14 +58,22 @@ class RestConnection:
         except httpx.TransportError as error:
             raise refused(self.address, str(error) or type(error).__name__) from None
         try:
-            content = orjson.loads(answer.content)
-        except orjson.JSONDecodeError:
+            content = _json(answer.content)
+        except ValueError:
             raise refused(self.address, f"status {answer.status_code} and no JSON") from None
         if not answer.is_success:
             said = content.get("error") if isinstance(content, dict) else None
             kind = GoneError if answer.status_code == HTTPStatus.NOT_FOUND else UnavailableError
             raise refused(self.address, said or f"status {answer.status_code}", kind)
         return content
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        # TF Serving writes NaN as such, which is no JSON, and which Python's own reader takes.
+        return json.loads(content)
 
 
 def _path(model: str, version: int) -> str:

@@ -1,13 +1,13 @@
 """A model version that a TF Serving server computes; what is known of it comes from the repository."""
 
 import asyncio
-import io
 from dataclasses import dataclass
 
 import numpy as np
 
+from serving.checks import TOLERANCE
 from serving.errors import BusyError, UnavailableError
-from serving.manifest import PROBABILITIES, REFERENCE, Manifest
+from serving.manifest import PROBABILITIES, Manifest
 from serving.model import Sight
 from serving.served import Outputs
 from serving.settings import Settings
@@ -15,9 +15,6 @@ from serving.tf_serving.connection import AVAILABLE, Connection, refused
 
 # Seconds within which a server must tell the state of a version, and answer the first request for it.
 CHECK = 5.0
-# Pictures that the server must answer as the Keras model did, and how far it may be off: a GPU may multiply with the
-# ten bits of TF32; another model is further away.
-COMPARED, TOLERANCE = 4, 0.01
 
 
 @dataclass
@@ -89,13 +86,12 @@ class Remote:
             UnavailableError: the server has another model under this name, or does not answer.
             TimeoutError: it does not answer in time.
         """
-        if REFERENCE not in self.manifest.files:
+        kept = self.sight.samples
+        if kept is None:
             await self._part(np.zeros((1, *self.manifest.input.shape[1:]), np.uint8), CHECK)
             return
-        with np.load(io.BytesIO((self.sight.folder / REFERENCE).read_bytes()), allow_pickle=False) as kept:
-            images, expected = kept["images"][:COMPARED], kept[PROBABILITIES][:COMPARED]
-        found = (await self._part(images, CHECK))[PROBABILITIES]
-        if not np.allclose(found, expected, rtol=0, atol=TOLERANCE):
+        found = (await self._part(kept.images, CHECK))[PROBABILITIES]
+        if not np.allclose(found, kept.probabilities, rtol=0, atol=TOLERANCE):
             raise UnavailableError(
                 f"TF Serving at {self.connection.address} computes something else than version {self.version} of "
                 f"model {self.name!r}. It must serve the same repository as the endpoint."

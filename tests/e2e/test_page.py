@@ -253,6 +253,19 @@ def test_an_endpoint_that_went_and_came_back(models, tmp_path):
             page.until("return document.getElementById('message').textContent === ''")
 
 
+def test_what_was_refused_is_told_until_it_is_repaired(endpoint, page, models):
+    bad = models / "digits" / "2"
+    bad.mkdir()
+    page.until("return !document.getElementById('refused').hidden")
+    summary = page.get("refused").find_element("tag name", "summary")
+    assert summary.text == "1 refused version"
+    summary.click()
+    assert "digits, version 2: " in page.get("refused").text
+    assert "it has no manifest.json" in page.get("refused").text
+    bad.rmdir()
+    page.until("return document.getElementById('refused').hidden")
+
+
 def test_nothing_is_served_yet(models, tmp_path):
     (tmp_path / "models").mkdir()
     with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint, browser(TALL) as page:

@@ -12,6 +12,8 @@ import keras
 import numpy as np
 import onnx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from pipelines.core.config import Preprocess
 from pipelines.data import sources
@@ -23,6 +25,7 @@ from serving.model import open_model
 from tests.finished_run import DIGITS, finished, tiny_net
 
 ROOT = Path(__file__).parents[2]
+KEY = Ed25519PrivateKey.generate()
 
 
 @pytest.fixture(scope="session")
@@ -83,10 +86,24 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     assert str(home) not in (folder / "manifest.json").read_text()
     assert str(home).encode() not in (folder / "saved_model.pb").read_bytes() + (folder / "model.onnx").read_bytes()
 
-    assert export(made.path, data_dir, "--to", "models/other") == 0
+    (home / "signing.pem").write_bytes(KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    trusted = [KEY.public_key().public_bytes_raw()]
+    assert export(made.path, data_dir, "--to", "models/other", "--sign", "signing.pem") == 0
+    assert open_model(home / "models" / "other", trusted=trusted).manifest.name == "other"
+    # One that was exported before.
+    assert main(["export", "models/digits", "--verify", "--sign", "signing.pem"]) == 0
+    assert open_model(folder, trusted=trusted).folder == folder
     assert export(made.path, data_dir) == 0
     assert sorted(path.name for path in (home / "models" / "digits").iterdir()) == ["1", "2"]
     assert read(home / "models" / "other" / "1").name == "other"
+
+
+def test_a_key_that_cannot_be_used_is_told_before_anything_is_written(home, data_dir, capsys):
+    made = finished(home / "runs" / "digits", tiny_net())
+    (home / "text.pem").write_text("no key")
+    for name, expected in {"missing.pem": "No such file", "text.pem": "holds no private key"}.items():
+        assert expected in refused(capsys, export(made.path, data_dir, "--sign", name))
+    assert not (home / "models").exists()
 
 
 def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir):

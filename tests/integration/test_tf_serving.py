@@ -22,7 +22,6 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from fastapi.testclient import TestClient
 from PIL import Image
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 
@@ -31,6 +30,7 @@ from pipelines.verbs.cli import main
 from serving import manifest, repository
 from serving.app import make_app
 from serving.settings import Settings
+from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
 DOUBLE = Path(__file__).parents[1] / "tf_serving_double.py"
@@ -108,7 +108,7 @@ def release(root, *words):
 
 def serve(root, server=None, protocol="grpc", **settings):
     address = server and server.address(protocol)
-    return TestClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
+    return LoadedClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
 
 
 def until(found, seconds=60):
@@ -289,7 +289,8 @@ def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, p
 
 
 def test_another_model_under_the_same_name_is_refused(server, exported, protocol, tmp_path):
-    shutil.copytree(exported / "1", tmp_path / "tiny" / "2")
+    aside = shutil.copytree(exported / "1", tmp_path / "tiny" / "2") / manifest.NAME
+    aside.write_text(json.dumps({**json.loads(aside.read_text()), "version": 2}))
     with serve(tmp_path, server, protocol) as client:
         answer = predict(client, pictures(1))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

@@ -16,7 +16,9 @@ from serving import pictures
 from serving.app import make_app
 from serving.batching import Batcher
 from serving.errors import UnavailableError
+from serving.served import InProcessBackend
 from serving.settings import Settings
+from tests.endpoint import LoadedClient, eventually
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
 
@@ -28,7 +30,7 @@ def settings(version):
 
 @pytest.fixture
 def client(settings):
-    with TestClient(make_app(settings), raise_server_exceptions=False) as made:
+    with LoadedClient(make_app(settings), raise_server_exceptions=False) as made:
         yield made
 
 
@@ -129,7 +131,7 @@ def test_explain_needs_gates(client):
 def test_limits(version):
     settings = Settings(models=version.parents[1], body=2000, pictures=2)
     raw = {"content-type": "application/octet-stream"}
-    with TestClient(make_app(settings)) as client:
+    with LoadedClient(make_app(settings)) as client:
         answer = client.post("/predict/tiny", content=bytes(2001), headers=raw)
         assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
         # Without a length in its head.
@@ -140,7 +142,7 @@ def test_limits(version):
 
 
 def test_a_key(version):
-    with TestClient(make_app(Settings(models=version.parents[1], api_key="söcret"))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], api_key="söcret"))) as client:
         assert client.get("/models").status_code == 401
         assert client.get("/models", headers={"X-API-Key": "wrong"}).status_code == 401
         key = "söcret".encode()
@@ -152,9 +154,9 @@ def test_a_key(version):
 
 def test_pages_of_other_sites(version):
     origin = {"Origin": "https://example.org"}
-    with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
         assert "access-control-allow-origin" not in client.get("/models", headers=origin).headers
-    with TestClient(make_app(Settings(models=version.parents[1], origins=("https://example.org",)))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], origins=("https://example.org",)))) as client:
         answer = client.get("/models", headers=origin)
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
 
@@ -181,7 +183,7 @@ def test_a_new_version_is_served_without_a_restart(client, version):
 
 
 def test_nothing_is_served(tmp_path):
-    with TestClient(make_app(Settings(models=tmp_path))) as client:
+    with LoadedClient(make_app(Settings(models=tmp_path))) as client:
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v2/health/ready").status_code == 503
         assert client.get("/models").json() == []
@@ -202,7 +204,7 @@ def test_the_page_may_load_nothing_from_elsewhere(client):
 
 def test_all_bodies_together_are_limited(version):
     raw = {"content-type": "application/octet-stream"}
-    with TestClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
         answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
         assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
         assert answer.headers["retry-after"] == "1"
@@ -222,7 +224,10 @@ def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
     monkeypatch.setattr(pictures, "decode", held)
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
-    with TestClient(make_app(Settings(models=version.parents[1], queue=2))) as client, ThreadPoolExecutor(6) as threads:
+    with (
+        LoadedClient(make_app(Settings(models=version.parents[1], queue=2))) as client,
+        ThreadPoolExecutor(6) as threads,
+    ):
         asked = [threads.submit(client.post, "/predict/tiny", content=file.getvalue()) for _ in range(6)]
         waiting = list(asked)
         while len(waiting) > 2:
@@ -236,7 +241,7 @@ def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
 
 def test_two_apps_in_a_process(version):
     for _ in range(2):
-        with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+        with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
             assert 'highway_version_served{model="tiny",version="1"} 1.0' in client.get("/metrics").text
 
 
@@ -263,7 +268,7 @@ def test_odd_requests_are_refused(client, path, body, headers, said):
 
 
 def test_too_many_files_in_a_form(version):
-    with TestClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
         answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
         assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
 
@@ -287,3 +292,69 @@ def test_a_server_that_is_away_is_told_as_such(client, monkeypatch):
             path, content=IMAGES.tobytes() if "predict/" in path else b'{"instances": []}', headers=raw
         )
         assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, {"error": "it is away"}, "1")
+
+
+def test_a_model_that_gives_no_numbers_is_an_error_in_all_protocols(version):
+    class Nan(Batcher):
+        async def predict(self, images):
+            return {"probabilities": np.full((len(images), 4), np.nan, "float32")}
+
+    with pytest.MonkeyPatch.context() as patch, LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
+        patch.setattr(Batcher, "predict", Nan.predict)
+        given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+        for path, body in {
+            "/predict/tiny": {"content": IMAGES.tobytes(), "headers": {"content-type": "application/octet-stream"}},
+            "/v1/models/tiny:predict": {"json": {"instances": IMAGES.tolist()}},
+            "/v2/models/tiny/infer": {"json": {"inputs": [given]}},
+        }.items():
+            answer = client.post(path, **body)
+            assert answer.status_code == 500
+            assert "version 1 of model 'tiny' gave probabilities that are no numbers" in answer.json()["error"]
+
+
+def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
+    may = threading.Event()
+    opened = InProcessBackend.open
+    monkeypatch.setattr(InProcessBackend, "open", lambda *given: may.wait(10) and opened(*given))
+    with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+        assert client.get("/v2/health/live").status_code == 200
+        for path in ("/v2/health/ready", "/v2/models/tiny/ready", "/v1/models/tiny/metadata"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert "still being loaded" in answer.json()["error"]
+        assert client.get("/models").json() == []
+        assert "highway_loading 1.0" in client.get("/metrics").text
+        may.set()
+        eventually(lambda: client.get("/v2/health/ready").status_code == 200)
+        assert client.get("/v2/models/tiny/ready").status_code == 200
+
+
+def test_what_was_refused_is_told_with_its_reason(client, version):
+    bad = version.parent / "2"
+    shutil.copytree(version, bad)
+    reason = "holds version 1 of model 'tiny'"
+    eventually(lambda: len(client.get("/v1/models/tiny").json()["model_version_status"]) == 2)
+    found = client.get("/v1/models").json()
+    assert (found["models"], found["wrong"]) == (["tiny"], {})
+    refused, served = found["statuses"]["tiny"]
+    assert (refused["version"], refused["state"], served["state"]) == ("2", "END", "AVAILABLE")
+    assert reason in refused["status"]["error_message"]
+    assert reason in client.get("/models").json()[0]["failed"]["2"]
+    (line,) = (one for one in client.get("/metrics").text.splitlines() if one.startswith("highway_version_refused{"))
+    assert 'model="tiny"' in line
+    assert reason in line
+
+
+def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
+    root = version.parents[1]
+    away = root.rename(root.with_name("away"))
+    eventually(lambda: client.get("/v1/models").json()["wrong"])
+    assert "cannot be read" in client.get("/v1/models").json()["wrong"][""]
+    assert "cannot be read" in client.get("/models").json()[0]["wrong"]
+    (status,) = client.get("/v1/models/tiny").json()["model_version_status"]
+    assert (status["state"], status["status"]["error_code"]) == ("AVAILABLE", "OK")
+    assert "is served on" in status["status"]["error_message"]
+    assert 'highway_folder_wrong{model="",reason="the repository' in client.get("/metrics").text
+    assert client.get("/v2/health/ready").status_code == 200
+    away.rename(root)
+    eventually(lambda: not client.get("/v1/models").json()["wrong"])

@@ -1,10 +1,13 @@
 """The catalog over folders that stand for versions; what opens them is made up here."""
 
+import os
 import shutil
 import threading
+from itertools import pairwise
 
 import pytest
 
+from serving import catalog as catalogs
 from serving import release
 from serving.catalog import Catalog
 from serving.errors import ModelError, UnavailableError, UnknownModelError
@@ -21,6 +24,14 @@ def opened(folder):
     if (folder / "bad").exists():
         raise ModelError(f"{folder} is damaged")
     return f"{folder.parent.name} {folder.name}"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, which stands still until it is set."""
+    time = [1000.0]
+    monkeypatch.setattr(catalogs, "monotonic", lambda: time[0])
+    return time
 
 
 @pytest.fixture
@@ -45,7 +56,7 @@ def test_the_newest_version_is_served(catalog):
     assert states(catalog) == {2: "available"}
 
 
-def test_a_new_version_takes_over_and_models_come_and_go(root, catalog):
+def test_a_new_version_takes_over_and_models_come_and_go(root, catalog, clock):
     (root / "digits" / "10").mkdir()
     (root / "cats" / "1").mkdir(parents=True)
     catalog.refresh()
@@ -55,6 +66,11 @@ def test_a_new_version_takes_over_and_models_come_and_go(root, catalog):
     shutil.rmtree(root / "digits" / "10")
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
+    # Nothing takes its place: it may have been moved, and come back.
+    assert catalog.find("cats") == "cats 1"
+    assert "has no versions any more" in catalog.entries()["cats"].wrong
+    clock[0] += catalogs.PATIENCE
+    catalog.refresh()
     with pytest.raises(UnknownModelError, match=r"no model 'cats'. Served are: digits"):
         catalog.find("cats")
 
@@ -220,3 +236,160 @@ def test_there_is_always_one_that_answers(root, catalog):
     stop.set()
     asking.join()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RecursionError("too deep"), RuntimeError("ONNX: \ud800"), KeyError("x"), OSError(5, "I/O error")],
+)
+def test_whatever_a_version_raises_stays_with_it(root, clock, caplog, error):
+    (root / "zebras" / "1").mkdir(parents=True)
+    broken = True
+
+    def open_version(folder):
+        if broken and folder.parent.name == "digits" and folder.name == "2":
+            raise error
+        return opened(folder)
+
+    made = Catalog(root, open_version)
+    for _ in range(5):
+        made.refresh()
+    assert (made.find("zebras"), made.find("digits")) == ("zebras 1", "digits 1")
+    assert type(error).__name__ in made.entries()["digits"].failed[2].why
+    (told,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert (told.getMessage(), told.exc_info[1]) == ("version refused", error)
+    # It may not have been the files: it is tried again after a while.
+    broken = False
+    made.refresh()
+    assert made.find("digits") == "digits 1"
+    clock[0] += 1
+    made.refresh()
+    assert made.find("digits") == "digits 2"
+
+
+def test_attempts_at_what_fails_become_rare(root, clock):
+    tried = []
+
+    def fail(folder):
+        tried.append(clock[0])
+        raise MemoryError
+
+    made = Catalog(root / "digits", fail)
+    (root / "digits" / "only" / "1").mkdir(parents=True)
+    for _ in range(400):
+        made.refresh()
+        clock[0] += 1
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    assert gaps == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+
+
+def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
+    away = root.rename(root.with_name("away"))
+    for _ in range(3):
+        clock[0] += 1000
+        catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert "cannot be read: No such file" in catalog.wrong
+    # Where the volume was is an empty folder now.
+    root.mkdir()
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert "another folder than it was, and empty" in catalog.wrong
+    assert [record.getMessage() for record in caplog.records] == ["repository lost"] * 2
+    root.rmdir()
+    (away / "digits" / "3").mkdir()
+    away.rename(root)
+    catalog.refresh()
+    assert (catalog.find("digits"), catalog.wrong) == ("digits 3", "")
+
+
+def test_a_model_whose_folder_is_another_and_empty_is_served_on(root, catalog, clock):
+    away = (root / "digits").rename(root.with_name("away"))
+    # The first one's inode would be taken again.
+    (root / "digits").mkdir()
+    for _ in range(2):
+        clock[0] += 1000
+        catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert [status.why for status in catalog.entries()["digits"].statuses()] == [catalog.entries()["digits"].wrong]
+    (root / "digits").rmdir()
+    away.rename(root / "digits")
+    catalog.refresh()
+    assert (catalog.find("digits"), catalog.entries()["digits"].wrong) == ("digits 2", "")
+
+
+def test_a_folder_that_cannot_be_read_stops_no_other(root, catalog, monkeypatch, caplog):
+    listed = catalogs.repository.versions
+
+    def versions(folder):
+        if folder.name == "digits":
+            raise PermissionError(13, "Permission denied")
+        return listed(folder)
+
+    monkeypatch.setattr(catalogs.repository, "versions", versions)
+    (root / "zebras" / "1").mkdir(parents=True)
+    for _ in range(3):
+        catalog.refresh()
+    assert catalog.names() == ["digits", "zebras"]
+    assert "Permission denied" in catalog.entries()["digits"].wrong
+    assert [record.getMessage() for record in caplog.records] == ["model not as it should be"]
+
+
+def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root, catalog):
+    for version in (1, 2):
+        (root / "digits" / str(version) / "manifest.json").write_text("first")
+    catalog._open = lambda folder: (folder / "manifest.json").read_text() + opened(folder)[:0]
+    catalog.refresh()
+    assert catalog.find("digits") == "first"
+    shutil.rmtree(root / "digits" / "2")
+    shutil.rmtree(root / "digits" / "1")
+    catalog.refresh()
+    (root / "digits" / "2").mkdir()
+    (root / "digits" / "2" / "manifest.json").write_text("the second")
+    catalog.refresh()
+    assert catalog.find("digits") == "the second"
+    # What is bad now is told, and what was loaded is served on.
+    (root / "digits" / "2" / "bad").touch()
+    (root / "digits" / "2" / "manifest.json").unlink()
+    catalog._open = opened
+    catalog.refresh()
+    assert catalog.find("digits") == "the second"
+    (status,) = catalog.entries()["digits"].statuses()
+    assert (status.state, "is damaged" in status.why) == ("available", True)
+
+
+def test_a_damaged_release_is_told_once(root, catalog, caplog):
+    (root / "digits" / release.NAME).write_text("{")
+    for _ in range(3):
+        catalog.refresh()
+    assert len(caplog.records) == 1
+    assert "release.json is damaged" in catalog.entries()["digits"].wrong
+
+
+def test_names_that_are_no_text_are_no_models(root, catalog):
+    (root / os.fsdecode(b"\xff") / "1").mkdir(parents=True)
+    catalog.refresh()
+    assert list(catalog.entries()) == ["digits"]
+
+
+def test_while_it_loads_nothing_is_unknown(root):
+    loading, may = threading.Event(), threading.Event()
+
+    def slow(folder):
+        loading.set()
+        assert may.wait(10)
+        return opened(folder)
+
+    made = Catalog(root, slow)
+    thread = made.watch(0.01)
+    assert loading.wait(10)
+    for name in ("digits", "others"):
+        with pytest.raises(UnavailableError, match="still being loaded"):
+            made.find(name)
+    assert states(made) == {2: "loading"}
+    # A look that somebody waits for ends when the catalog is closed, not when the version is loaded.
+    made.close()
+    made.refresh()
+    may.set()
+    thread.join(10)
+    assert not thread.is_alive()

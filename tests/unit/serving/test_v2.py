@@ -76,6 +76,7 @@ def test_no_pictures_at_all(manifest):
         ({"inputs": [image(datatype="FP32")]}, "datatype UINT8. Received: 'FP32'"),
         ({"inputs": [image(shape=None)]}, "must have a shape"),
         ({"inputs": [image(shape=[-2, 4, 3, 1])]}, "must have a shape"),
+        ({"inputs": [image(shape=[True, 4, 3, 1])]}, "must have a shape"),
         ({"inputs": [image(shape=[2, 3, 4, 1])]}, r"takes images of \(batch, 4, 3, 1\)"),
         ({"inputs": [image(data=[1, 2])]}, "2 values, the shape .* needs 24"),
         ({"inputs": [image(data="text")]}, "list of numbers"),

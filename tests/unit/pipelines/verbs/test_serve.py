@@ -1,5 +1,7 @@
 """The words after `highway serve`; what it then does is tested where it runs."""
 
+from pathlib import Path
+
 import pytest
 
 from pipelines.core.environment import API_KEY
@@ -38,6 +40,15 @@ def test_what_is_no_address(words):
 def test_an_address_without_its_backend():
     with pytest.raises(UserError, match="Add --backend tf-serving"):
         serve._check_address(given("--address", "a:8500"))
+
+
+def test_trust_needs_a_key(tmp_path):
+    assert given("--trust", "a.pub", "b.pub").trust == (Path("a.pub"), Path("b.pub"))
+    with pytest.raises(UserError, match="--trust needs a PEM file"):
+        serve.main([str(tmp_path), "--trust"])
+    for path in ("", "missing.pub"):
+        with pytest.raises(UserError, match="cannot be read"):
+            serve.main([str(tmp_path), "--trust", path])
 
 
 def test_who_may_ask_must_be_said_where_others_reach_it(monkeypatch):

@@ -1,0 +1,160 @@
+"""The signature of a model version: Ed25519 over `manifest.json`, which has the SHA-256 of every other file.
+
+It lies beside the manifest as 64 plain bytes, so that OpenSSL makes and checks it too:
+
+    openssl genpkey -algorithm ed25519 -out signing.pem
+    openssl pkey -in signing.pem -pubout -out signing.pub
+    openssl pkeyutl -verify -pubin -inkey signing.pub -rawin -in manifest.json -sigfile manifest.json.sig
+
+The endpoint needs the public key alone. `cryptography` is imported where it is used: who neither signs nor checks does
+without it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from serving import regular
+from serving.errors import ModelError, ServingError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+NAME = "manifest.json.sig"
+SIZE = 64
+# Bytes of a manifest, at most: some hundred for each class and layer.
+MANIFEST = 2**26
+# Bytes of a key file, at most.
+_KEY = 2**16
+_MAKE = "Make one with `openssl genpkey -algorithm ed25519 -out signing.pem`."
+_TAKE = "Take it from the private one with `openssl pkey -in signing.pem -pubout -out signing.pub`."
+
+
+class KeyFileError(ServingError):
+    """A key file is missing, or holds no key of the right kind."""
+
+
+def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateKey":
+    """Reads the key that versions are signed with.
+
+    Args:
+        path: a PEM file (PKCS #8), as OpenSSL writes it.
+        passphrase: of the file; None for a file without.
+
+    Raises:
+        KeyFileError: it is no Ed25519 private key, or cannot be read or decrypted.
+
+    Example:
+        private_key(Path("signing.pem"))
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(_read(path), passphrase)
+    except TypeError as error:
+        # One was given and not needed, or the other way round.
+        raise KeyFileError(f"{path} cannot be used: {error}.") from None
+    except Exception as error:
+        raise KeyFileError(f"{path} holds no private key in PEM that can be read ({error}). {_MAKE}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{path} is a key of another kind. Expected Ed25519. {_MAKE}")
+    return key
+
+
+def public_key(path: Path) -> bytes:
+    """Reads a key that signatures are checked with.
+
+    Args:
+        path: a PEM file, as OpenSSL writes it.
+
+    Returns:
+        The 32 bytes of the key.
+
+    Raises:
+        KeyFileError: it is no Ed25519 public key, or cannot be read.
+
+    Example:
+        public_key(Path("signing.pub"))
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    content = _read(path)
+    if b"PRIVATE KEY" in content:
+        raise KeyFileError(
+            f"{path} is a private key, which does not belong on an endpoint. Give the public one. {_TAKE}"
+        )
+    try:
+        key: Any = load_pem_public_key(content)
+    except Exception as error:
+        raise KeyFileError(f"{path} holds no public key in PEM ({error}). {_TAKE}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise KeyFileError(f"{path} is a key of another kind. Expected Ed25519. {_MAKE}")
+    return key.public_bytes_raw()
+
+
+def sign(folder: Path, key: "Ed25519PrivateKey") -> bytes:
+    """The signature of a version, to be written as `NAME` beside its manifest.
+
+    Args:
+        folder: the version, complete.
+        key: from `private_key`.
+
+    Raises:
+        ModelError: its manifest cannot be read.
+
+    Example:
+        (folder / NAME).write_bytes(sign(folder, private_key(Path("signing.pem"))))
+    """
+    path = folder / "manifest.json"
+    try:
+        return key.sign(regular.read(path, MANIFEST))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
+    """Checks the signature of a version.
+
+    Args:
+        folder: the version.
+        content: its manifest, the very bytes that are used afterwards.
+        trusted: public keys, 32 bytes each; one of them must have signed.
+
+    Raises:
+        ModelError: it is not signed, or not by one of these keys.
+
+    Example:
+        check(folder, content, [public_key(Path("signing.pub"))])
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    path = folder / NAME
+    try:
+        signature = regular.read(path, SIZE)
+    except FileNotFoundError:
+        raise ModelError(
+            f"{folder} is not signed, and only signed versions are served (--trust). Sign it where it was made: "
+            "`highway export VERSION --verify --sign KEY`."
+        ) from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    for key in trusted:
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+        except InvalidSignature:
+            continue
+        return
+    raise ModelError(
+        f"{path} is not a signature of its manifest.json by a trusted key: another key signed it, or the manifest was "
+        "changed afterwards. Trust the right key (--trust), or get the version again from where it was made."
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return regular.read(path, _KEY)
+    except OSError as error:
+        raise KeyFileError(f"the key {path} cannot be read: {error.strerror}.") from None

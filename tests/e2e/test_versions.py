@@ -1,0 +1,87 @@
+"""`highway serve` over versions that are not as they should be."""
+
+import json
+import os
+import subprocess
+import sys
+
+import httpx2 as httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from serving import manifest, signature
+from tests import tiny_model
+from tests.endpoint import ROOT, Endpoint, eventually
+
+RAW = {"content-type": "application/octet-stream"}
+
+
+def statuses(endpoint, model):
+    found = httpx.get(f"{endpoint.url}/v1/models/{model}").json()["model_version_status"]
+    return {one["version"]: (one["state"], one["status"]["error_message"]) for one in found}
+
+
+def ask(endpoint, model):
+    return httpx.post(f"{endpoint.url}/predict/{model}", content=bytes(12), headers=RAW)
+
+
+def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path):
+    key, models = Ed25519PrivateKey.generate(), tmp_path / "models"
+    (tmp_path / "trusted.pub").write_bytes(
+        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
+    for name, version in (("digits", 1), ("digits", 2), ("digits", 3), ("zebras", 1), ("zebras", 2)):
+        folder = tiny_model.write(models / name / str(version))
+        (folder / signature.NAME).write_bytes(signature.sign(folder, key))
+    # Signed, and not what it says; a pipe; unsigned.
+    shape = models / "digits" / "2"
+    content = json.loads((shape / manifest.NAME).read_text())
+    content["input"]["shape"] = [None, 9, 9, 1]
+    (shape / manifest.NAME).write_text(json.dumps(content))
+    (shape / signature.NAME).write_bytes(signature.sign(shape, key))
+    (models / "digits" / "3" / manifest.ONNX).unlink()
+    os.mkfifo(models / "digits" / "3" / manifest.ONNX)
+    (models / "zebras" / "2" / signature.NAME).unlink()
+    with Endpoint(models, tmp_path / "log", "--trust", str(tmp_path / "trusted.pub")) as endpoint:
+        digits, zebras = statuses(endpoint, "digits"), statuses(endpoint, "zebras")
+        assert {version: state for version, (state, _) in digits.items()} == {"3": "END", "2": "END", "1": "AVAILABLE"}
+        assert "it is a pipe" in digits["3"][1]
+        assert "the manifest says tensor(uint8) [9, 9, 1]" in digits["2"][1]
+        assert (zebras["1"][0], "is not signed" in zebras["2"][1]) == ("AVAILABLE", True)
+        assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
+        away = models.rename(tmp_path / "away")
+        eventually(lambda: "is served on" in statuses(endpoint, "digits")["1"][1])
+        assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
+        folder = away / "zebras" / "2"
+        (folder / signature.NAME).write_bytes(signature.sign(folder, key))
+        away.rename(models)
+        eventually(lambda: statuses(endpoint, "zebras") == {"2": ("AVAILABLE", "")})
+        assert endpoint.stop() == 0
+        refused = [line["why"] for line in endpoint.log() if line["message"] == "version refused"]
+    assert len(refused) == len(set(refused)) == 3
+
+
+def test_sigterm_ends_it_while_a_version_is_being_opened(tmp_path):
+    """A process of its own in which opening never ends, as on a disk that does not answer."""
+    tiny_model.write(tmp_path / "models" / "digits" / "1")
+    program = f"""
+import sys, time
+from pipelines.cli import main
+from serving.served import InProcessBackend
+def never(*_):
+    print("opening", flush=True)
+    time.sleep(1000)
+InProcessBackend.open = never
+sys.exit(main(["serve", {str(tmp_path / "models")!r}, "--port", "0", "--quiet"]))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout.readline() == "opening\n"
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
