@@ -22,6 +22,8 @@ Arrays = Mapping[str, np.ndarray]
 # A batch that takes no longer than this many seconds is computed on the event loop itself: handing it to a thread and
 # back costs a good part of that, and nobody notices so short a pause.
 SHORT = 1e-3
+# A batch from this many seconds on is computed beside another one. Two of a millisecond cost more than one of two.
+LONG = 2e-3
 
 
 @dataclass
@@ -124,14 +126,14 @@ class Batcher:
 
     def _is_worth_a_core(self) -> bool:
         """Whether a batch shall be made: what is short waits for a batch that is computed, or for more of its kind."""
-        return not self._running or (self._running < self.parallel and self._images * self._seconds > SHORT)
+        return not self._running or (self._running < self.parallel and self._images * self._seconds > LONG)
 
     def _take(self) -> list[_Waiting]:
         """The requests of the next batch; those that were given up meanwhile are dropped."""
         batch: list[_Waiting] = []
         count, most = 0, self.largest
         share = math.ceil(self._images / (self.parallel - self._running))
-        if share * self._seconds > SHORT:
+        if share * self._seconds > LONG:
             # Each core that is free takes as many.
             most = min(most, share)
         while self._waiting and (not batch or count + len(self._waiting[0].images) <= most):

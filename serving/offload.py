@@ -12,9 +12,12 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, TypeVar
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Self, TypeVar
 
 from serving import memory
+from serving.errors import BusyError
 
 T = TypeVar("T")
 # Bytes of JSON, or numbers in an answer, that the event loop reads and writes itself, in two or three milliseconds.
@@ -28,13 +31,24 @@ class Offload:
         processes: how many there may be.
 
     Example:
-        parsed = await Offload(1).run(orjson.loads, body)
+        with Offload(1) as offload:
+            parsed = await offload.run(orjson.loads, body)
     """
 
     def __init__(self, processes: int) -> None:
         # Each waits for one process.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="offload")
         self._idle: deque[_Process] = deque()
+        self._all: set[_Process] = set()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        """Itself; it is closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Ends the processes."""
+        self.close()
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Calls a function.
@@ -45,6 +59,9 @@ class Offload:
 
         Returns:
             What it returns.
+
+        Raises:
+            BusyError: the process was killed, twice.
         """
         # Bytes are handed over as they are, arrays are so anyway: a copy of many would stop the event loop, too.
         given = [pickle.PickleBuffer(one) if isinstance(one, (bytes, bytearray)) else one for one in arguments]
@@ -52,27 +69,36 @@ class Offload:
 
     def close(self) -> None:
         """Ends the processes; nobody waits for what they are doing."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        while self._idle:
-            self._idle.pop().end()
+        self._closed = True
+        for process in self._all.copy():
+            process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for process in self._all:
+            process.end()
 
     def _run(self, function: Callable[..., T], arguments: list[object]) -> T:
-        try:
-            # The one that is warm; there are as many threads as processes.
-            process = self._idle.pop()
-        except IndexError:
-            process = _Process()
-        try:
-            done, result = process.call(function, arguments)
-        except (EOFError, OSError):
-            # The system may have killed it for its memory, or somebody else for no reason.
-            process.end()
-            process = _Process()
-            done, result = process.call(function, arguments)
-        self._idle.append(process)
-        if done:
-            return result
-        raise result
+        for again in (False, True):
+            # One that is warm, the first time; there are as many threads as processes.
+            process = self._idle.pop() if self._idle and not again else self._started()
+            try:
+                done, result = process.call(function, arguments)
+            except (EOFError, OSError):
+                # The system may have killed it for its memory, or somebody else for no reason.
+                self._all.remove(process)
+                process.end()
+                if self._closed:
+                    break
+                continue
+            self._idle.append(process)
+            if done:
+                return result
+            raise result
+        raise BusyError("what reads large requests and writes large answers was ended.", after=1.0)
+
+    def _started(self) -> "_Process":
+        process = _Process()
+        self._all.add(process)
+        return process
 
 
 class _Process:
@@ -91,9 +117,14 @@ class _Process:
         _send(self._process.stdin, (function, arguments))
         return _receive(self._process.stdout)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         self._process.kill()
-        self._process.communicate()
+
+    def end(self) -> None:
+        self.kill()
+        # What was not written any more is of no use.
+        with suppress(BrokenPipeError):
+            self._process.communicate()
 
 
 def work() -> None:

@@ -35,7 +35,7 @@ def parse(body: bytes, manifest: Manifest, pictures: int = PICTURES) -> Predict:
         RequestError: it is no JSON, has neither or both, or names a signature or input that the model does not have.
 
     Example:
-        parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "..."}]}', manifest)
+        parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "iVBORw0KGgo="}]}', manifest)
     """
     given = parsed(body, manifest, pictures)
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
