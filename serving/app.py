@@ -3,7 +3,6 @@
 import gc
 import logging
 import math
-import os
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from serving.api.describe import describe
 from serving.catalog import Catalog
 from serving.fast import Fast
 from serving.metrics import batches, scrape
+from serving.offload import Offload
 from serving.predicting import Predictor
 from serving.protocols import v2 as v2_protocol
 from serving.served import Backend, InProcessBackend, Served
@@ -68,7 +68,8 @@ def make_app(settings: Settings) -> App:
     Example:
         uvicorn.run(make_app(Settings(models=Path("models"))))
     """
-    executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="predict")
+    executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="predict")
+    processes = Offload(settings.threads)
     backend = _backend(settings, executor)
     catalog: Catalog[Served] = Catalog(settings.models, backend.open)
 
@@ -84,6 +85,7 @@ def make_app(settings: Settings) -> App:
         await run_in_threadpool(watching.join, CLOSING)
         await backend.close()
         executor.shutdown()
+        processes.close()
 
     app = FastAPI(
         title="highway-keras",
@@ -95,7 +97,7 @@ def make_app(settings: Settings) -> App:
         docs_url=None,
         redoc_url=None,
     )
-    predictor = Predictor(settings, executor, catalog.refresh)
+    predictor = Predictor(settings, executor, catalog.refresh, processes)
     protocols = [protocol.router(catalog, predictor) for protocol in (plain, tf_rest, v2)]
     for router in (*protocols, models.router(catalog)):
         app.include_router(router)

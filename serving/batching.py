@@ -1,8 +1,8 @@
 """Requests that are waiting at the same time are predicted together.
 
-Nobody waits for a batch to fill. While one batch is computed, what arrives queues up, and is the next batch; so batches
-grow with the load by themselves, and a lone request goes through at once. A timed wait gains nothing over that: at 16
-connections it more than halved the throughput.
+Nobody waits for a batch to fill. While batches are computed, one on each core, what arrives queues up, and is the next
+batch; so batches grow with the load by themselves, and a lone request goes through at once. A timed wait gains nothing
+over that: at 16 connections it more than halved the throughput.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,8 @@ Arrays = Mapping[str, np.ndarray]
 # A batch that takes no longer than this many seconds is computed on the event loop itself: handing it to a thread and
 # back costs a good part of that, and nobody notices so short a pause.
 SHORT = 1e-3
+# A batch from this many seconds on is computed beside another one. Two of a millisecond cost more than one of two.
+LONG = 2e-3
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Batcher:
         largest: images of a batch; a single request may be larger, and is then computed alone.
         queue: images that may wait; beyond that requests are refused.
         executor: where batches that take long are computed.
+        parallel: batches that are computed at the same time; ONNX Runtime does not hold Python's lock.
         measured: is told the images and seconds of each batch, in the thread that computed it.
     """
 
@@ -46,9 +50,12 @@ class Batcher:
     queue: int
     executor: Executor
     measured: Callable[[int, float], object] = lambda _images, _seconds: None
+    parallel: int = 1
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
-    _busy: bool = False
+    _running: int = 0
+    # Whether the loop will look at what waits.
+    _woken: bool = False
     # Whether requests have been coming one by one lately.
     _quiet: bool = True
     # Seconds of an image in a batch, a running mean; infinite until the first is measured.
@@ -73,10 +80,10 @@ class Batcher:
         """
         if self._images and self._images + len(images) > self.queue:
             # Nothing is known of the time before the first batch.
-            after = self._images * self._seconds if math.isfinite(self._seconds) else 1.0
+            after = self._images * self._seconds / self.parallel if math.isfinite(self._seconds) else 1.0
             raise BusyError(f"{self._images} images are waiting already, the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
-        if self._quiet and not self._busy and len(images) * self._seconds <= SHORT:
+        if self._quiet and not self._busy() and len(images) * self._seconds <= SHORT:
             # At once, without a turn of the loop before and after. Whatever came in the same turn is a batch.
             self._quiet = False
             loop.call_soon(self._turned)
@@ -84,38 +91,52 @@ class Batcher:
         waiting = _Waiting(images, loop.create_future())
         self._waiting.append(waiting)
         self._images += len(images)
-        if not self._busy:
-            self._busy = True
-            # After everything that the loop has already received, which is then in the same batch.
-            loop.call_soon(self._next)
+        # After everything that the loop has already received, which is then in the same batch.
+        self._wake(loop)
         return await waiting.answer
 
+    def _busy(self) -> bool:
+        return self._woken or self._running > 0
+
     def _turned(self) -> None:
-        self._quiet = not self._busy
+        self._quiet = not self._busy()
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._woken and self._running < self.parallel:
+            self._woken = True
+            loop.call_soon(self._next)
 
     def _next(self) -> None:
-        batch = self._take()
-        if not batch:
-            self._busy = False
-            return
-        self._quiet = len(batch) == 1
-        images = batch[0].images if len(batch) == 1 else np.concatenate([one.images for one in batch])
+        """Computes what waits, as far as there are cores for it."""
+        self._woken = False
         loop = asyncio.get_running_loop()
-        if len(images) * self._seconds <= SHORT:
-            try:
-                self._answer(batch, self._timed(images))
-            except Exception as error:
-                self._fail(batch, error)
-            loop.call_soon(self._next)
-            return
-        computing = loop.run_in_executor(self.executor, self._timed, images)
-        computing.add_done_callback(lambda done: self._done(batch, done))
+        while self._is_worth_a_core() and (batch := self._take()):
+            self._quiet = len(batch) == 1
+            images = batch[0].images if len(batch) == 1 else np.concatenate([one.images for one in batch])
+            if len(images) * self._seconds <= SHORT:
+                try:
+                    self._answer(batch, self._timed(images))
+                except Exception as error:
+                    self._fail(batch, error)
+                self._wake(loop)
+                return
+            self._running += 1
+            computing = loop.run_in_executor(self.executor, self._timed, images)
+            computing.add_done_callback(partial(self._done, batch))
+
+    def _is_worth_a_core(self) -> bool:
+        """Whether a batch shall be made: what is short waits for a batch that is computed, or for more of its kind."""
+        return not self._running or (self._running < self.parallel and self._images * self._seconds > LONG)
 
     def _take(self) -> list[_Waiting]:
         """The requests of the next batch; those that were given up meanwhile are dropped."""
         batch: list[_Waiting] = []
-        count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].images) <= self.largest):
+        count, most = 0, self.largest
+        share = math.ceil(self._images / (self.parallel - self._running))
+        if share * self._seconds > LONG:
+            # Each core that is free takes as many.
+            most = min(most, share)
+        while self._waiting and (not batch or count + len(self._waiting[0].images) <= most):
             one = self._waiting.popleft()
             self._images -= len(one.images)
             if not one.answer.done():
@@ -133,6 +154,7 @@ class Batcher:
         return outputs
 
     def _done(self, batch: list[_Waiting], computing: asyncio.Future[Arrays]) -> None:
+        self._running -= 1
         error = computing.exception()
         if error is None:
             self._answer(batch, computing.result())

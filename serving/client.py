@@ -1,5 +1,7 @@
 """A client of the endpoint, for programs in Python."""
 
+import io
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -11,6 +13,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx2 as httpx
+import numpy as np
+from PIL import Image, ImageOps
 from pydantic import TypeAdapter, ValidationError
 
 from serving.answers import Answer, ServedModel
@@ -22,6 +26,11 @@ BUSY = (429, 503)
 FIRST, LONGEST = 0.25, 30.0
 _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
 T = TypeVar("T")
+CHANNELS = (1, 3, 4)
+# What a PNG can hold, by Pillow's names.
+PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+# A path, the bytes of a file, or pixels.
+Picture = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 
 
 class ClientError(ServingError):
@@ -57,7 +66,7 @@ class Client:
 
     Example:
         with Client("http://127.0.0.1:8501") as client:
-            client.predict("demo", [Path("seven.png")]).predictions[0].top[0].label
+            client.predict("demo", ["seven.jpg"]).predictions[0].top[0].label
     """
 
     def __init__(
@@ -93,7 +102,7 @@ class Client:
     def predict(
         self,
         model: str,
-        pictures: Sequence[Path | bytes],
+        pictures: Sequence[Picture] | np.ndarray,
         *,
         version: int | None = None,
         label: str | None = None,
@@ -104,7 +113,9 @@ class Client:
 
         Args:
             model: its name.
-            pictures: files, or their bytes; all in one request, so within the endpoint's limits.
+            pictures: paths, bytes of files, pictures of Pillow's, or arrays; all in one request, so within the
+                endpoint's limits. An array is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
+                channels; an array of several has one dimension more.
             version: its number; None is the newest that is served.
             label: of a version, in its place.
             top: how many classes to name.
@@ -114,8 +125,14 @@ class Client:
             The predictions, in the order of the pictures.
 
         Raises:
-            ClientError: a file cannot be read, the endpoint cannot be reached, is busy at every attempt, or refuses.
+            ClientError: one of the pictures is none, the endpoint cannot be reached, is busy at every attempt, or
+                refuses.
+
+        Example:
+            client.predict("demo", [Path("seven.jpg"), Image.open("seven.jpg"), np.zeros((28, 28), np.uint8)], top=1)
         """
+        if isinstance(pictures, (str, os.PathLike, bytes, Image.Image)) or _is_one(pictures):
+            raise ClientError(f"pictures must be a list. Received: {_shown(pictures)}. Put it into brackets.")
         files = [("picture", _file(picture, number)) for number, picture in enumerate(pictures)]
         query = {"version": version, "label": label, "top": top, "explain": explain or None}
         given = {name: value for name, value in query.items() if value is not None}
@@ -162,13 +179,62 @@ class Client:
             ) from None
 
 
-def _file(picture: Path | bytes, number: int) -> tuple[str, bytes]:
-    if isinstance(picture, bytes):
-        return str(number), picture
+def _file(picture: Picture, number: int) -> tuple[str, bytes]:
+    if isinstance(picture, bytes | bytearray | memoryview):
+        return str(number), bytes(picture)
+    if isinstance(picture, Image.Image):
+        return str(getattr(picture, "filename", "")) or str(number), _png(picture, number)
+    if isinstance(picture, np.ndarray):
+        return str(number), _png(_image(picture, number), number)
+    if not isinstance(picture, str | os.PathLike):
+        raise ClientError(
+            f"picture {number + 1} is {_shown(picture)}. Expected a path, the bytes of a file, a picture of Pillow's, "
+            "or an array of uint8."
+        )
+    path = Path(picture)
     try:
-        return str(picture), picture.read_bytes()
+        return str(path), path.read_bytes()
     except OSError as error:
-        raise ClientError(f"{picture} cannot be read: {error.strerror}.") from None
+        raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        # A zero byte in its name.
+        raise ClientError(f"{str(path)!r} cannot be read: {error}.") from None
+
+
+def _is_one(pictures: object) -> bool:
+    """Whether an array is a picture, and not several of them."""
+    return isinstance(pictures, np.ndarray) and (
+        pictures.ndim < 3 or (pictures.ndim == 3 and pictures.shape[-1] in CHANNELS)
+    )
+
+
+def _image(pixels: np.ndarray, number: int) -> Image.Image:
+    grey = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    channels = 1 if grey.ndim == 2 else grey.shape[-1]
+    if pixels.dtype != np.uint8 or grey.ndim not in (2, 3) or channels not in CHANNELS or not pixels.size:
+        raise ClientError(
+            f"picture {number + 1} is {_shown(pixels)}. Expected uint8 of (height, width), or of (height, width, "
+            "channels) with 1, 3 or 4 channels."
+        )
+    return Image.fromarray(np.ascontiguousarray(grey))
+
+
+def _png(picture: Image.Image, number: int) -> bytes:
+    """The same pixels as a file: nothing is lost."""
+    file = io.BytesIO()
+    try:
+        # A PNG is written without the orientation.
+        shown = ImageOps.exif_transpose(picture)
+        (shown if shown.mode in PNG else shown.convert("RGB")).save(file, "PNG")
+    except (OSError, ValueError) as error:
+        raise ClientError(f"picture {number + 1} cannot be read: {error}.") from None
+    return file.getvalue()
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} and shape {value.shape}"
+    return f"{value!r} ({type(value).__name__})"
 
 
 def _after(told: str) -> float:

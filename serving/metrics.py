@@ -15,6 +15,10 @@ _LATENCY = Histogram(
 )
 IN_FLIGHT = Gauge("highway_requests_in_flight", "Requests that have no whole answer yet.")
 BODIES = Gauge("highway_bodies_bytes", "Bytes of the bodies of these requests.")
+CONNECTIONS = Gauge("highway_connections", "Connections that are open.")
+_CUT = Counter(
+    "highway_connections_cut_total", "Connections that were closed, by what their clients exceeded.", ["why"]
+)
 _BATCHES = Histogram(
     "highway_batch_pictures", "Pictures that were predicted together.", ["model"],
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
@@ -37,6 +41,7 @@ _LOADING = Gauge("highway_loading", "1 while the models are loaded for the first
 # Found once for each route: the library looks labels up under a lock.
 requests = cache(_REQUESTS.labels)
 latency = cache(_LATENCY.labels)
+cut = cache(_CUT.labels)
 
 
 def batches(model: str) -> Callable[[int, float], None]:

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from serving import pictures
 from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
+from serving.offload import SMALL, Offload
 from serving.protocols.request import Request
 from serving.served import Outputs, Served
 from serving.settings import Settings
+
+T = TypeVar("T")
 
 
 class Predicted(NamedTuple):
@@ -34,11 +37,13 @@ class Predictor:
         settings: the limits.
         executor: where picture files are decoded.
         look: brings what is served up to date; called in another thread.
+        processes: where large bodies are read and large answers written.
     """
 
     settings: Settings
     executor: Executor
     look: Callable[[], None]
+    processes: Offload = field(default_factory=lambda: Offload(1))
     _decoding: int = field(default=0, init=False)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -74,7 +79,29 @@ class Predictor:
                         raise
                     return await self._predicted(other, request)
         except TimeoutError:
-            raise SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.") from None
+            raise self._slow() from None
+
+    async def offload(self, size: int, function: Callable[..., T], *arguments: object) -> T:
+        """Reads a body or writes an answer, a large one in another process.
+
+        Args:
+            size: bytes of JSON to read, or numbers to write.
+            function: see `serving.offload.Offload.run`.
+            arguments: of the function.
+
+        Raises:
+            SlowError: it took too long.
+        """
+        if size <= SMALL:
+            return function(*arguments)
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                return await self.processes.run(function, *arguments)
+        except TimeoutError:
+            raise self._slow() from None
+
+    def _slow(self) -> SlowError:
+        return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
     async def _predicted(self, served: Served, request: Request) -> Predicted:
         images = request.images if request.images is not None else await self._seen(served, request)

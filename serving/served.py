@@ -125,7 +125,8 @@ class InProcessBackend:
         checks.trial(model)
         measured = self.measured(model.manifest.name)
         limits = self.settings
-        return InProcess(model, Batcher(model.predict, limits.batch, limits.queue, self.executor, measured))
+        batcher = Batcher(model.predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
+        return InProcess(model, batcher)
 
 
 def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:
@@ -133,3 +134,8 @@ def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:
     classes = np.argmax(outputs[PROBABILITIES], axis=-1)
     found = {CLASS_ID: classes, LABEL: [manifest.labels[index] for index in classes], **outputs}
     return {name: found[name] for name in manifest.outputs}
+
+
+def values(outputs: Outputs) -> int:
+    """Counts what an answer has to write."""
+    return sum(value.size if isinstance(value, np.ndarray) else len(value) for value in outputs.values())

@@ -22,7 +22,7 @@ def open_session(path: Path, threads: int = 1, content: bytes | None = None) -> 
         ModelError: if ONNX Runtime cannot load the file.
 
     Example:
-        probabilities, class_id = open_session(path).run(["probabilities", "class_id"], {"image": images})
+        (probabilities,) = open_session(path).run(["probabilities"], {"image": images})
     """
     # ONNX Runtime sends telemetry unless told otherwise before its import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

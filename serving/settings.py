@@ -1,9 +1,35 @@
 """What an endpoint is told when it starts."""
 
-from dataclasses import dataclass
+import math
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.pictures import PIXELS
+from serving.protocols.request import PICTURES
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def cores(quota: Path = _QUOTA) -> int:
+    """Counts the cores that this process may use.
+
+    Args:
+        quota: file in which Linux says how much of them a container may use.
+
+    Returns:
+        At least 1.
+
+    Example:
+        Settings(Path("models"), threads=cores())
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        most, period = map(float, quota.read_text().split())
+    except (OSError, ValueError):
+        # There is no such file, or it says "max".
+        return allowed
+    return min(allowed, max(math.ceil(most / period), 1))
 
 
 @dataclass(frozen=True)
@@ -17,6 +43,8 @@ class Settings:
     this process."""
     poll: float = 1.0
     """Seconds between two looks at the repository."""
+    threads: int = field(default_factory=cores)
+    """Batches that are computed at the same time, each by one core; as many picture files are decoded."""
     batch: int = 64
     """Pictures that are predicted together, at most."""
     queue: int = 1024
@@ -28,7 +56,7 @@ class Settings:
     """Bytes of a request."""
     bodies: int = 512 * 2**20
     """Bytes of all requests that are being answered; more are refused with 503 and Retry-After."""
-    pictures: int = 256
+    pictures: int = PICTURES
     """Pictures of a request."""
     pixels: int = PIXELS
     """Pixels of a picture file, width times height."""

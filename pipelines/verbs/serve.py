@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import math
 import os
 import signal
 import socket
@@ -18,10 +19,8 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 
-# Seconds that requests in flight have to end after SIGTERM.
-GRACE = 30
-# Seconds that a connection may be idle: longer than the proxies that keep it open, or they write into a closed one.
-IDLE = 75
+# Seconds that answers have to be written after SIGTERM, beyond the time for a prediction.
+GRACE = 5
 
 
 class Arguments(Frozen):
@@ -47,6 +46,20 @@ class Arguments(Frozen):
     """Pictures that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Batches that are computed at the same time, each on a core of its own; None is one for each core that this
+    process may use."""
+    header_timeout: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds that a client has for the head of a request."""
+    body_timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that it has for the body, and one more for each 64 KiB; and to read the answer."""
+    idle_timeout: Annotated[float, Field(gt=0)] = 75.0
+    """Seconds that a connection may be idle between two requests: longer than a proxy in front of it keeps it."""
+    connections: Annotated[int, Field(ge=1)] = 1024
+    """Connections in all; the one that has been silent longest makes room for another, which is refused with 503
+    otherwise."""
+    address_connections: Annotated[int, Field(ge=1)] = 256
+    """Connections from one address, which may be that of a proxy."""
     trust: tuple[Path, ...] = ()
     """Serve only versions that were signed (`highway export --sign`) with one of these keys: PEM files with Ed25519
     public keys."""
@@ -73,9 +86,9 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
     import uvicorn
 
-    from serving import memory, signature
+    from serving import connections, memory, signature
     from serving.app import make_app
-    from serving.settings import Settings
+    from serving.settings import Settings, cores
 
     try:
         trust = tuple(signature.public_key(path) for path in given.trust)
@@ -84,17 +97,32 @@ def main(arguments: list[str]) -> None:
     memory.one_heap()
     _log(given.quiet)
     settings = Settings(
-        given.models, given.address, queue=given.queue, timeout=given.timeout, api_key=key, origins=origins, trust=trust
+        given.models,
+        given.address,
+        threads=given.threads or cores(),
+        queue=given.queue,
+        timeout=given.timeout,
+        api_key=key,
+        origins=origins,
+        trust=trust,
+    )
+    limits = connections.Limits(
+        header=given.header_timeout,
+        body=given.body_timeout,
+        connections=connections.possible(given.connections),
+        address=given.address_connections,
     )
     config = uvicorn.Config(
         make_app(settings),
+        http=connections.protocol(limits),
         log_config=None,
         access_log=False,
         lifespan="on",
         ws="none",
         server_header=False,
-        timeout_keep_alive=IDLE,
-        timeout_graceful_shutdown=GRACE,
+        # uvicorn declares whole seconds, and takes any.
+        timeout_keep_alive=given.idle_timeout,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
     )
     # uvicorn raises the signal again after it has stopped: that it was asked to is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

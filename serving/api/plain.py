@@ -16,10 +16,10 @@ from serving.catalog import Catalog
 from serving.errors import LimitError, RequestError
 from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
 from serving.model import top as most_probable
-from serving.predicting import Predicted, Predictor
+from serving.predicting import Predictor
 from serving.protocols import request as requests
 from serving.protocols.request import check_shape
-from serving.served import Served
+from serving.served import Outputs, Served, values
 
 FORM = "multipart/form-data"
 
@@ -63,7 +63,10 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
 
         served = find()
         names, given = await _pictures(request, served.manifest, predictor.settings.pictures)
-        return Response(_answer(names, await predictor.predict(served, given, find), asked), media_type=JSON)
+        served, images, outputs = await predictor.predict(served, given, find)
+        size = values(outputs) + asked.seen * images.size
+        made = await predictor.offload(size, _answer, names, served.manifest, images, outputs, asked)
+        return Response(made, media_type=JSON)
 
     extra = answers(None, path, PICTURES_BODY)
     extra["parameters"] += [
@@ -154,9 +157,7 @@ async def _form(request: Request, most: int) -> list[tuple[str, bytes]]:
     return found
 
 
-def _answer(names: list[str | None], predicted: Predicted, asked: Asked) -> bytes:
-    served, images, outputs = predicted
-    manifest = served.manifest
+def _answer(names: list[str | None], manifest: Manifest, images: np.ndarray, outputs: Outputs, asked: Asked) -> bytes:
     probabilities = outputs[PROBABILITIES]
     predictions = []
     for number, classes in enumerate(most_probable(probabilities, asked.top)):

@@ -11,7 +11,7 @@ from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.predicting import Predictor
 from serving.protocols import tf_rest
-from serving.served import Served, complete
+from serving.served import Served, complete, values
 
 _STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
 _TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}
@@ -26,9 +26,12 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     async def predict(request: Request) -> Response:
         find = finding(catalog, request)
         served = find()
-        parsed = tf_rest.parse(await request.body(), served.manifest)
+        body = await request.body()
+        limit = predictor.settings.pictures
+        parsed = await predictor.offload(len(body), tf_rest.parse, body, served.manifest, limit)
         served, _, outputs = await predictor.predict(served, parsed.request, find)
-        return Response(tf_rest.answer(complete(outputs, served.manifest), parsed.rows), media_type=JSON)
+        found = complete(outputs, served.manifest)
+        return Response(await predictor.offload(values(found), tf_rest.answer, found, parsed.rows), media_type=JSON)
 
     async def status(request: Request) -> dict[str, object]:
         name, version, label = asked(request)

@@ -1,6 +1,7 @@
 """The paths of the Open Inference Protocol, version 2."""
 
 import asyncio
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
@@ -9,10 +10,13 @@ from serving.api.tf_rest import finding
 from serving.catalog import Catalog
 from serving.errors import ModelError, UnavailableError
 from serving.predicting import Predictor
+from serving.protocols import request as requests
 from serving.protocols import v2
-from serving.served import Served, complete
+from serving.served import Served, complete, values
 from serving.version import VERSION
 
+# Pictures that are predicted are not sent to where an answer is written.
+NOTHING = requests.Request(None, None)
 _ONES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 
 
@@ -54,9 +58,12 @@ def router(catalog: Catalog[Served], predictor: Predictor) -> APIRouter:
     async def infer(request: Request) -> Response:
         find = finding(catalog, request)
         served = find()
-        parsed = v2.parse(await request.body(), request.headers.get(v2.HEADER), served.manifest)
+        body, header = await request.body(), request.headers.get(v2.HEADER)
+        size, limit = v2.json_length(header, len(body)), predictor.settings.pictures
+        parsed = await predictor.offload(size, v2.parse, body, header, served.manifest, limit)
         served, _, outputs = await predictor.predict(served, parsed.request, find)
-        body, length = v2.answer(complete(outputs, served.manifest), served.manifest, parsed)
+        found, asked = complete(outputs, served.manifest), replace(parsed, request=NOTHING)
+        body, length = await predictor.offload(values(found), v2.answer, found, served.manifest, asked)
         if length is None:
             return Response(body, media_type=JSON)
         return Response(body, headers={v2.HEADER: str(length)}, media_type=RAW)

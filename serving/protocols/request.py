@@ -2,13 +2,20 @@
 
 import base64
 import binascii
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import orjson
 
-from serving.errors import RequestError
+from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
+
+# Of a request, if nothing else is said.
+PICTURES = 256
+# Values of a JSON body that are no pixels.
+SPARE = 10_000
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,28 @@ class Request:
     """PNG, JPEG or another format that `serving.pictures` reads."""
     names: list[str] | None = None
     """What to call the files in messages; None numbers them."""
+
+
+def parsed(text: bytes, manifest: Manifest, pictures: int) -> Any:
+    """What JSON says.
+
+    Args:
+        text: the JSON.
+        manifest: of the model that it is for.
+        pictures: how many a request may have.
+
+    Raises:
+        LimitError: it has far more values than their pixels; they would take gigabytes of memory.
+        RequestError: it is none.
+    """
+    # Each pixel may have a list of its own.
+    most = 4 * pictures * math.prod(manifest.input.shape[1:]) + SPARE
+    if len(text) > most and sum(map(text.count, (b",", b"[", b"{"))) > most:
+        raise LimitError(f"the JSON has far more values than {pictures} pictures have pixels. {expected(manifest)}")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is no JSON: {error}.") from None
 
 
 def pixels(values: Any, manifest: Manifest) -> np.ndarray:

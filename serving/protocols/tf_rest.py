@@ -9,7 +9,7 @@ import orjson
 
 from serving.errors import RequestError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
-from serving.protocols.request import Request, decoded, pixels
+from serving.protocols.request import PICTURES, Request, decoded, parsed, pixels
 
 INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
 
@@ -22,23 +22,22 @@ class Predict:
     rows: bool
 
 
-def parse(body: bytes, manifest: Manifest) -> Predict:
+def parse(body: bytes, manifest: Manifest, pictures: int = PICTURES) -> Predict:
     """Reads the body of `:predict`.
 
     Args:
         body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
         manifest: of the model that it is for.
+        pictures: how many a request may have.
 
     Raises:
+        LimitError: it has far more values than these.
         RequestError: it is no JSON, has neither or both, or names a signature or input that the model does not have.
 
     Example:
-        parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "..."}]}', manifest)
+        parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "iVBORw0KGgo="}]}', manifest)
     """
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(f"the body is no JSON: {error}.") from None
+    given = parsed(body, manifest, pictures)
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
         raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
     signature = given.get("signature_name") or SIGNATURE

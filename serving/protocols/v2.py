@@ -11,7 +11,7 @@ import orjson
 
 from serving.errors import RequestError
 from serving.manifest import ENCODED, INPUT, Manifest
-from serving.protocols.request import Request, check_shape, decoded, expected, pixels
+from serving.protocols.request import PICTURES, Request, check_shape, decoded, expected, parsed, pixels
 
 # Bytes of the JSON in a body that has binary tensors behind it, in requests and in answers.
 HEADER = "inference-header-content-length"
@@ -29,22 +29,21 @@ class Infer:
     binary: bool
 
 
-def parse(body: bytes, header: str | None, manifest: Manifest) -> Infer:
+def parse(body: bytes, header: str | None, manifest: Manifest, pictures: int = PICTURES) -> Infer:
     """Reads the body of `/infer`.
 
     Args:
         body: JSON, with the data of binary tensors behind it.
         header: the value of `Inference-Header-Content-Length`, if there is one.
         manifest: of the model that it is for.
+        pictures: how many a request may have.
 
     Raises:
+        LimitError: it has far more values than these.
         RequestError: the body is none, or its one input is not what the model takes.
     """
-    length = _length(header, len(body))
-    try:
-        given = orjson.loads(body[:length] if length < len(body) else body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(f"the body is no JSON: {error}.") from None
+    length = json_length(header, len(body))
+    given = parsed(body[:length] if length < len(body) else body, manifest, pictures)
     inputs = given.get("inputs") if isinstance(given, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestError(f'"inputs" must be a list of one input, {INPUT!r} or {ENCODED!r}.')
@@ -54,6 +53,23 @@ def parse(body: bytes, header: str | None, manifest: Manifest) -> Infer:
         _asked(given.get("outputs"), manifest),
         bool(_parameters(given).get("binary_data_output", False)),
     )
+
+
+def json_length(header: str | None, whole: int) -> int:
+    """Bytes of the JSON in a body.
+
+    Args:
+        header: the value of `Inference-Header-Content-Length`, if there is one.
+        whole: bytes of the body.
+
+    Raises:
+        RequestError: the header is no such number.
+    """
+    if header is None:
+        return whole
+    if not (header.isascii() and header.isdecimal() and len(header) < 19) or int(header) > whole:
+        raise RequestError(f"Inference-Header-Content-Length must be a number up to {whole}. Received: {header!r}.")
+    return int(header)
 
 
 def answer(outputs: Mapping[str, np.ndarray], manifest: Manifest, infer: Infer) -> tuple[bytes, int | None]:
@@ -179,11 +195,3 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _length(header: str | None, whole: int) -> int:
-    if header is None:
-        return whole
-    if not (header.isascii() and header.isdecimal() and len(header) < 19) or int(header) > whole:
-        raise RequestError(f"Inference-Header-Content-Length must be a number up to {whole}. Received: {header!r}.")
-    return int(header)

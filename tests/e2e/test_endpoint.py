@@ -128,6 +128,36 @@ def test_stopped_it_answers_what_it_has_accepted(endpoint, tmp_path):
         httpx.get(endpoint.url)
 
 
+def test_slow_clients_are_cut_off_and_do_not_hold_up_the_end(models, tmp_path):
+    limits = ("--header-timeout", "0.5", "--body-timeout", "1", "--idle-timeout", "0.5", "--timeout", "60")
+    half = (b"", HEAD[:20], HEAD + b"Content-Length: 784\r\n\r\nhalf", b"GET /models HTTP/1.1\r\nHost: here\r\n\r\n")
+
+    def ended(connection):
+        with connection:
+            while part := connection.recv(2**16):
+                last = part
+            return last[9:12] if "last" in locals() else b""
+
+    def opened(endpoint):
+        connections = [connected(endpoint) for _ in half]
+        for connection, part in zip(connections, half, strict=True):
+            connection.sendall(part)
+        return connections
+
+    with Endpoint(models, tmp_path / "log", *limits) as endpoint:
+        assert [ended(one) for one in opened(endpoint)] == [b"", b"408", b"408", b"200"]
+        assert metric(endpoint, 'highway_connections_cut_total{why="body"}') == 1
+    with Endpoint(models, tmp_path / "log") as endpoint:
+        connections = opened(endpoint)
+        eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 2)
+        start = time.monotonic()
+        assert endpoint.stop() == 0
+        # Far from the limits of the server.
+        assert time.monotonic() - start < 20
+        assert [ended(one) for one in connections] == [b"", b"", b"408", b"200"]
+        assert not [line for line in endpoint.log() if line["level"] == "error"]
+
+
 def test_an_interrupt_is_told_in_a_line(endpoint):
     assert endpoint.stop(signal.SIGINT) == 130
 

@@ -56,7 +56,7 @@ def test_only_the_endpoint_is_reached_from_outside():
 
 
 def test_requests_in_flight_have_their_time():
-    assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.GRACE
+    assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.Arguments().timeout + serve.GRACE
 
 
 def test_tf_serving_gets_files_that_are_there():

@@ -16,6 +16,7 @@ from serving import pictures
 from serving.app import make_app
 from serving.batching import Batcher
 from serving.errors import UnavailableError
+from serving.offload import SMALL
 from serving.served import InProcessBackend
 from serving.settings import Settings
 from tests.endpoint import LoadedClient, eventually
@@ -358,3 +359,59 @@ def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
     assert client.get("/v2/health/ready").status_code == 200
     away.rename(root)
     eventually(lambda: not client.get("/v1/models").json()["wrong"])
+
+
+def spaced(given):
+    """As JSON of more than the event loop reads itself."""
+    return json.dumps(given).encode() + b" " * SMALL
+
+
+def test_large_json_says_the_same(client, expected):
+    whole = client.post("/v1/models/tiny:predict", content=spaced({"inputs": IMAGES.tolist()})).json()["outputs"]
+    np.testing.assert_allclose(whole["probabilities"], expected, atol=1e-6)
+    given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+    answer = client.post("/v2/models/tiny/infer", content=spaced({"inputs": [given]})).json()["outputs"][0]
+    np.testing.assert_allclose(np.reshape(answer["data"], (3, 4)), expected, atol=1e-6)
+    for path, body, said in (
+        ("/v1/models/tiny:predict", b"[" + b" " * SMALL, "is no JSON"),
+        ("/v1/models/tiny:predict", spaced({"inputs": [[300]]}), "has the shape"),
+        ("/v2/models/tiny/infer", spaced({"inputs": []}), "list of one input"),
+    ):
+        answer = client.post(path, content=body)
+        assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_json_with_more_values_than_pictures_have_is_not_read(client):
+    # Each empty list takes 64 bytes of memory.
+    body = b'{"instances": [' + b"[]," * 40_000 + b"[]]}"
+    answer = client.post("/v1/models/tiny:predict", content=body)
+    assert (answer.status_code, "far more values than 256 pictures" in answer.json()["error"]) == (413, True)
+
+
+def test_large_answers_say_the_same(version, expected):
+    settings = Settings(version.parents[1], pictures=9000)
+    with TestClient(make_app(settings)) as client:
+        many = IMAGES.repeat(3000, axis=0)
+        raw = {"content-type": "application/octet-stream"}
+        plain = client.post("/predict/tiny?top=1&seen=true", content=many.tobytes(), headers=raw).json()["predictions"]
+        given = {
+            "name": "image",
+            "datatype": "UINT8",
+            "shape": list(many.shape),
+            "parameters": {"binary_data_size": many.size},
+        }
+        head = json.dumps({"inputs": [given]}).encode()
+        headers = {"inference-header-content-length": str(len(head))}
+        tensors = client.post("/v2/models/tiny/infer", content=head + many.tobytes(), headers=headers).json()["outputs"]
+    assert [one["seen"] for one in plain[::3000]] == IMAGES.tolist()
+    best = expected.repeat(3000, axis=0).max(-1)
+    np.testing.assert_allclose([one["top"][0]["probability"] for one in plain], best, atol=1e-6)
+    np.testing.assert_allclose(np.reshape(tensors[0]["data"], (9000, 4)).max(-1), best, atol=1e-6)
+
+
+def test_a_body_in_many_parts_is_put_together(client, expected):
+    raw = {"content-type": "application/octet-stream"}
+    content = IMAGES.tobytes()
+    whole = client.post("/predict/tiny?top=1", content=content, headers=raw).json()
+    parts = client.post("/predict/tiny?top=1", content=iter([content[:5], content[5:6], content[6:]]), headers=raw)
+    assert parts.json() == whole

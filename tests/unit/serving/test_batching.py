@@ -144,3 +144,48 @@ def test_who_gave_up_is_not_computed(net, executor, monkeypatch):
     assert (first["same"][0, 0], third["same"][0, 0]) == (1, 3)
     assert net.sizes == [1, 1]
     assert batcher._images == 0
+
+
+class Together:
+    """Gives pictures back when so many batches are computed at the same time."""
+
+    def __init__(self, batches):
+        self.barrier = threading.Barrier(batches)
+        self.sizes = []
+
+    def __call__(self, images):
+        self.sizes.append(len(images))
+        self.barrier.wait(10)
+        return {"same": images.astype(np.float32)}
+
+
+def test_each_core_takes_its_share():
+    net = Together(2)
+    with ThreadPoolExecutor(2) as executor:
+        batcher = Batcher(net, largest=8, queue=20, executor=executor, parallel=2)
+        batcher._seconds = 1.0
+        answers = asyncio.run(together(batcher, *[images(number) for number in range(6)]))
+    assert net.sizes == [3, 3]
+    assert [int(answer["same"][0, 0]) for answer in answers] == list(range(6))
+
+
+def test_what_is_short_waits_for_the_batch_that_is_computed(net):
+    async def late(batcher):
+        net.free.clear()
+        # Seconds of an image are not known before the first.
+        first = asyncio.create_task(batcher.predict(images(1)))
+        await asyncio.sleep(0.01)
+        batcher._seconds = batching.LONG / 3
+        others = [asyncio.create_task(batcher.predict(images(number))) for number in (2, 3)]
+        await asyncio.sleep(0.01)
+        assert batcher.waiting == 2
+        # A fourth makes them worth a core.
+        others += [asyncio.create_task(batcher.predict(images(number))) for number in (4, 5)]
+        await asyncio.sleep(0.01)
+        assert batcher.waiting == 0
+        net.free.set()
+        return await asyncio.gather(first, *others)
+
+    with ThreadPoolExecutor(2) as executor:
+        asyncio.run(late(Batcher(net, largest=8, queue=20, executor=executor, parallel=2)))
+    assert sorted(net.sizes) == [1, 4]

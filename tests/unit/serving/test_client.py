@@ -1,10 +1,14 @@
 """The client, without a network and without waiting."""
 
+import io
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import httpx2 as httpx
+import numpy as np
 import pytest
+from PIL import Image
 
 from serving import client as module
 from serving.client import Client, ClientError
@@ -54,6 +58,66 @@ def test_what_is_asked_and_answered(waits, tmp_path):
     assert b"first" in request.content
     assert b"second" in request.content
     assert waits == []
+
+
+def sent(request):
+    """Pictures in a form, by their names."""
+    parts = request.content.split(b"--" + request.headers["content-type"].partition("boundary=")[2].encode())[1:-1]
+    found = {}
+    for part in parts:
+        head, _, body = part.partition(b"\r\n\r\n")
+        found[re.search(rb'filename="(.*?)"', head)[1].decode()] = np.asarray(Image.open(io.BytesIO(body[:-2])))
+    return found
+
+
+def test_pictures_of_all_kinds(waits, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 3), dtype="uint8")
+    path = tmp_path / "a.png"
+    Image.fromarray(pixels).save(path)
+    turned = Image.fromarray(pixels)
+    turned.getexif()[274] = 6  # to be shown a quarter turn to the right
+    float_picture = Image.fromarray(pixels[..., 0].astype("float32"))
+    client, endpoint = made(200)
+    with Image.open(path) as opened:
+        given = [str(path), path.read_bytes(), opened, turned, float_picture, pixels, pixels[..., 0], pixels[..., :1]]
+        client.predict("digits", given)
+    grey = pixels[..., 0]
+    expected = [pixels] * 3 + [np.rot90(pixels, -1), np.repeat(grey[..., None], 3, -1), pixels, grey, grey]
+    found = sent(endpoint.requests[0])
+    # The one that was opened from the path has its name.
+    assert list(found) == [str(path), "1", "3", "4", "5", "6", "7"]
+    for one, other in zip(found.values(), expected[:2] + expected[3:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 6), (2, 5, 6, 1), (2, 5, 6, 3)])
+def test_an_array_of_several_pictures(waits, shape):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype="uint8")
+    client, endpoint = made(200)
+    client.predict("digits", pixels)
+    for one, other in zip(sent(endpoint.requests[0]).values(), pixels, strict=True):
+        np.testing.assert_array_equal(one, other[..., 0] if shape[-1] == 1 else other)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "why"),
+    [
+        ("seven.jpg", r"must be a list\. Received: 'seven\.jpg' \(str\)\. Put it into brackets"),
+        (b"x", "must be a list"),
+        (np.zeros((28, 28), "uint8"), r"must be a list\. Received: an array of uint8 and shape \(28, 28\)"),
+        (np.zeros((28, 28, 1), "uint8"), "must be a list"),
+        (["nothing\0.png"], "cannot be read"),
+        ([b"x", 7], r"picture 2 is 7 \(int\)\. Expected a path"),
+        ([np.zeros((28, 28))], r"picture 1 is an array of float64 and shape \(28, 28\)\. Expected uint8"),
+        ([np.zeros((28, 28, 2), "uint8")], "with 1, 3 or 4 channels"),
+        ([np.zeros((0, 28), "uint8")], "Expected uint8"),
+    ],
+)
+def test_what_is_no_picture(waits, pictures, why):
+    client, endpoint = made(200)
+    with pytest.raises(ClientError, match=why):
+        client.predict("digits", pictures)
+    assert endpoint.requests == []
 
 
 def test_it_comes_back_to_a_busy_endpoint_each_time_later(waits):
