@@ -82,6 +82,7 @@ def make_app(settings: Settings) -> App:
         await run_in_threadpool(watching.join)
         await backend.close()
         executor.shutdown()
+        predictor.close()
 
     app = FastAPI(
         title="highway-keras",

@@ -9,7 +9,7 @@ import numpy as np
 from serving import files, pictures, repository
 from serving.errors import PictureError
 from serving.manifest import INPUT, ONNX, PICTURE, RGBA, Manifest, read
-from serving.session import open_session
+from serving.session import open_session, open_shared
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ def open_sight(folder: Path, content: Manifest) -> Sight:
         ModelError: if a file of it is missing or damaged.
     """
     files.verify(folder, content)
-    return Sight(folder, content, open_session(folder / PICTURE) if PICTURE in content.files else None)
+    digest = content.files.get(PICTURE)
+    return Sight(folder, content, open_shared(folder / PICTURE, digest.sha256) if digest else None)
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

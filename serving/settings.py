@@ -1,6 +1,7 @@
 """What an endpoint is told when it starts."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.pictures import PIXELS
@@ -32,6 +33,10 @@ class Settings:
     """Pictures of a request."""
     pixels: int = PIXELS
     """Pixels of a picture file, width times height."""
+    decoders: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Processes that decode large picture files, each with up to 640 MiB (`serving.decoding`)."""
+    large: int = 64
+    """Large picture files that may wait for them; more are refused with 503 and Retry-After."""
     api_key: str | None = None
     """What clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None lets everybody in."""
     origins: tuple[str, ...] = ()

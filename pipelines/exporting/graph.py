@@ -11,7 +11,6 @@ from highway_keras.layers.recording import recording
 from pipelines.data import preprocess
 from pipelines.exporting.stack import for_inference
 from pipelines.pictures.encoded import decoded
-from pipelines.pictures.shrunk import shrunk
 from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
 
 # A `tf.function`; TensorFlow has no types for a checker.
@@ -100,7 +99,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=ENCODED)])
     def predict_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = tf.map_fn(
-            lambda encoded: convert(shrunk(decoded(encoded)))[INPUT],
+            lambda encoded: convert(decoded(encoded))[INPUT],
             image_bytes,
             fn_output_signature=tf.TensorSpec(image.shape, image.dtype),
         )
