@@ -32,8 +32,11 @@ from serving.glance import glance
 PATIENCE = 10.0
 # Seconds of a core for one file, and bytes beyond what the process has when it starts.
 CPU, MEMORY = 5, 640 * 2**20
+# Of the estimate, which is good to a factor of two: a file of more is not even tried.
+HOPELESS = 20.0
 # Added to the nice value of these processes; 19 is the most.
 _NICE = 10
+SIMPLER = "Send a smaller picture, or the same in a simpler form."
 _START = "from serving.decoding import work; work()"
 
 # Makes a net's input, uint8 [height, width, channels], of uint8 [height, width, 4].
@@ -87,6 +90,8 @@ class Decoder:
         if found.light:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self.light, lambda: see(pictures.decode(file, name, self.pixels)))
+        if found.seconds > HOPELESS:
+            raise LimitError(f"{name} would take about {found.seconds:.0f} s to decode. {SIMPLER}")
         return await asyncio.wrap_future(self._queued(found.seconds, lambda: see(self._child().decode(file, name))))
 
     def close(self) -> None:
@@ -161,8 +166,7 @@ class Child:
             self.close()
             _, seconds, room = self._limits
             raise LimitError(
-                f"{name} takes more than {seconds} s or {room // 2**20} MiB to decode. Send a smaller picture, or the "
-                "same in a simpler format."
+                f"{name} takes more than {seconds} s or {room // 2**20} MiB to decode. {SIMPLER}"
             ) from None
         if isinstance(answer, ServingError):
             raise answer
