@@ -1,9 +1,9 @@
 """`python -m benchmarks.photographs MODEL [--against CHECKOUT MODEL]`: large pictures, in time and in memory.
 
-Two tables. The time from a file to what the net sees of it, by size and format, side by side with the code of another
-checkout and a model that it exported: both take each picture in turn, and what they see of it is compared. And the
-endpoint over four copies of the model: memory at its start and after photographs, and the time of a digit while others
-send files of 6 kB that hold 50 million pixels.
+Three tables, side by side with the code of another checkout and a model that it exported. The time from a file to what
+the net sees of it, by size and format; both take each picture in turn. The classes of test digits that are drawn large:
+how many are right, and how many the same. And the endpoint over four copies of the model: memory at its start and after
+photographs, and the time of a digit while others send files of 6 kB that hold 50 million pixels.
 """
 
 import argparse
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a version of a model of digits")
     parser.add_argument("--against", nargs=2, type=Path, metavar=("CHECKOUT", "MODEL"), help="other code and its model")
     parser.add_argument("--times", type=int, default=9, help="how often each picture is taken")
+    parser.add_argument("--digits", type=int, default=200, help="how many are drawn large")
     parser.add_argument("--to", type=Path, default=ROOT / "benchmarks" / "results", help="folder for the tables")
     asked = parser.parse_args()
     codes = [Code("this", ROOT, asked.model.absolute())]
@@ -71,6 +72,7 @@ def main() -> None:
         codes.append(Code("other", *(path.absolute() for path in asked.against)))
     asked.to.mkdir(parents=True, exist_ok=True)
     _write(asked.to / "photographs.csv", timed(codes, asked.times))
+    _write(asked.to / "photographs_digits.csv", drawn(codes, asked.digits))
     _write(asked.to / "photographs_endpoint.csv", (served(code) for code in codes))
 
 
@@ -78,13 +80,7 @@ def timed(codes: list[Code], times: int) -> Iterator[dict[str, object]]:
     """Milliseconds from a file to what the net sees, a row a picture."""
     with tempfile.TemporaryDirectory() as folder:
         files = _files(Path(folder))
-        workers = [
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER, str(code.model)], env=_environment(code), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )
-            for code in codes
-        ]  # fmt: skip
+        workers = [_worker(code) for code in codes]
         for file in files:
             answers = np.array([[_ask(worker, file) for worker in workers] for _ in range(times + 1)])[1:]
             row: dict[str, object] = {"file": file.name, "kilobytes": file.stat().st_size // 1000}
@@ -97,6 +93,40 @@ def timed(codes: list[Code], times: int) -> Iterator[dict[str, object]]:
             yield row
         for worker in workers:
             worker.communicate()
+
+
+def drawn(codes: list[Code], count: int) -> Iterator[dict[str, object]]:
+    """Classes of digits of MNIST that are drawn large, a row a share of the side that the digit takes."""
+    from pipelines import frameworks
+
+    frameworks.load()
+    from pipelines.data import sources
+
+    examples = sources.load("mnist", "test")
+    assert isinstance(examples, sources.Examples), "digits fit into memory"
+    workers = [_worker(code) for code in codes]
+    with tempfile.TemporaryDirectory() as folder:
+        for share in (0.7, 0.3, 0.1, 0.05):
+            for suffix, options in (("jpg", {"quality": 85}), ("png", {"compress_level": 1})):
+                answers = []
+                for number in range(count):
+                    file = Path(folder) / f"{number}.{suffix}"
+                    digit, random = examples.images[number, :, :, 0], np.random.default_rng((0, number))
+                    _on_paper(digit, share, random).save(file, **options)
+                    answers.append([_ask(worker, file) for worker in workers])
+                    file.unlink()
+                found, labels = np.array(answers), examples.labels[:count, None]
+                right = 100 * (found[..., 1] == labels).mean(0)
+                row: dict[str, object] = {"share_of_side": share, "format": suffix, "digits": count}
+                row |= {f"{code.name}_right_percent": f"{value:.1f}" for code, value in zip(codes, right, strict=True)}
+                if len(codes) > 1:
+                    differs = abs(found[:, 0, 2] - found[:, 1, 2])
+                    row["same_class_percent"] = f"{100 * (found[:, 0, 1] == found[:, 1, 1]).mean():.1f}"
+                    row["probability_differs_median"] = f"{np.median(differs):.4f}"
+                    row["probability_differs_95_percent"] = f"{np.quantile(differs, 0.95):.4f}"
+                yield row
+    for worker in workers:
+        worker.communicate()
 
 
 def served(code: Code) -> dict[str, object]:
@@ -135,6 +165,25 @@ def _files(folder: Path) -> list[Path]:
                 made.append(folder / f"{name}-{side}.{suffix}")
                 picture.save(made[-1], **options)
     return made
+
+
+def _on_paper(digit: np.ndarray, share: float, random: np.random.Generator) -> Image.Image:
+    """Dark ink on grainy paper, brighter on one side, anywhere in a picture of 1,100 to 4,000 pixels a side."""
+    width = int(1100 * (4000 / 1100) ** random.uniform(0, 1))
+    height = int(width * random.uniform(0.6, 1))
+    side = int(share * height)
+    ink = np.zeros((height, width), np.float32)
+    top, left = random.integers(height - side), random.integers(width - side)
+    large = Image.fromarray(digit.astype(np.float32)).resize((side, side), Image.Resampling.BICUBIC)
+    ink[top : top + side, left : left + side] = np.asarray(large).clip(0, 255) / 255
+    light = random.uniform(160, 230) + random.uniform(-20, 20) * np.linspace(-1, 1, width, dtype=np.float32)
+    grey = light * (1 - ink) + random.uniform(20, 70) * ink + random.normal(0, 3, (height, width))
+    return Image.fromarray(grey.clip(0, 255).astype(np.uint8))
+
+
+def _worker(code: Code) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, str(code.model)]
+    return subprocess.Popen(command, env=_environment(code), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _ask(worker: subprocess.Popen[str], file: Path) -> list[float]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -31,7 +32,7 @@ from serving.glance import glance
 # A file may be overtaken by those that come up to so many times its own work later.
 PATIENCE = 10.0
 # Seconds of a core for one file, and bytes beyond what the process has when it starts.
-CPU, MEMORY = 5, 640 * 2**20
+CPU, MEMORY = 5, 384 * 2**20
 # Of the estimate, which is good to a factor of two: a file of more is not even tried.
 HOPELESS = 20.0
 # Added to the nice value of these processes; 19 is the most.
@@ -204,6 +205,8 @@ def work() -> None:
     line = Connection(handle)
     memory.one_heap()
     os.nice(_NICE)
+    # Pillow's about damaged files, which are not for the log of the endpoint.
+    warnings.simplefilter("ignore")
     _limit_memory(room)
     with suppress(EOFError, OSError):
         while True:

@@ -34,7 +34,7 @@ class Settings:
     pixels: int = PIXELS
     """Pixels of a picture file, width times height."""
     decoders: int = field(default_factory=lambda: os.cpu_count() or 1)
-    """Processes that decode large picture files, each with up to 640 MiB (`serving.decoding`)."""
+    """Processes that decode large picture files, each with up to 384 MiB (`serving.decoding`)."""
     large: int = 64
     """Large picture files that may wait for them; more are refused with 503 and Retry-After."""
     api_key: str | None = None

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def child():
 def test_it_decodes_as_this_process_does(child, form):
     file = saved((900, 700), form)
     np.testing.assert_array_equal(child.decode(file, "a"), pictures.decode(file, "a"))
+
+
+def test_memory_goes_back_after_a_large_picture(child):
+    def kilobytes(what):
+        process, _ = child._running
+        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        return int(next(line for line in status if line.startswith(what)).split()[1])
+
+    small = saved((30, 20))
+    child.decode(small, "a")
+    before = kilobytes("VmRSS")
+    child.decode(saved((4000, 4000), compress_level=1), "a")
+    # It gives back what it can before it takes the next one.
+    child.decode(small, "a")
+    assert kilobytes("VmHWM") - before > 50_000
+    assert kilobytes("VmRSS") - before < 20_000
 
 
 def test_what_is_wrong_with_a_file_is_told(child):
