@@ -86,6 +86,7 @@ def make_app(settings: Settings) -> App:
         await backend.close()
         executor.shutdown()
         processes.close()
+        predictor.close()
 
     app = FastAPI(
         title="highway-keras",

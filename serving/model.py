@@ -11,7 +11,7 @@ from serving import checks, files, pictures, repository
 from serving.checks import Samples
 from serving.errors import PictureError
 from serving.manifest import INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
-from serving.session import open_session
+from serving.session import open_session, open_shared
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Sight, dict[st
     checks.labels(found[LABELS], content, folder / LABELS)
     picture = None
     if PICTURE in found:
-        picture = open_session(folder / PICTURE, content=found[PICTURE])
+        picture = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
         checks.picture_graph(picture, content, folder / PICTURE)
     samples = checks.samples(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
     return Sight(folder, content, picture, samples), found

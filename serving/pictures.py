@@ -1,34 +1,49 @@
-"""Picture files as people have them, decoded to red, green, blue and alpha, the right way up."""
+"""Picture files as people have them, decoded to red, green, blue and alpha, the right way up and no larger than needed.
+
+No net looks at more than some hundred pixels a side. What has more is scaled down as early as its format allows: a JPEG
+file while it is decoded, all others before their colours are converted.
+"""
 
 import io
-import threading
+import math
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from serving.errors import PictureError
+from serving.errors import LimitError, PictureError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-# A photograph of a large camera has 50; the alpha channel and the decoder's own copy make it 400 MB.
+# A photograph of a large camera has 50; decoded they take 200 MB, and in some formats twice that meanwhile.
 PIXELS = 50_000_000
-# From this many pixels on pictures are decoded one after the other: each takes up to 9 bytes a pixel meanwhile.
-_LARGE = 8_000_000
-_one_at_a_time = threading.Lock()
-# Sides from twice this on are scaled down by whole factors before a net's own conversion, whose numbers take 70 bytes
-# a pixel.
-SIDE = 1024
+# Sides from twice this on are scaled down by whole factors: a net's own conversion takes 20 ns and 40 bytes a pixel.
+SIDE = 512
+# What a JPEG decoder can leave out while it decodes: it then computes fewer pixels of each block of 8 x 8.
+RATIOS = (8, 4, 2)
+# Rows are converted and scaled down so many pixels at a time, as the whole picture in other colours is another 200 MB.
+_BAND = 2**20
 # Grey of 16 bits, by Pillow's names for it: all have their values in the low half of an integer.
 _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+_SEE_THROUGH = ("RGBA", "RGBa", "LA", "La", "PA")
+_ORIENTATION = 0x0112
+# What undoes each orientation of EXIF; 1 is upright.
+_BACK = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     """Decodes a picture as a viewer would show it.
 
     The orientation in its EXIF is applied. Grey, palette, CMYK and 16-bit pictures become red, green and blue of 8
-    bits.
+    bits. A large picture is scaled down by a whole factor, to sides of less than `2 * SIDE`.
 
     Args:
         encoded: the whole file, in one of `FORMATS`.
@@ -40,6 +55,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
 
     Raises:
         PictureError: if it is no picture, damaged, animated, or larger than that.
+        LimitError: if there is not enough memory for it.
 
     Example:
         rgba = decode(Path("seven.jpg").read_bytes(), "seven.jpg")
@@ -51,8 +67,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
             with Image.open(io.BytesIO(encoded), formats=FORMATS) as picture:
                 # The header is enough to refuse a picture, however large its pixels would be.
                 _check(picture, name, pixels)
-                with _one_at_a_time if picture.width * picture.height > _LARGE else nullcontext():
-                    return np.asarray(_eight_bits(ImageOps.exif_transpose(picture)).convert("RGBA"))
+                return _decoded(picture)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -61,6 +76,8 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
         ) from None
     except Image.DecompressionBombError:
         raise PictureError(f"{name} is larger than {pixels:,} pixels. Send a smaller picture.") from None
+    except MemoryError:
+        raise LimitError(f"{name} takes more memory than there is for a picture. Send a smaller one.") from None
     except Exception as error:
         # A damaged file can raise nearly anything in Pillow's decoders: OSError, SyntaxError, ValueError, struct.error.
         raise PictureError(f"{name} cannot be read as a picture: {error}") from error
@@ -91,10 +108,20 @@ def shrunk(rgba: np.ndarray) -> np.ndarray:
     Returns:
         The same array, if it is small enough; colours are weighted by their alpha otherwise.
     """
-    factor = max(rgba.shape[:2]) // SIDE
-    if factor < 2:
+    if max(rgba.shape[:2]) < 2 * SIDE:
         return rgba
-    return np.asarray(Image.fromarray(rgba).convert("RGBa").reduce(factor).convert("RGBA"))
+    return np.asarray(_small(Image.fromarray(rgba)))
+
+
+def jpeg_ratio(width: int, height: int) -> int:
+    """How much smaller the sides of a JPEG file are when it is decoded: 1, 2, 4 or 8.
+
+    Args:
+        width: in the file.
+        height: in the file.
+    """
+    most = min(max(width, height) // SIDE, width, height)
+    return next((ratio for ratio in RATIOS if ratio <= most), 1)
 
 
 def _check(picture: Image.Image, name: str, pixels: int) -> None:
@@ -106,12 +133,48 @@ def _check(picture: Image.Image, name: str, pixels: int) -> None:
             "Send a smaller picture."
         )
     # The photographs of many telephones have a second, smaller picture behind the first (MPO); viewers show the first.
-    if picture.format != "MPO" and (frames := getattr(picture, "n_frames", 1)) > 1:
-        raise PictureError(f"{name} has {frames} frames. Expected one picture.")
+    # How many frames there are is not asked: a GIF of a million would be looked through to its end.
+    if picture.format != "MPO" and getattr(picture, "is_animated", False):
+        raise PictureError(f"{name} has several frames. Expected one picture.")
+
+
+def _decoded(picture: Image.Image) -> np.ndarray:
+    if picture.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*picture.size)) > 1:
+        picture.draft(None, (picture.width // ratio, picture.height // ratio))
+    picture.load()
+    # Only now: in a PNG file it may come behind the pixels.
+    way = picture.getexif().get(_ORIENTATION, 1)
+    small = _small(picture)
+    return np.asarray(small.transpose(_BACK[way]) if way in _BACK else small)
+
+
+def _small(picture: Image.Image) -> Image.Image:
+    """Red, green, blue and alpha of 8 bits, with sides of less than `2 * SIDE`."""
+    factor = max(picture.size) // SIDE
+    if factor < 2:
+        return _eight_bits(picture).convert("RGBA")
+    width, height = picture.size
+    rows = factor * math.ceil(_BAND / (factor * width))
+    bands = [
+        (top // factor, _mixable(picture.crop((0, top, width, min(top + rows, height)))).reduce(factor))
+        for top in range(0, height, rows)
+    ]
+    whole = Image.new(bands[0][1].mode, (math.ceil(width / factor), math.ceil(height / factor)))
+    for top, band in bands:
+        whole.paste(band, (0, top))
+    return whole.convert("RGBA")
+
+
+def _mixable(picture: Image.Image) -> Image.Image:
+    """Grey or colours of which means can be taken."""
+    picture = _eight_bits(picture)
+    if picture.mode in _SEE_THROUGH or "transparency" in picture.info:
+        return picture.convert("RGBA").convert("RGBa")
+    return picture.convert("L" if picture.mode in ("1", "L") else "RGB")
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
     if picture.mode not in _DEEP:
         return picture
     # Pillow's own conversion cuts off what is above 255.
-    return Image.fromarray((np.asarray(picture).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    return Image.fromarray((np.asarray(picture) >> 8).clip(0, 255).astype(np.uint8))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from serving import pictures
+from serving.decoding import Decoder
 from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
 from serving.offload import SMALL, Offload
 from serving.protocols.request import Request
@@ -35,7 +35,7 @@ class Predictor:
 
     Args:
         settings: the limits.
-        executor: where picture files are decoded.
+        executor: where small picture files are decoded.
         look: brings what is served up to date; called in another thread.
         processes: where large bodies are read and large answers written.
     """
@@ -44,8 +44,17 @@ class Predictor:
     executor: Executor
     look: Callable[[], None]
     processes: Offload = field(default_factory=lambda: Offload(1))
+    _decoder: Decoder = field(init=False)
     _decoding: int = field(default=0, init=False)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.settings
+        self._decoder = Decoder(self.executor, limits.decoders, limits.large, limits.pixels)
+
+    def close(self) -> None:
+        """Ends the processes that decode large pictures."""
+        self._decoder.close()
 
     async def predict(self, served: Served, request: Request, find: Callable[[], Served]) -> Predicted:
         """Decodes, if need be, and predicts.
@@ -120,23 +129,17 @@ class Predictor:
     async def _seen(self, served: Served, request: Request) -> np.ndarray:
         files = request.files or []
         names = request.names or [f"picture {number + 1}" for number in range(len(files))]
-        loop = asyncio.get_running_loop()
         if self._decoding and self._decoding + len(files) > self.settings.queue:
             why = f"{self._decoding} picture files are waiting already, the limit is {self.settings.queue}."
             raise BusyError(why, after=1.0)
         self._decoding += len(files)
         try:
-            # One after another: a request of many large pictures holds one of them in memory, and one thread.
-            seen = [
-                await loop.run_in_executor(self.executor, self._one, served, *one)
-                for one in zip(names, files, strict=True)
-            ]
+            # One after another: a request of many large pictures holds one of them in memory, and one process.
+            decode = self._decoder.decode
+            seen = [await decode(file, name, served.see) for name, file in zip(names, files, strict=True)]
         finally:
             self._decoding -= len(files)
         return np.stack(seen) if seen else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
-
-    def _one(self, served: Served, name: str, file: bytes) -> np.ndarray:
-        return served.see(pictures.decode(file, name, self.settings.pixels))
 
 
 def _check_numbers(outputs: Outputs, served: Served) -> None:

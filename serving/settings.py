@@ -60,6 +60,10 @@ class Settings:
     """Pictures of a request."""
     pixels: int = PIXELS
     """Pixels of a picture file, width times height."""
+    decoders: int = field(default_factory=cores)
+    """Processes that decode large picture files, each with up to 384 MiB (`serving.decoding`)."""
+    large: int = 64
+    """Large picture files that may wait for them; more are refused with 503 and Retry-After."""
     api_key: str | None = None
     """What clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None lets everybody in."""
     trust: tuple[bytes, ...] = ()

@@ -122,7 +122,10 @@ BAD = {
     "bomb by its header": (chunked(PNG, 60_000, 60_000), "limit of 2,000,000|2,000,000 pixels"),
     "very long": (saved(Image.new("1", (1, 2_000_001))), "limit of 2,000,000"),
     **{
-        f"animated {form.lower()}": (saved(written(3), form, save_all=True, append_images=[written(4)]), "2 frames")
+        f"animated {form.lower()}": (
+            saved(written(3), form, save_all=True, append_images=[written(4)]),
+            "several frames",
+        )
         for form in ("GIF", "PNG", "WEBP", "TIFF")
     },
 }

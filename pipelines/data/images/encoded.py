@@ -1,6 +1,9 @@
-"""From the bytes of a PNG or JPEG file to pixels with an alpha channel, the right way up."""
+"""From the bytes of a PNG or JPEG file to pixels with an alpha channel, the right way up and no larger than needed."""
 
 import tensorflow as tf
+
+from pipelines.pictures.shrunk import shrunk
+from serving.pictures import RATIOS, SIDE
 
 # Where EXIF begins in a JPEG file, and in a PNG file; what is behind is the same.
 MARKERS = (b"Exif\0\0", b"eXIf")
@@ -12,13 +15,13 @@ PNG_KIND = 25
 
 
 def decoded(encoded: tf.Tensor) -> tf.Tensor:
-    """Decodes and turns.
+    """Decodes, scales down and turns, as `serving.pictures.decode` does.
 
     Args:
         encoded: scalar string, a whole PNG or JPEG file. 16 bits become 8, palettes colours, CMYK RGB.
 
     Returns:
-        uint8 [h, w, 4]: red, green, blue, alpha.
+        uint8 [h, w, 4]: red, green, blue, alpha, with sides of less than `2 * SIDE`.
 
     Raises:
         InvalidArgumentError: the bytes are neither.
@@ -32,16 +35,24 @@ def decoded(encoded: tf.Tensor) -> tf.Tensor:
     transparent = (raw[PNG_KIND] & 4 > 0) | (_behind(raw, b"tRNS") < 2 * HEAD)
     pixels = tf.case(
         [
-            # The slow, exact transform, which is Pillow's too.
-            (
-                tf.io.is_jpeg(encoded),
-                lambda: opaque(tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")),
-            ),
+            (tf.io.is_jpeg(encoded), lambda: opaque(_jpeg(encoded))),
             (transparent, lambda: tf.io.decode_png(encoded, channels=4)),
         ],
         lambda: opaque(tf.io.decode_png(encoded, channels=3)),
     )
-    return turned(tf.ensure_shape(pixels, (None, None, 4)), orientation(encoded))
+    return turned(shrunk(tf.ensure_shape(pixels, (None, None, 4))), orientation(encoded))
+
+
+def _jpeg(encoded: tf.Tensor) -> tf.Tensor:
+    sides = tf.image.extract_jpeg_shape(encoded)[:2]
+    most = tf.minimum(tf.reduce_max(sides) // SIDE, tf.reduce_min(sides))
+
+    def smaller(ratio: int) -> tf.Tensor:
+        # The slow, exact transform, which is Pillow's too.
+        return tf.io.decode_jpeg(encoded, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+
+    cases = [(most >= ratio, lambda ratio=ratio: smaller(ratio)) for ratio in RATIOS]
+    return tf.case(cases, lambda: smaller(1))
 
 
 def turned(pixels: tf.Tensor, way: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from pipelines.data.images.cells import smooth
-from pipelines.data.images.shown import WHITE, grey, over
+from pipelines.data.images.shown import grey, shown
 
 
 def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
@@ -22,12 +22,11 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tenso
     Returns:
         uint8 [height, width, channels].
     """
-    shown = over(rgba, WHITE)
-    if channels == 1:
-        shown = grey(shown)[..., None]
+    planes = shown(rgba)
+    stacked = grey(planes)[None] if channels == 1 else tf.stack(planes)
     down, across = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(rgba)[:2]))
     cell = tf.minimum(down / height, across / width)
     rows = smooth((down - cell * height) / 2, cell, height, tf.shape(rgba)[0])
     columns = smooth((across - cell * width) / 2, cell, width, tf.shape(rgba)[1])
-    planes = rows @ tf.transpose(shown, (2, 0, 1)) @ tf.transpose(columns)
-    return tf.cast(tf.round(tf.clip_by_value(tf.transpose(planes, (1, 2, 0)), 0, 255)), tf.uint8)
+    small = rows @ stacked @ tf.transpose(columns)
+    return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8)

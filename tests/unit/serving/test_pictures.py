@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from serving.errors import PictureError
-from serving.pictures import decode, read, shrunk
+from serving.pictures import SIDE, decode, read, shrunk
 
 SIZE = (5, 7)
 
@@ -76,7 +76,7 @@ def test_exif_turns_it(way, corner):
 def test_several_frames_are_refused():
     first, second = (Image.fromarray(pixels(SIZE, seed)) for seed in (0, 1))
     for form in ("TIFF", "GIF", "WEBP"):
-        with pytest.raises(PictureError, match="a has 2 frames"):
+        with pytest.raises(PictureError, match="a has several frames"):
             decode(saved(first, form, save_all=True, append_images=[second]), "a")
 
 
@@ -123,16 +123,42 @@ def test_files(tmp_path):
 
 
 def test_large_pictures_are_scaled_down_by_whole_factors():
-    expected = np.repeat(np.repeat(pixels((1024, 700, 4)), 3, axis=0), 3, axis=1)
+    expected = np.repeat(np.repeat(pixels((SIDE, 350, 4)), 3, axis=0), 3, axis=1)
     expected[..., 3] = 255
     np.testing.assert_array_equal(shrunk(expected), expected[::3, ::3])
-    small = expected[:2047, :2047]
+    small = expected[: 2 * SIDE - 1, : 2 * SIDE - 1]
     assert shrunk(small) is small
     # What is transparent has no colour to mix in.
     expected[1::3, :, :3], expected[1::3, :, 3] = 255, 0
     found, colour = shrunk(expected), expected[::3, ::3, :3]
     np.testing.assert_allclose(found[..., :3].astype(int), colour, atol=2)
     np.testing.assert_array_equal(found[..., 3], 170)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_a_file_is_scaled_down_as_its_pixels_are(mode):
+    # More rows than are converted at a time, and a factor that divides neither side.
+    size = (1543, 1399)
+    colours = Image.fromarray(pixels((9, 7, 4))).resize(size, Image.Resampling.BICUBIC)
+    if mode == "I;16":
+        picture = Image.fromarray(np.asarray(colours.convert("L")).astype(np.uint16) << 8)
+    else:
+        picture = colours.convert("RGB").quantize(9) if mode == "P" else colours.convert(mode)
+    shown = picture.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
+    expected = shown.convert("RGBa").reduce(3).convert("RGBA")
+    np.testing.assert_array_equal(decode(saved(picture, "PNG", compress_level=1), "a"), np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((2100, 700), (525, 175)), ((1023, 40), (1023, 40)), ((9000, 3), (563, 1))]
+)
+def test_a_large_jpeg_is_decoded_smaller(size, expected):
+    picture = Image.fromarray(pixels((3, 4, 3))).resize(size, Image.Resampling.BICUBIC)
+    found = decode(saved(picture, "JPEG", quality=95), "a")
+    assert found.shape[1::-1] == expected
+    # The block of a JPEG decoder is scaled by leaving out its finest waves, which means of pixels keep a little of.
+    means = np.asarray(picture.resize(expected, Image.Resampling.BOX)).astype(int)
+    assert np.abs(found[..., :3] - means).mean() < 3
 
 
 def test_of_two_pictures_in_a_jpeg_the_first_is_read():

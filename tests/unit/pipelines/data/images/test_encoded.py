@@ -7,6 +7,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from pipelines.data.images.encoded import decoded, orientation
+from serving import pictures
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,13 @@ def test_both_byte_orders_of_exif_are_read(order):
 @pytest.mark.parametrize("head", [b"", b"Exif\0\0", b"..Exif\0\0MM\0*\xff\xff\xff\xff", b"eXIfII*\0\x08\0\0\0\xff\xff"])
 def test_broken_exif_turns_nothing(head):
     assert int(orientation(tf.constant(head))) == 1
+
+
+@pytest.mark.parametrize("size", [(1025, 40), (2100, 1300), (40, 4200), (3, 3000)])
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_a_large_picture_is_scaled_down_as_behind_the_endpoint(decode, form, size):
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    data = saved(picture(size=size), form, exif=exif.tobytes())
+    expected = pictures.decode(data, "a").astype(int)
+    np.testing.assert_allclose(decode(data).numpy().astype(int), expected, atol=2)

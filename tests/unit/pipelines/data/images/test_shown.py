@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.data.images.shown import grey, over, written
+from pipelines.data.images.shown import grey, shown, written
 
 
 def canvas(ink, paper=None):
@@ -16,12 +16,18 @@ def canvas(ink, paper=None):
 
 def test_transparent_parts_show_the_background():
     rgba = np.array([[[200, 100, 0, 51]]], np.uint8)
-    np.testing.assert_allclose(over(tf.constant(rgba), 255.0)[0, 0], [244, 224, 204], atol=1e-3)
+    np.testing.assert_allclose(np.ravel(shown(tf.constant(rgba))), [244, 224, 204], atol=1e-3)
+
+
+def test_colours_without_transparency_are_shown_exactly():
+    rgba = np.random.default_rng(0).integers(0, 256, (3, 5, 4), np.uint8)
+    rgba[..., 3] = 255
+    np.testing.assert_array_equal(np.stack(shown(tf.constant(rgba)), -1), rgba[..., :3])
 
 
 @pytest.mark.parametrize("value", range(256))
 def test_grey_of_grey_is_exact(value):
-    assert grey(tf.fill((1, 3), float(value)))[0] == value
+    assert grey((tf.fill((1, 1), float(value)),) * 3)[0, 0] == value
 
 
 @pytest.mark.parametrize(("ink", "around"), [((0, 0, 0), 255), ((60, 0, 90), 255), ((255, 255, 255), 0)])
