@@ -26,7 +26,7 @@ import psutil
 from PIL import Image
 
 from benchmarks.controller import ROOT
-from pipelines.files import write_text
+from pipelines.core.files import write_text
 
 SIDES = (28, 128, 511, 1024, 2047, 4000)
 # Of 50 million pixels, which is the limit.
@@ -97,7 +97,7 @@ def timed(codes: list[Code], times: int) -> Iterator[dict[str, object]]:
 
 def drawn(codes: list[Code], count: int) -> Iterator[dict[str, object]]:
     """Classes of digits of MNIST that are drawn large, a row a share of the side that the digit takes."""
-    from pipelines import frameworks
+    from pipelines.core import frameworks
 
     frameworks.load()
     from pipelines.data import sources

@@ -11,8 +11,8 @@ from collections.abc import Callable
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 # Bytes from which on a block has memory of its own, which goes back when it is freed. The numbers of a picture, 4 MB at
-# most, come from the heap, and up to KEPT bytes of it stay when they are freed: new memory for each of the 40 arrays that
-# a picture goes through takes longer than what is done with them.
+# most, come from the heap, and up to KEPT bytes of it stay when they are freed: new memory for each of the 40 arrays
+# that a picture goes through takes longer than what is done with them.
 LARGE = 2**23
 KEPT = 2**26
 

@@ -66,7 +66,7 @@ def test_sigterm_ends_it_while_a_version_is_being_opened(tmp_path):
     tiny_model.write(tmp_path / "models" / "digits" / "1")
     program = f"""
 import sys, time
-from pipelines.cli import main
+from pipelines.verbs.cli import main
 from serving.served import InProcessBackend
 def never(*_):
     print("opening", flush=True)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from pipelines.pictures.shrunk import shrunk
+from pipelines.data.images.shrunk import shrunk
 from serving.pictures import RATIOS, SIDE
 
 # Where EXIF begins in a JPEG file, and in a PNG file; what is behind is the same.
