@@ -13,6 +13,7 @@ from highway_keras.analysis.layout import traced
 from highway_keras.analysis.scores import Scores
 from highway_keras.analysis.scoring import Asked, scorer
 from highway_keras.layers import Highway, HighwayStack
+from highway_keras.layers.equations import partials
 from highway_keras.layers.highway_stack import UNSTACKED
 from highway_keras.layers.recording import layer_names
 from highway_keras.layers.slopes import SLOPES
@@ -123,10 +124,11 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         slope = ops.convert_to_numpy(SLOPES[activation](output)).astype("float64")
         sides.append((ops.convert_to_numpy(output).astype("float64"), slope[:, :, None] * weights.T))
     (block, block_slope), (transform, gate_slope) = sides
+    of = partials(block, x, transform)
     return Jacobian(
-        identity=(1 - transform)[:, :, None] * np.eye(x.shape[1]),
-        transform=transform[:, :, None] * block_slope,
-        gate=(block - x)[:, :, None] * gate_slope,
+        identity=of.inputs[:, :, None] * np.eye(x.shape[1]),
+        transform=of.block[:, :, None] * block_slope,
+        gate=of.transform[:, :, None] * gate_slope,
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
-from highway_keras.layers.gate import blend, check_gate, close, gate_dtype, resolve_transform_bias
+from highway_keras.layers.equations import blend, close
+from highway_keras.layers.gate import check_gate, gate_dtype, resolve_transform_bias
 from highway_keras.layers.lesion import next_lesion, unless_spared
 from highway_keras.layers.recording import record
 from highway_keras.layers.seeds import another, distinct

@@ -90,6 +90,11 @@ class ConvHighway(BaseHighway):
         """The arguments, in a form that can be written as JSON."""
         return {**super().get_config(), "kernel_size": self.kernel_size, "data_format": self.data_format}
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "ConvHighway":
+        """Makes a layer from its arguments; configs without a `data_format`, as once written, mean channels last."""
+        return super().from_config({"data_format": "channels_last", **config})
+
     @property
     def unit_axis(self) -> int:
         """The axis of inputs, gates and outputs on which the channels lie."""

@@ -1,4 +1,4 @@
-"""The gate in one place: which values it may take, where it starts, and how it blends H and x."""
+"""The gate: which values it may take, in which dtype, and where it starts."""
 
 import threading
 import warnings
@@ -78,44 +78,6 @@ def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> fl
 def gate_dtype(compute_dtype: str) -> str:
     """The dtype of gate and blend: float32, or wider where the layer computes wider; never narrower."""
     return "float64" if compute_dtype == "float64" else "float32"
-
-
-def blend(block: Any, inputs: Any, transform: Any, carry: Any) -> Any:
-    """The highway equation y = H * T + x * C (arXiv 1507.06228, equation 2).
-
-    Args:
-        block: H, the state of the block.
-        inputs: x, of the same shape.
-        transform: T, between 0 and 1, of the same shape.
-        carry: C, of the same shape; None couples it: C = 1 - T (equation 3).
-
-    Returns:
-        y, of the same shape.
-
-    Example:
-        >>> blend(block=3.0, inputs=1.0, transform=0.25, carry=None)
-        1.5
-    """
-    return block * transform + inputs * (1.0 - transform if carry is None else carry)
-
-
-def close(outputs: Any, inputs: Any, closed: Any) -> Any:
-    """Closes gates, so that their units carry their input: with T = 0 and C = 1, y = x.
-
-    The input is selected, not multiplied: 0 times an H that is infinite or NaN would be NaN.
-
-    Args:
-        outputs: y with all gates as they are.
-        inputs: x, of the same shape.
-        closed: bool, of a shape that can be broadcast to that of y.
-
-    Returns:
-        y with some gates closed.
-
-    Reference:
-        arXiv 1507.06228, section 4.3.
-    """
-    return ops.where(ops.convert_to_tensor(closed, dtype="bool"), inputs, outputs)
 
 
 def is_elementwise(function: Callable[[Any], Any], dtype: str) -> bool:

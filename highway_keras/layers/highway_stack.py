@@ -30,6 +30,12 @@ class HighwayStack(BaseHighway):
     Initialisers, regularisers and constraints act on each layer as they would act on a `Highway`. So does `activation`:
     one that is not elementwise, such as softmax, sees the shape of the inputs, and is slower.
 
+    An optimizer sees one variable for the kernels of all layers. Those whose step depends on each number alone (SGD,
+    Adam, AdamW, Lion), and `global_clipnorm`, train a stack as they train single layers. Those that take a norm over a
+    variable (`clipnorm`, `Lamb`, `Adafactor`) take it over all layers, and `Muon`, which is for variables of rank 2,
+    orthogonalises the updates of the biases `[depth, units]` and not those of the kernels. For these, train
+    `highway_keras.surgery.unstacked(model)` and stack the result (docs/depth.md).
+
     Args:
         depth: number of layers.
         rematerialize: in training keep the input of every √depth-th layer only, and compute what lies between a second

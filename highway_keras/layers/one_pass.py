@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from highway_keras.layers.gate import blend, gate_dtype
+from highway_keras.layers.equations import blend, gradients
+from highway_keras.layers.gate import gate_dtype
 from highway_keras.layers.slopes import SLOPES
 
 
@@ -85,13 +86,9 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
     def backward(upstream: Any, *arguments: Any) -> list[Any]:
         """The gradients of the two products and of x."""
         block, transform, inputs = widened(*arguments)
-        wide = ops.cast(upstream, inputs.dtype)
-        gradients = (
-            wide * transform * SLOPES[activations.block](block),
-            wide * (block - inputs) * SLOPES[activations.gate](transform),
-            wide * (1 - transform),
-        )
-        return [ops.cast(gradient, upstream.dtype) for gradient in gradients]
+        slopes = SLOPES[activations.block], SLOPES[activations.gate]
+        wide = gradients(ops.cast(upstream, inputs.dtype), block, inputs, transform, slopes)
+        return [ops.cast(gradient, upstream.dtype) for gradient in wide]
 
     @tf.custom_gradient
     def run(*arguments: Any) -> Any:

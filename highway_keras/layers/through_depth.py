@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from highway_keras.layers.gate import blend, close
+from highway_keras.layers.equations import blend, close, gradients
 from highway_keras.layers.scan import scan
 from highway_keras.layers.slopes import SLOPES
 
@@ -153,15 +153,13 @@ def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
 
 def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:
     """The gradients of x, kernel, bias and transform bias."""
-    block_slope, gate_slope = SLOPES[maths.activation], SLOPES[maths.gate_activation]
+    slopes = SLOPES[maths.activation], SLOPES[maths.gate_activation]
 
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
         x, block, gate, kernel = layer
-        # Of the sums before the two activations.
-        sums = ops.concatenate(
-            [upstream * gate * block_slope(block), upstream * (block - x) * gate_slope(gate)], axis=0
-        )
-        return upstream * (1 - gate) + maths.product(kernel, sums, x.dtype), (sums,)
+        of = gradients(upstream, block, x, gate, slopes)
+        sums = ops.concatenate([of.block, of.transform], axis=0)
+        return of.inputs + maths.product(kernel, sums, x.dtype), (sums,)
 
     upstream, (sums,) = scan(body, upstream, (*kept, weights.kernel), kept=1, reverse=True)
     kernel = maths.product(kept[0], ops.swapaxes(sums, 1, 2), upstream.dtype)
@@ -180,8 +178,8 @@ def _backward_segments(upstream: Any, kept: tuple, segments: Weights, maths: Mat
     def body(upstream: Any, segment: tuple) -> tuple[Any, tuple]:
         x, *weights = segment
         _, kept = _forward(x, Weights(*weights), maths)
-        upstream, *gradients = _backward(upstream, kept, Weights(*weights), maths)
-        return upstream, tuple(gradients)
+        upstream, *of_weights = _backward(upstream, kept, Weights(*weights), maths)
+        return upstream, tuple(of_weights)
 
-    upstream, gradients = scan(body, upstream, (*kept, *segments), kept=3, reverse=True)
-    return upstream, *gradients
+    upstream, of_weights = scan(body, upstream, (*kept, *segments), kept=3, reverse=True)
+    return upstream, *of_weights

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from highway_keras import HighwayStack
+from highway_keras.layers.equations import blend_for_inference
 from highway_keras.layers.recording import is_recording, record
 
 UNROLLED = 100
@@ -79,5 +80,4 @@ class InferenceStack(HighwayStack):
         # Examples first, because weights laid out otherwise would be transposed in each step of a loop.
         block = self.activation(tf.nn.bias_add(tf.matmul(x, kernel), bias))
         gate = self.gate_activation(tf.nn.bias_add(tf.matmul(x, transform_kernel), transform_bias))
-        # T * H + (1 - T) * x, in three operations.
-        return x + gate * (block - x), gate
+        return blend_for_inference(block, x, gate), gate

@@ -86,6 +86,8 @@ def test_none_is_the_format_of_keras():
         image = keras.Input((6, 6, 2))
         net = keras.Model(image, block("highway", image, name="block", kernel_size=3, initializer="zeros"))
         assert net.get_layer("block").data_format == "channels_last"
+        before = {name: value for name, value in layer.get_config().items() if name != "data_format"}
+        assert ConvHighway.from_config(before).data_format == "channels_last"
     finally:
         keras.config.set_image_data_format("channels_last")
     again = ConvHighway.from_config(layer.get_config())

@@ -1,0 +1,80 @@
+"""The highway equation is written once: its forms agree, and every place that uses it follows a change."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from highway_keras.analysis import gradients as analysis
+from highway_keras.layers import equations, through_depth
+from highway_keras.layers.equations import Partials, blend, blend_for_inference, gradients, partials
+from highway_keras.layers.slopes import SLOPES
+from highway_keras.surgery.stacking import layers_of
+from tests.unit.highway_keras.helpers import BACKEND, array, gradient_tensors, inputs
+from tests.unit.highway_keras.stacks import made
+
+H, X, T = np.random.default_rng(0).uniform(size=(3, 5))
+
+
+def test_the_forms_agree():
+    np.testing.assert_allclose(blend_for_inference(H, X, T), blend(H, X, T, None), rtol=1e-14)
+    np.testing.assert_allclose(blend(H, X, T, 1 - T), blend(H, X, T, None), rtol=1e-14)
+    step = 1e-6
+    of = partials(H, X, T)
+    for number, partial in enumerate((of.block, of.inputs, of.transform)):
+        above, below = ([value + sign * step * (number == i) for i, value in enumerate((H, X, T))] for sign in (1, -1))
+        np.testing.assert_allclose(partial, (blend(*above, None) - blend(*below, None)) / (2 * step), rtol=0, atol=1e-9)
+
+
+def test_gradients_are_the_partials_times_the_slopes():
+    upstream, slopes = np.arange(5.0), (lambda h: 2 * h, lambda t: 3 * t)
+    of = partials(H, X, T)
+    expected = upstream * of.block * 2 * H, upstream * of.transform * 3 * T, upstream * of.inputs
+    np.testing.assert_allclose(gradients(upstream, H, X, T, slopes), expected, rtol=1e-14)
+
+
+def test_a_stack_follows(monkeypatch):
+    def of_x_alone(upstream, block, inputs, transform, slopes):
+        return Partials(0 * upstream, 0 * upstream, upstream)
+
+    stack = made(3, (None, 4), activation="tanh")
+    monkeypatch.setattr(through_depth, "blend", lambda block, inputs, transform, carry: inputs)
+    monkeypatch.setattr(through_depth, "gradients", of_x_alone)
+    x, upstream = inputs(5, 4), inputs(5, 4, seed=2)
+    of_x, *of_weights = (array(each) for each in gradient_tensors(stack, x, upstream, training=True))
+    np.testing.assert_array_equal(array(stack(x)), x)
+    np.testing.assert_array_equal(of_x, upstream)
+    assert not any(each.any() for each in of_weights)
+
+
+def test_jacobians_follow(monkeypatch):
+    layer = layers_of(made(1, (None, 4), dtype="float32"))[0]
+    monkeypatch.setattr(analysis, "partials", lambda h, x, t: Partials(0 * h, 0 * h, 1 + 0 * h))
+    found = analysis.jacobian(layer, inputs(2, 4))
+    np.testing.assert_array_equal(found.identity + found.rest, [np.eye(4)] * 2)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="these places are for TensorFlow alone")
+def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
+    import keras
+
+    from highway_keras.layers import one_pass
+    from pipelines.export import stack as exporting
+
+    one_pass._compiled.cache_clear()
+    monkeypatch.setattr(one_pass, "blend", lambda block, inputs, transform, carry: inputs)
+    x = inputs(2, 4).astype("float32")
+    activations = one_pass.Activations(keras.activations.tanh, keras.activations.sigmoid)
+    assert all(activation in SLOPES for activation in activations)
+    bias = np.zeros(4, "float32")
+    np.testing.assert_array_equal(array(one_pass.blended((x + 1, x + 2), (bias, bias), x, activations)), x)
+    one_pass._compiled.cache_clear()
+    monkeypatch.setattr(exporting, "blend_for_inference", lambda block, inputs, transform: inputs)
+    stack = made(2, (None, 4), dtype="float32")
+    exported = exporting.InferenceStack.from_config(stack.get_config())
+    exported.build((None, 4))
+    np.testing.assert_array_equal(array(exported(x)), x)
+
+
+def test_examples_in_the_docstrings_are_true():
+    assert doctest.testmod(equations).failed == 0
