@@ -114,7 +114,7 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
 def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
     """Opens the model version of a folder; see `open_model`."""
     sight, found = _open(folder, read(folder, trusted), closed=bool(trusted))
-    session = open_session(folder / ONNX, threads, found[ONNX])
+    session = open_session(folder / ONNX, threads, content=found[ONNX])
     checks.graph(session, sight.manifest, folder / ONNX)
     return Model(**vars(sight), session=session)
 

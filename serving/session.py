@@ -7,7 +7,7 @@ from typing import Any
 from serving.errors import ModelError
 
 
-def open_session(path: Path, threads: int = 1, content: bytes | None = None) -> Any:
+def open_session(path: Path, threads: int = 1, *, content: bytes | None = None) -> Any:
     """Loads an ONNX file for the CPU.
 
     Args:
