@@ -8,83 +8,22 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from serving import memory, release, repository
+from serving.entry import Entry, Refusal, not_served, told
 from serving.errors import ModelError, ServingError, UnavailableError, UnknownModelError
 from serving.manifest import NAME
-from serving.release import Release
 
-State = Literal["loading", "available", "failed"]
 T = TypeVar("T")
 # Seconds that a model answers on after its last version was removed: folders are moved about and come back.
 PATIENCE = 10.0
 # Seconds between two attempts at a version that failed for a reason which may not lie in its files, at most; the first
 # comes after one second, each of the others after twice as long.
 LONGEST = 60.0
-# Characters of a reason: some are made of what stands in damaged files.
-SAID = 1000
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Status:
-    """A version, and whether it answers."""
-
-    version: int
-    state: State
-    why: str = ""
-    """What is wrong with one that failed, or with the files of one that answers all the same."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A version that is not served as it lies on disk."""
-
-    why: str
-    mark: object = None
-    """Of its files when it was tried; it is tried again when they change."""
-    again: float = float("inf")
-    """Time, by `monotonic`, at which it is tried again though they did not."""
-    pause: float = 0.0
-    """Seconds from the attempt until then."""
-    later: bool = False
-    """Whether whoever asks for it should ask again a little later."""
-
-
-@dataclass
-class Entry(Generic[T]):
-    """One model."""
-
-    release: Release = field(default_factory=Release)
-    served: dict[int, T] = field(default_factory=dict)
-    failed: dict[int, Refusal] = field(default_factory=dict)
-    loading: int | None = None
-    wrong: str = ""
-    """What is wrong with the model's folder or its release, while what is loaded is served on."""
-    marks: dict[int, object] = field(default_factory=dict)
-    """Of the manifests of those that are served."""
-    home: tuple[int, int] | None = None
-    """Which folder the versions were seen in."""
-    gone: float | None = None
-    """Since when, by `monotonic`, nothing takes the place of what is served."""
-
-    def statuses(self, wrong: str = "") -> list[Status]:
-        """Of all versions that are known, the newest first.
-
-        Args:
-            wrong: what is wrong with the whole repository.
-        """
-        served, failed, loading = self.served, self.failed, self.loading
-        wrong = self.wrong or wrong
-        found = [Status(one, "available", failed[one].why if one in failed else wrong) for one in served]
-        found += [Status(one, "failed", refusal.why) for one, refusal in failed.items() if one not in served]
-        if loading is not None and loading not in served and loading not in failed:
-            found.append(Status(loading, "loading"))
-        return sorted(found, key=lambda status: -status.version)
 
 
 class Catalog(Generic[T]):
@@ -163,7 +102,7 @@ class Catalog(Generic[T]):
             for number, refusal in entry.failed.items():
                 if refusal.later and version in (None, number):
                     raise UnavailableError(refusal.why)
-            raise UnknownModelError(_not_served(name, version, entry))
+            raise UnknownModelError(not_served(name, version, entry))
         return served[version]
 
     def names(self) -> list[str]:
@@ -261,7 +200,7 @@ class Catalog(Generic[T]):
         except Exception as error:
             # Of the folder itself: what is wrong with a version is noted as that.
             self._entries[name] = entry
-            wrong = f"{folder} cannot be read: {_told(error)}. What is loaded of it is served on."
+            wrong = f"{folder} cannot be read: {told(error)}. What is loaded of it is served on."
         if wrong != entry.wrong and wrong:
             log.error("model not as it should be", extra={"model": name, "why": wrong})
         entry.wrong = wrong
@@ -358,7 +297,7 @@ class Catalog(Generic[T]):
         return True
 
     def _refuse(self, entry: Entry[T], name: str, version: int, mark: object, error: Exception) -> None:
-        why, before = _told(error), entry.failed.get(version)
+        why, before = told(error), entry.failed.get(version)
         later = isinstance(error, UnavailableError)
         pause = float("inf")
         if later:
@@ -374,24 +313,6 @@ class Catalog(Generic[T]):
                 exc_info=None if isinstance(error, ServingError) else error,
             )
         entry.failed = {**entry.failed, version: Refusal(why, mark, monotonic() + pause, pause, later)}
-
-
-def _not_served(name: str, version: int | None, entry: Entry[T]) -> str:
-    known = ", ".join(map(str, sorted(entry.served))) or "none"
-    asked = "no version" if version is None else f"no version {version}"
-    refused = (
-        f" Version {one} was refused: {refusal.why}" for one, refusal in sorted(entry.failed.items(), reverse=True)
-    )
-    reasons = "".join(refused) if version is None else ""
-    return f"of model {name!r} {asked} is served. Served are: {known}.{reasons}"
-
-
-def _told(error: Exception) -> str:
-    """What went wrong, in a line; errors that are not this program's own are told with their kind."""
-    said = str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
-    # Of names and contents that are no text.
-    said = said.encode(errors="backslashreplace").decode()
-    return said if len(said) <= SAID else f"{said[:SAID]}..."
 
 
 def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:

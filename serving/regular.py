@@ -29,7 +29,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
     Example:
         with open_regular(folder / "model.onnx") as file:
-            hashlib.file_digest(file, "sha256")
+            start = file.read(16)
     """
     # Before it is opened: opening a pipe waits for a writer, and opening some devices does something.
     _check(path.stat())

@@ -126,7 +126,7 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
         ModelError: it is not signed, or not by one of these keys.
 
     Example:
-        check(folder, content, [public_key(Path("signing.pub"))])
+        check(folder, (folder / "manifest.json").read_bytes(), [public_key(Path("signing.pub"))])
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

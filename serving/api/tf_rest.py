@@ -6,7 +6,8 @@ from functools import partial
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from serving.api.describe import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
-from serving.catalog import Catalog, Status
+from serving.catalog import Catalog
+from serving.entry import Status
 from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.predicting import Predictor

@@ -113,6 +113,12 @@ def test_what_rest_answers_is_no_prediction(status, body, said):
         asked(url)
 
 
+def test_what_is_no_number_in_rest_is_read_as_that():
+    # TF Serving writes NaN as such, which JSON does not have.
+    with rest(200, b'{"outputs": {"probabilities": [[0.5, NaN]]}}') as url:
+        assert np.isnan(asked(url)["probabilities"]).tolist() == [[False, True]]
+
+
 def response(**tensors):
     made = messages.PredictResponse()
     for name, tensor in tensors.items():
