@@ -18,7 +18,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 # A photograph of a large camera has 50; decoded they take 200 MB, and in some formats twice that meanwhile.
 PIXELS = 50_000_000
 # Sides from twice this on are scaled down by whole factors: a net's own conversion takes 20 ns and 40 bytes a pixel.
-SIDE = 512
+SIDE = 500
 # What a JPEG decoder can leave out while it decodes: it then computes fewer pixels of each block of 8 x 8.
 RATIOS = (8, 4, 2)
 # Rows are converted and scaled down so many pixels at a time, as the whole picture in other colours is another 200 MB.
@@ -153,6 +153,8 @@ def _small(picture: Image.Image) -> Image.Image:
     factor = max(picture.size) // SIDE
     if factor < 2:
         return _eight_bits(picture).convert("RGBA")
+    if picture.mode in ("L", "RGB") and "transparency" not in picture.info:
+        return picture.reduce(factor).convert("RGBA")
     width, height = picture.size
     rows = factor * math.ceil(_BAND / (factor * width))
     bands = [
@@ -170,7 +172,7 @@ def _mixable(picture: Image.Image) -> Image.Image:
     picture = _eight_bits(picture)
     if picture.mode in _SEE_THROUGH or "transparency" in picture.info:
         return picture.convert("RGBA").convert("RGBa")
-    return picture.convert("L" if picture.mode in ("1", "L") else "RGB")
+    return picture if picture.mode == "L" else picture.convert("L" if picture.mode == "1" else "RGB")
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
