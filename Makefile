@@ -29,7 +29,7 @@ test: install  ## Run every test, those of the library and of resuming on both b
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2 --dist worksteal
 	KERAS_BACKEND=jax $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit/highway_keras \
 	    tests/unit/pipelines/training/test_many_steps.py \
-	    tests/unit/pipelines/training/test_drawing.py tests/integration/test_train_resume.py \
+	    tests/unit/pipelines/training/test_initialization.py tests/integration/test_train_resume.py \
 	    tests/e2e/test_train_killed.py
 
 lint: install  ## Check style, formatting and types

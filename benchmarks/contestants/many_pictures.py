@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.worker import Train, serve
 from pipelines.core import environment
 from pipelines.inference.inputs import Listing, sources
-from pipelines.inference.predicting import Job, run
+from pipelines.inference.job import Job, run
 from serving import pictures
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model

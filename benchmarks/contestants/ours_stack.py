@@ -18,7 +18,7 @@ import highway_keras
 from benchmarks.contestants.keras_training import fitting
 from benchmarks.problem import BATCH, Problem
 from benchmarks.worker import Train, serve
-from pipelines.training.drawing import drawing
+from pipelines.training.initialization import drawing
 from pipelines.training.many_steps import ManySteps
 
 

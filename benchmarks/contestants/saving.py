@@ -27,7 +27,7 @@ def start(task: str) -> Train:
     frameworks.load()
     import keras
 
-    from pipelines.training import checkpoint, loop, table
+    from pipelines.training import checkpoint, launch, table
 
     saves: list[tuple[float, float]] = []
     ends: list[float] = []
@@ -51,7 +51,7 @@ def start(task: str) -> Train:
         ends.clear()
         folder = Path(tempfile.mkdtemp(dir=settings["folder"]))
         interval = settings["every"] * (settings["examples"] // config.batch_size)
-        run = loop.start(config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer])
+        run = launch.start(config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer])
         rows = table.read(run.path / "metrics.csv")
         shutil.rmtree(folder)
         return {

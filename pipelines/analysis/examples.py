@@ -21,7 +21,7 @@ VALUES, LARGEST = 2**24, 500
 
 
 @dataclass(frozen=True)
-class Net:
+class OpenedNet:
     """A trained net, and what its examples are made with."""
 
     model: keras.Model
@@ -55,7 +55,7 @@ class Part:
     """Names of the classes; none for regression."""
 
 
-def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> Net:
+def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> OpenedNet:
     """Opens the net of a run, to be read on the data that it was trained on, or on others.
 
     Args:
@@ -85,7 +85,7 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
     if data not in (None, config.data):
         # What is held out and used was said of the run's own data.
         config = config.model_copy(update={"data": data, "validation": 0, "subset": Subset()})
-    return Net(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
+    return OpenedNet(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
 
 
 def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
@@ -108,7 +108,7 @@ def _form(shape: tuple[int, ...], labels: tuple[str, ...]) -> str:
     return f"inputs of {'x'.join(map(str, shape))} with {f'{len(labels)} classes' if labels else 'a number to predict'}"
 
 
-def part(net: Net, split: Split, limit: int | None = None) -> Part:
+def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
     """Some examples of a split.
 
     Args:

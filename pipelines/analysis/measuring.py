@@ -7,7 +7,7 @@ import numpy as np
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Told, even
-from pipelines.analysis.examples import Net, Part
+from pipelines.analysis.examples import OpenedNet, Part
 from pipelines.analysis.progress import Shown
 
 
@@ -37,7 +37,7 @@ class Analysis:
     """int `[examples]`: the class of each of those; None for regression."""
 
 
-def measure(net: Net, whole: Part, routed: Part, shown: Shown, *, units: bool) -> Analysis:
+def measure(net: OpenedNet, whole: Part, routed: Part, shown: Shown, *, units: bool) -> Analysis:
     """Runs all analyses.
 
     Args:
@@ -63,18 +63,18 @@ def measure(net: Net, whole: Part, routed: Part, shown: Shown, *, units: bool) -
     return Analysis(net.layout, whole, routed, found, by_layer, by_unit, *example(net, whole), of_examples, classes)
 
 
-def statistics(net: Net, part: Part, told: Told | None = None) -> GateStatistics:
+def statistics(net: OpenedNet, part: Part, told: Told | None = None) -> GateStatistics:
     """The gates over some examples, each class apart if there are classes."""
     return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, told)
 
 
-def lesions(net: Net, part: Part, told: Told | None = None, *, units: bool = False) -> Lesions:
+def lesions(net: OpenedNet, part: Part, told: Told | None = None, *, units: bool = False) -> Lesions:
     """The scores on some examples with each layer closed, or each unit."""
     close = analysis.lesion_units if units else analysis.lesion_layers
     return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, told)
 
 
-def example(net: Net, part: Part) -> tuple[np.ndarray, np.ndarray]:
+def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
     """T and the outputs for the first example of a part, `[gates]` each; of a channel the mean of its places."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
     read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
@@ -85,7 +85,7 @@ def example(net: Net, part: Part) -> tuple[np.ndarray, np.ndarray]:
     return transform, outputs
 
 
-def routes(net: Net, part: Part, told: Told | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+def routes(net: OpenedNet, part: Part, told: Told | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     """The mean gate of each layer for each example, `[examples, layers]`, and the class of each."""
     reader = analysis.GateModel(net.model, mean=True)
     found: list[np.ndarray] = []

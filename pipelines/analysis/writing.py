@@ -1,4 +1,4 @@
-"""The files of an analysis: numbers, pictures and a page."""
+"""The files of an analysis: numbers, figures and a page."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from highway_keras.analysis import effective_depth, open_layers
-from pipelines.analysis import captions, drawing, kept
+from pipelines.analysis import captions, figures, storage
 from pipelines.analysis.captions import by_layer
 from pipelines.analysis.examples import Part
 from pipelines.analysis.measuring import Analysis
@@ -37,7 +37,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
     writer.writerows(rows)
     write_text(folder / "layers.csv", text.getvalue())
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays(analysis))
-    drawing.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
+    figures.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
     write_text(folder / "analysis.md", page(analysis, run, weights, rows))
 
 
@@ -66,14 +66,14 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
 def arrays(analysis: Analysis) -> dict[str, Any]:
     """The contents of arrays.npz; `kept.SHAPES` says what each is."""
     found = {
-        **kept.of_statistics(analysis.statistics),
+        **storage.of_statistics(analysis.statistics),
         "example_gates": analysis.example_gates,
         "example_outputs": analysis.example_outputs,
-        **kept.of_lesions(analysis.lesions),
+        **storage.of_lesions(analysis.lesions),
         "routes": analysis.routes,
     }
     if analysis.unit_lesions:
-        found |= kept.of_lesions(analysis.unit_lesions, "unit_lesion")
+        found |= storage.of_lesions(analysis.unit_lesions, "unit_lesion")
     if analysis.classes is not None:
         found["route_classes"] = analysis.classes
     return found
@@ -115,7 +115,7 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
     if len(rows) > SHOWN:
         parts.append(f"The {SHOWN} layers whose lesion costs most; [layers.csv](layers.csv) has all {len(rows)}.")
     made = arrays(analysis)
-    names = [(f"`{name}`", shape) for name, shape in kept.SHAPES.items() if name in made]
+    names = [(f"`{name}`", shape) for name, shape in storage.SHAPES.items() if name in made]
     parts += ["## The numbers", "[layers.csv](layers.csv) is the table above. [arrays.npz](arrays.npz) holds:"]
     return "\n\n".join([*parts, table(("array", "what it is"), names)]) + "\n"
 

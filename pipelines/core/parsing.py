@@ -21,7 +21,7 @@ from tyro.constructors import (
 
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError, nearest
-from pipelines.core.readable import explain, is_group, options, placeholder, several
+from pipelines.core.field_help import explain, is_group, options, placeholder, several
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Settings = TypeVar("Settings", bound=Config)

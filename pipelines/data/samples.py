@@ -10,8 +10,8 @@ import tensorflow as tf
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.augment import augment
-from pipelines.data.picture import Row, draw
 from pipelines.data.preprocess import apply, fit
+from pipelines.data.sample_figure import Row, draw
 from pipelines.data.sources import ALL, DataInfo, Examples, describe, load
 from pipelines.data.stream import Stream
 

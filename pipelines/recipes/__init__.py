@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError, unknown
-from pipelines.core.readable import explain
+from pipelines.core.field_help import explain
 from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv
 from pipelines.recipes.twins import twins
 

@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """What `load` found beside the variables, which are in the model then.
 
     Args:
@@ -100,7 +100,7 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
         np.savez(aside, allow_pickle=False, head=np.array(json.dumps(head)), **arrays)
 
 
-def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> State | None:
+def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> TrainingState | None:
     """Puts the newest state that can be read into a model. Should it be the one before, that is the newest then.
 
     Args:
@@ -129,7 +129,7 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Sta
         if path.name == PREVIOUS:
             # It must not be the next one to be replaced.
             path.replace(folder / NEWEST)
-        return State(Progress(**head["progress"]), metrics, tuple(damaged))
+        return TrainingState(Progress(**head["progress"]), metrics, tuple(damaged))
     if damaged:
         raise UserError(
             f"there is no checkpoint to go on from: {', '.join(damaged)}. Restore {folder / NEWEST} from a copy, "

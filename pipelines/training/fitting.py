@@ -17,14 +17,14 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import table
-from pipelines.training.checkpoint import PREVIOUS, State
-from pipelines.training.curves import Curves
+from pipelines.training.callbacks import CHECKPOINTS, Count, DivergedError, Keep, StopOnNaN, ValidateAveraged, record
+from pipelines.training.checkpoint import PREVIOUS, TrainingState
 from pipelines.training.intervals import Interval, Saves
-from pipelines.training.keeping import CHECKPOINTS, Count, DivergedError, Keep, StopOnNaN, ValidateAveraged, record
+from pipelines.training.probe import WATCHED, Probes
+from pipelines.training.probe_callback import ProbeCallback
 from pipelines.training.progress import ProgressBar
 from pipelines.training.stopping import on_signals
-from pipelines.training.watch import WATCHED, Watches
-from pipelines.training.watching import Watching
+from pipelines.training.tensorboard_log import Curves
 
 # Examples on which the mean gates are read after each epoch.
 GATE_EXAMPLES = 256
@@ -45,7 +45,7 @@ class Training:
         interval: steps between two checkpoints.
         console: for progress.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
-        watch: what is measured on the way; None for nothing.
+        probe: what is measured on the way; None for nothing.
     """
 
     run: Run
@@ -54,11 +54,11 @@ class Training:
     fitted: Fitted
     examples: Examples | Stream
     data_dir: Path | None
-    state: State
+    state: TrainingState
     interval: Interval
     console: Console
     callbacks: Sequence[keras.callbacks.Callback] = ()
-    watch: Watches | None = None
+    probe: Probes | None = None
 
 
 def finish(training: Training) -> None:
@@ -98,9 +98,9 @@ def _fit(training: Training) -> None:
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.step:
         run.update(gates=_initial_gates(gates, model))
-    watching = (
-        [Watching(run.path / WATCHED, training.net, progress, training.watch(run, training.data_dir))]
-        if training.watch
+    probes = (
+        [ProbeCallback(run.path / WATCHED, training.net, progress, training.probe(run, training.data_dir))]
+        if training.probe
         else []
     )
     validation = (
@@ -117,7 +117,7 @@ def _fit(training: Training) -> None:
             # Those of an epoch that is over have been of its validation since.
             Count(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
-            *watching,
+            *probes,
             gates,
             bar,
             Keep(

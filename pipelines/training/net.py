@@ -8,7 +8,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
 from pipelines.training import optimizers, schedules
-from pipelines.training.drawing import drawing
+from pipelines.training.initialization import drawing
 from pipelines.training.many_steps import ManySteps
 from pipelines.training.precision import Policy, policy
 

@@ -12,7 +12,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import remove_leftovers
 from pipelines.core.run import Run, locked, open_run, refuse_existing
-from pipelines.training.watch import Watches
+from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
     from pipelines.training.intervals import Interval
@@ -25,8 +25,8 @@ def train(
     data_dir: Path | None = None,
     interval: "Interval" = "auto",
     console: Console | None = None,
-    watch: Watches | None = None,
-    alive: Callable[[], None] | None = None,
+    probe: Probes | None = None,
+    heartbeat: Callable[[], None] | None = None,
 ) -> Run:
     """Trains a new run to its end and draws its figures.
 
@@ -36,8 +36,8 @@ def train(
         data_dir: where prepared data lies; None for the default of TFDS.
         interval: steps between two checkpoints; "auto" keeps what they cost below 2 % of the time.
         console: for progress; None for one of standard output.
-        watch: what is measured on the way; None for nothing.
-        alive: called whenever an execution of training or validation has ended; None for nothing.
+        probe: what is measured on the way; None for nothing.
+        heartbeat: called whenever an execution of training or validation has ended; None for nothing.
 
     Returns:
         The finished run.
@@ -54,10 +54,10 @@ def train(
     console = console or Console()
     with _advice(path, console):
         frameworks.load()
-        from pipelines.training import loop
+        from pipelines.training import launch
 
-        more: Any = {"interval": interval, "callbacks": _callbacks(alive), "watch": watch}
-        run = loop.start(config, path, data_dir, console, **more)
+        more: Any = {"interval": interval, "callbacks": _callbacks(heartbeat), "probe": probe}
+        run = launch.start(config, path, data_dir, console, **more)
         _draw(run)
     return run
 
@@ -68,8 +68,8 @@ def resume(
     data_dir: Path | None = None,
     interval: "Interval" = "auto",
     console: Console | None = None,
-    watch: Watches | None = None,
-    alive: Callable[[], None] | None = None,
+    probe: Probes | None = None,
+    heartbeat: Callable[[], None] | None = None,
 ) -> Run:
     """Resumes an interrupted run from its last checkpoint, trains it to its end and draws its figures.
 
@@ -78,8 +78,8 @@ def resume(
         data_dir: where prepared data lies; None for the default of TFDS.
         interval: steps between two checkpoints; it may be another than before.
         console: for progress; None for one of standard output.
-        watch: what is measured on the way; None for nothing.
-        alive: called whenever an execution of training or validation has ended; None for nothing.
+        probe: what is measured on the way; None for nothing.
+        heartbeat: called whenever an execution of training or validation has ended; None for nothing.
 
     Returns:
         The finished run.
@@ -96,13 +96,13 @@ def resume(
     console = console or Console()
     with _advice(path, console):
         frameworks.load()
-        from pipelines.training import loop
+        from pipelines.training import launch
 
         if _only_undrawn(path):
             run = open_run(path)
         else:
-            more: Any = {"interval": interval, "callbacks": _callbacks(alive), "watch": watch}
-            run = loop.resume(path, data_dir, console, **more)
+            more: Any = {"interval": interval, "callbacks": _callbacks(heartbeat), "probe": probe}
+            run = launch.resume(path, data_dir, console, **more)
         _draw(run)
     return run
 
@@ -126,10 +126,10 @@ def _advice(path: Path, console: Console) -> Iterator[None]:
         ) from error
 
 
-def _callbacks(alive: Callable[[], None] | None) -> list[Any]:
-    from pipelines.training.alive import Alive
+def _callbacks(heartbeat: Callable[[], None] | None) -> list[Any]:
+    from pipelines.training.heartbeat import Heartbeat
 
-    return [Alive(alive)] if alive else []
+    return [Heartbeat(heartbeat)] if heartbeat else []
 
 
 def _only_undrawn(path: Path) -> bool:

@@ -13,8 +13,8 @@ import keras
 from pipelines.core.errors import UserError
 from pipelines.training.prepare import prepare
 from pipelines.tuning import hparams, oracles, state, trials
-from pipelines.tuning.endurance import LEASE
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.fault_tolerance import LEASE
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import Value, searched
 from pipelines.tuning.worker import Worker
 
@@ -24,7 +24,7 @@ ASLEEP = 10.0
 """Seconds between two looks after which the chief itself was stopped, or the machine slept."""
 
 
-def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) -> None:
+def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | None) -> None:
     """Leads a search until it is over, or its deadline passes.
 
     Args:
@@ -74,7 +74,7 @@ def lead(plan: Plan, folder: Path, data_dir: Path | None, ends: float | None) ->
         hparams.write(folder, plan, kept)
 
 
-def _try_a_trial(plan: Plan, data_dir: Path | None) -> None:
+def _try_a_trial(plan: SearchPlan, data_dir: Path | None) -> None:
     """Refuses a search whose trials cannot be trained, whatever is drawn."""
     space: dict[str, tuple[Value, ...]] = searched(plan.space)
     refusals: list[UserError] = []

@@ -7,12 +7,12 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import api
 
 from pipelines.tuning import settings
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import searched
-from pipelines.tuning.state import State
+from pipelines.tuning.state import SearchState
 
 
-def write(folder: Path, plan: Plan, state: State) -> None:
+def write(folder: Path, plan: SearchPlan, state: SearchState) -> None:
     """Writes the folder `tensorboard` anew.
 
     Args:

@@ -8,8 +8,8 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold
 
 from pipelines.tuning import settings
-from pipelines.tuning.plan import Plan
-from pipelines.tuning.state import State
+from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.state import SearchState
 
 FEWEST = 10
 """Settings below which a forest says nothing."""
@@ -34,7 +34,7 @@ class Importance:
     """That were completed, or failed: these count as the worst score."""
 
 
-def importance(plan: Plan, state: State) -> Importance | None:
+def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     """Measures the importance of every hyperparameter.
 
     Each setting counts once, by its longest trial, and its score is guessed by a forest grown on the other folds: on

@@ -4,9 +4,9 @@ from typing import Any
 
 import keras_tuner
 
-from pipelines.tuning.brackets import FACTOR
-from pipelines.tuning.endurance import Enduring
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.fault_tolerance import Enduring
+from pipelines.tuning.hyperband import FACTOR
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import CHOICES, LOGARITHMIC, searched
 from pipelines.tuning.state import Objective
 
@@ -45,7 +45,7 @@ class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
                 trial.status, trial.score = "FAILED", None
 
 
-def make(plan: Plan, objective: Objective) -> Enduring:
+def make(plan: SearchPlan, objective: Objective) -> Enduring:
     """The oracle of a plan, before `endure`.
 
     Args:
@@ -70,7 +70,7 @@ def make(plan: Plan, objective: Objective) -> Enduring:
     return Random(max_trials=plan.trials, **shared)
 
 
-def _parameters(plan: Plan) -> keras_tuner.HyperParameters:
+def _parameters(plan: SearchPlan) -> keras_tuner.HyperParameters:
     space = keras_tuner.HyperParameters()
     space.Fixed(FINGERPRINT, plan.fingerprint)
     for name, bounds in searched(plan.space).items():

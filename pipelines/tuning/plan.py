@@ -28,14 +28,14 @@ from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Spa
 from pipelines.core.errors import UserError
 from pipelines.core.files import held, write_text
 from pipelines.recipes.provenance import flat
-from pipelines.tuning import brackets
+from pipelines.tuning import hyperband
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
 FILE = "search.json"
 
 
-class Net(Frozen):
+class Candidate(Frozen):
     """One of the nets that a study compares."""
 
     name: str
@@ -55,14 +55,14 @@ class Budget(Frozen):
     """Of each trial, in full."""
 
 
-class Plan(Frozen):
+class SearchPlan(Frozen):
     """A search."""
 
     name: str
     """Of the recipe or the study."""
     config: Config
     """What all trials share."""
-    nets: tuple[Net, ...] = ()
+    nets: tuple[Candidate, ...] = ()
     """What takes the place of `config.model` in turn; none for a search over one net."""
     space: Space
     """What differs between trials."""
@@ -92,7 +92,7 @@ class Plan(Frozen):
     @property
     def work(self) -> list[int]:
         """The epochs of every trial; with Hyperband those that it adds to the trial it goes on with."""
-        return [self.config.epochs] * self.trials if self.trials else brackets.epochs(self.config.epochs)
+        return [self.config.epochs] * self.trials if self.trials else hyperband.epochs(self.config.epochs)
 
     def net(self, values: Mapping[str, Value]) -> str:
         """Name of the net of a trial."""
@@ -131,8 +131,8 @@ def planned(
     algorithm: Algorithm,
     trials: int | None,
     share: float = 1.0,
-    nets: tuple[Net, ...] = (),
-) -> Plan:
+    nets: tuple[Candidate, ...] = (),
+) -> SearchPlan:
     """A plan within a budget.
 
     Half of what is saved is saved on the number of trials, half on their epochs.
@@ -154,7 +154,7 @@ def planned(
     """
     part = share if trials is None else math.sqrt(share)
     fewer = None if trials is None else max(1, round(trials * part))
-    return Plan(
+    return SearchPlan(
         name=name,
         config=config.model_copy(update={"epochs": max(1, round(config.epochs * part))}),
         nets=nets,
@@ -165,7 +165,7 @@ def planned(
     )
 
 
-def open_plan(folder: Path) -> Plan:
+def open_plan(folder: Path) -> SearchPlan:
     """The plan of a search.
 
     Raises:
@@ -173,7 +173,7 @@ def open_plan(folder: Path) -> Plan:
     """
     path = folder / FILE
     try:
-        return Plan.model_validate_json(path.read_bytes())
+        return SearchPlan.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{folder} is no search: {FILE} is missing. Expected what `highway tune` made.") from None
     except ValidationError as error:
@@ -182,7 +182,7 @@ def open_plan(folder: Path) -> Plan:
         raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
 
 
-def keep(plan: Plan, folder: Path) -> None:
+def keep(plan: SearchPlan, folder: Path) -> None:
     """Writes the plan into its folder, which is made, or finds the same plan there.
 
     Raises:
@@ -218,7 +218,7 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     )
 
 
-def _same(kept: Plan, asked: Plan, folder: Path) -> None:
+def _same(kept: SearchPlan, asked: SearchPlan, folder: Path) -> None:
     before, now = flat(kept), flat(asked)
     other = [f"{name} was {before.get(name)} and is {now[name]}" for name in now if before.get(name) != now[name]]
     if other:

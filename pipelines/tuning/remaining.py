@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from statistics import linear_regression
 
-from pipelines.tuning.plan import Plan
-from pipelines.tuning.state import State, Trial
+from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.state import SearchState, Trial
 
 
-def time_left(plan: Plan, state: State, workers: int, now: float) -> float | None:
+def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) -> float | None:
     """About how many seconds a search will take from now on; None while nothing is known.
 
     Args:
@@ -44,5 +44,5 @@ def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]
     return 0.0, linear_regression([*epochs, 0], [*seconds, 0], proportional=True).slope
 
 
-def _work(plan: Plan, trial: Trial) -> int:
+def _work(plan: SearchPlan, trial: Trial) -> int:
     return (trial.epochs or plan.config.epochs) - trial.before

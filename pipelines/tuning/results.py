@@ -10,14 +10,14 @@ from pipelines.core.config import Provenance, Recipe
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.recipes.provenance import flat
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import searched
-from pipelines.tuning.state import State, Trial
+from pipelines.tuning.state import SearchState, Trial
 
 COLUMNS = ("trial", "status", "score", "seconds", "epochs", "continues", "reason")
 
 
-def winners(plan: Plan, state: State) -> dict[str, Trial]:
+def winners(plan: SearchPlan, state: SearchState) -> dict[str, Trial]:
     """The best trial of each net.
 
     Args:
@@ -33,7 +33,7 @@ def winners(plan: Plan, state: State) -> dict[str, Trial]:
     return {name: best[name] for name in _nets(plan) if name in best}
 
 
-def write(folder: Path, plan: Plan, state: State) -> dict[str, Path]:
+def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]:
     """Writes trials.csv and the winners' recipes.
 
     Args:
@@ -60,7 +60,7 @@ def write(folder: Path, plan: Plan, state: State) -> dict[str, Path]:
     return files
 
 
-def table(plan: Plan, state: State) -> str:
+def table(plan: SearchPlan, state: SearchState) -> str:
     """trials.csv: a row a trial in the order they were drawn, and a line that says so where a budget cut it short."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -84,7 +84,7 @@ def table(plan: Plan, state: State) -> str:
     return text.getvalue()
 
 
-def recipe(plan: Plan, state: State, trial: Trial) -> Recipe:
+def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
     """A trial as a recipe: what `highway train` needs to train it again.
 
     Args:
@@ -115,16 +115,16 @@ def recipe(plan: Plan, state: State, trial: Trial) -> Recipe:
     )
 
 
-def _cell(plan: Plan, trial: Trial, name: str) -> str:
+def _cell(plan: SearchPlan, trial: Trial, name: str) -> str:
     value = plan.meant(trial.values).get(name, "")
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _nets(plan: Plan) -> list[str]:
+def _nets(plan: SearchPlan) -> list[str]:
     return [net.name for net in plan.nets] or [plan.name]
 
 
-def told(plan: Plan, state: State, files: Mapping[str, Path]) -> list[str]:
+def told(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> list[str]:
     """What is said at the end: the winner of each net, and what to do with it.
 
     Args:

@@ -12,8 +12,8 @@ from pipelines.core.durations import clock
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
-from pipelines.training.processes.crew import Member
-from pipelines.training.processes.together import say, train_all
+from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning.state import Objective
 

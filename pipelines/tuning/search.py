@@ -11,12 +11,12 @@ from rich.console import Console
 
 from pipelines.core import environment
 from pipelines.core.errors import UserError
-from pipelines.training.processes.crew import Crew, DiedError, Member, shares
+from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.tuning import plan as plans
 from pipelines.tuning import state as states
-from pipelines.tuning.board import Board
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.process import SearchTask
+from pipelines.tuning.progress import Board
 
 LOOPBACK = "127.0.0.1"
 ID, ADDRESS, PORT = "KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT"
@@ -28,7 +28,7 @@ LOOK = 0.1
 class Search:
     """A search and the address of its chief."""
 
-    plan: Plan
+    plan: SearchPlan
     folder: Path
     data_dir: Path | None
     """Where prepared data lies; None for the default of TFDS."""
@@ -36,7 +36,7 @@ class Search:
     port: str
 
 
-def here(plan: Plan, folder: Path, data_dir: Path | None) -> Search:
+def here(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:
     """A search whose chief can be reached from this machine alone.
 
     Args:
@@ -100,8 +100,8 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
     """
     board = Board(console, search.plan, search.folder, len(members) - 1)
     try:
-        with board, Crew(members, board.say) as crew:
-            while crew.works():
+        with board, Supervisor(members, board.say) as supervisor:
+            while supervisor.works():
                 board.update()
                 time.sleep(LOOK)
     except UserError as error:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import CHOICES, Value, searched
 from pipelines.tuning.state import Trial
 
@@ -22,18 +22,18 @@ def longest(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in trials if trial.number not in earlier]
 
 
-def epochs(plan: Plan, trial: Trial) -> int:
+def epochs(plan: SearchPlan, trial: Trial) -> int:
     """For how many epochs a setting was trained in all by the end of a trial."""
     return trial.epochs or plan.config.epochs
 
 
-def names(plan: Plan, trials: Sequence[Trial]) -> list[str]:
+def names(plan: SearchPlan, trials: Sequence[Trial]) -> list[str]:
     """What differs between trials: "net" in a study, what was searched, and "epochs" where they are not the same."""
     differ = len({epochs(plan, trial) for trial in trials}) > 1
     return [*(["net"] if plan.nets else []), *searched(plan.space), *(["epochs"] if differ else [])]
 
 
-def choices(plan: Plan, trials: Sequence[Trial], name: str) -> list[Value]:
+def choices(plan: SearchPlan, trials: Sequence[Trial], name: str) -> list[Value]:
     """What one of the `names` is chosen from, in order; nothing for a range."""
     if name == "net":
         return [net.name for net in plan.nets]
@@ -42,7 +42,7 @@ def choices(plan: Plan, trials: Sequence[Trial], name: str) -> list[Value]:
     return sorted(searched(plan.space)[name]) if name in CHOICES else []
 
 
-def column(plan: Plan, trials: Sequence[Trial], name: str) -> np.ndarray:
+def column(plan: SearchPlan, trials: Sequence[Trial], name: str) -> np.ndarray:
     """The values of one of the `names` as numbers: a choice by its place among the choices, a range as it is.
 
     Args:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
-from pipelines.core.readable import explain
+from pipelines.core.field_help import explain
 from pipelines.recipes.twins import KINDS
 
 Value = float | int | str

@@ -70,7 +70,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class State:
+class SearchState:
     """A search at one moment."""
 
     objective: Objective
@@ -99,7 +99,7 @@ class State:
         return trial
 
 
-def read(folder: Path) -> State | None:
+def read(folder: Path) -> SearchState | None:
     """The state of the search in a folder; None before its chief has written one.
 
     Raises:
@@ -107,7 +107,7 @@ def read(folder: Path) -> State | None:
     """
     try:
         kept = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return State(
+        return SearchState(
             Objective(**kept["objective"]),
             kept["over"],
             tuple(_trial(trial, kept["clock"][trial["trial_id"]]) for trial in kept["trials"]),

@@ -10,7 +10,7 @@ depth_study  Srivastava, Greff, Schmidhuber 2015, section 3.1 and Figure 1: can 
 
 from pipelines.core.config import Config, Frozen, ModelConfig, Optimizer, Schedule, Space
 from pipelines.recipes import dense
-from pipelines.tuning.plan import Net
+from pipelines.tuning.plan import Candidate
 
 DEPTHS = (10, 20, 50, 100)
 
@@ -20,7 +20,7 @@ class Study(Frozen):
 
     config: Config
     """What all trials share."""
-    nets: tuple[Net, ...]
+    nets: tuple[Candidate, ...]
     """What is compared."""
     space: Space
     """What differs."""
@@ -42,7 +42,7 @@ STUDIES = {
             batch_size=100,
         ),
         nets=tuple(
-            Net(name=f"{kind}-{depth}", model=ModelConfig(preset=preset, depth=depth))
+            Candidate(name=f"{kind}-{depth}", model=ModelConfig(preset=preset, depth=depth))
             for kind, preset in (("highway", "mnist_dense_50"), ("plain", "mnist_dense_50_plain"))
             for depth in DEPTHS
         ),

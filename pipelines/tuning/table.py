@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.core.durations import clock
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.remaining import time_left
 from pipelines.tuning.space import Value, searched
-from pipelines.tuning.state import State, Trial
+from pipelines.tuning.state import SearchState, Trial
 
 SHOWN = 12
 """Finished trials in the table: the best."""
@@ -35,7 +35,7 @@ HEADS = {
 """The heads of columns; the others are called by their name."""
 
 
-def summary(plan: Plan, state: State, workers: int, now: float) -> str:
+def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> str:
     """How far a search is, in a line."""
     over = [trial for trial in state.trials if trial.over]
     failed = sum(trial.status == "failed" for trial in over)
@@ -51,7 +51,9 @@ def summary(plan: Plan, state: State, workers: int, now: float) -> str:
     return ", ".join(parts)
 
 
-def picture(plan: Plan, state: State, folder: Path, workers: int, *, now: float, size: ConsoleDimensions) -> Group:
+def rendered(
+    plan: SearchPlan, state: SearchState, folder: Path, workers: int, *, now: float, size: ConsoleDimensions
+) -> Group:
     """The table of a search: trials that run, the best of those that are done, and the last that failed.
 
     Args:
@@ -96,7 +98,7 @@ def _width(name: str, cells: Iterable[str]) -> int:
     return max(map(len, [*HEADS.get(name, name).split("\n"), *cells]))
 
 
-def _progress(plan: Plan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
+def _progress(plan: SearchPlan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
     whole = trial.epochs or plan.config.epochs
     if trial.score is not None:
         return str(whole), f"{trial.score:.4f}", clock(trial.seconds)
@@ -117,7 +119,7 @@ def _epochs(path: Path) -> int:
         return 0
 
 
-def _style(trial: Trial, state: State) -> str:
+def _style(trial: Trial, state: SearchState) -> str:
     if trial.status == "failed":
         return "dim"
     return "bold green" if state.ranked and trial is state.ranked[0] else ""

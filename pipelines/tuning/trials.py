@@ -14,10 +14,10 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
-from pipelines.training import loop, table
-from pipelines.training.alive import Alive
+from pipelines.training import launch, table
+from pipelines.training.callbacks import CHECKPOINTS
+from pipelines.training.heartbeat import Heartbeat
 from pipelines.training.intervals import Interval
-from pipelines.training.keeping import CHECKPOINTS
 from pipelines.tuning.callbacks import HopelessError, RoundError, StopAfter, StopOnDeadGates
 from pipelines.tuning.state import Objective
 
@@ -44,7 +44,7 @@ def train(
     epochs: int | None,
     wanted: Objective,
     *,
-    alive: Callable[[], None],
+    heartbeat: Callable[[], None],
 ) -> float:
     """Trains a trial, or goes on with it, and gives its score.
 
@@ -56,7 +56,7 @@ def train(
         data_dir: where prepared data lies; None for the default of TFDS.
         epochs: after which to pause; None for the end.
         wanted: the objective.
-        alive: called after every execution of training and validation.
+        heartbeat: called after every execution of training and validation.
 
     Returns:
         The objective of the best epoch.
@@ -66,15 +66,15 @@ def train(
         UserError: the configuration cannot be trained.
     """
     pausing = epochs is not None and epochs < config.epochs
-    callbacks = [Alive(alive), StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
+    callbacks = [Heartbeat(heartbeat), StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
     # The state at the end of the round is what the next one goes on from.
     interval: Interval = _steps_per_epoch(config, data_dir) if pausing else "auto"
     quiet = Console(file=io.StringIO())
     try:
         if not path.exists():
-            loop.start(config, path, data_dir, quiet, interval=interval, callbacks=callbacks)
+            launch.start(config, path, data_dir, quiet, interval=interval, callbacks=callbacks)
         elif (run := _free(path)).record.state == "running" and not (epochs and _done(run) >= epochs):
-            loop.resume(path, data_dir, quiet, interval=interval, callbacks=callbacks)
+            launch.resume(path, data_dir, quiet, interval=interval, callbacks=callbacks)
     except RoundError:
         pass
     except UserError:

@@ -8,17 +8,17 @@ from typing import Any
 from rich.console import Console
 
 from pipelines.core.errors import UserError
-from pipelines.training.processes.crew import Crew
-from pipelines.training.processes.together import say
+from pipelines.training.processes.pool import say
+from pipelines.training.processes.supervisor import Supervisor
 from pipelines.tuning import plan as plans
 from pipelines.tuning import search as searches
 from pipelines.tuning import state as states
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.search import ADDRESS, ID, LOOK, LOOPBACK, PORT, Search, chief, here, lead, numbered
 
 
 def tune(
-    plan: Plan,
+    plan: SearchPlan,
     folder: Path,
     *,
     workers: int = 1,
@@ -78,15 +78,15 @@ def _work(search: Search, count: int, identity: str, console: Console) -> None:
     members = searches.workers(search, names)
     address = f"{search.address}:{search.port}"
     say(console, f"{', '.join(names)} for the chief at {address}; output in {members[0].log.parent}")
-    with Crew(members, lambda line: say(console, line)) as crew:
-        while crew.works():
+    with Supervisor(members, lambda line: say(console, line)) as supervisor:
+        while supervisor.works():
             time.sleep(LOOK)
     say(console, "the chief has no more trials, or its time is over")
 
 
-def _sum_up(plan: Plan, folder: Path, console: Console, winners: dict[str, Any]) -> None:
+def _sum_up(plan: SearchPlan, folder: Path, console: Console, winners: dict[str, Any]) -> None:
     """Tables, figures and recipes of what is done so far; the winners are retrained if that was asked for."""
-    from pipelines.tuning import pictures, results
+    from pipelines.tuning import figures, results
     from pipelines.tuning.retrain import retrain
 
     state = states.read(folder)
@@ -96,7 +96,7 @@ def _sum_up(plan: Plan, folder: Path, console: Console, winners: dict[str, Any])
         done = sum(trial.over for trial in state.trials)
         console.print(f"stopped at the deadline after {done} trials; repeat the command to go on", highlight=False)
     recipes = results.write(folder, plan, state)
-    pictures.draw(folder, plan, state)
+    figures.draw(folder, plan, state)
     for line in results.told(plan, state, recipes):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if winners["seeds"] and not state.over:
@@ -105,7 +105,7 @@ def _sum_up(plan: Plan, folder: Path, console: Console, winners: dict[str, Any])
         retrain(recipes, folder, **winners, objective=state.objective, console=console)
 
 
-def _search(plan: Plan, folder: Path, data_dir: Path | None) -> Search:
+def _search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:
     """The search, with the address of its chief from KerasTuner's variables, or a free port of this machine alone."""
     if not {ID, ADDRESS, PORT} & set(os.environ):
         return here(plan, folder, data_dir)

@@ -15,12 +15,12 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.training.processes.task import AGAIN
-from pipelines.training.processes.watchdog import watched
+from pipelines.training.processes.watchdog import watchdog
 from pipelines.tuning import oracles, trials
 from pipelines.tuning.callbacks import HopelessError
-from pipelines.tuning.endurance import REASON, Enduring
-from pipelines.tuning.link import Link
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.chief_client import Link
+from pipelines.tuning.fault_tolerance import REASON, Enduring
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.state import Objective
 
 TRIALS = 16
@@ -37,7 +37,7 @@ class Worker(keras_tuner.Tuner):
         data_dir: where prepared data lies; None for the default of TFDS.
     """
 
-    def __init__(self, plan: Plan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
+    def __init__(self, plan: SearchPlan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
         super().__init__(oracle, directory=str(folder), project_name="kerastuner")
         self.plan = plan
         self.folder = folder
@@ -71,8 +71,8 @@ class Worker(keras_tuner.Tuner):
             FatalError: the disk is full.
         """
         try:
-            with self.oracle.alive(trial.trial_id, _leave), watched() as alive:
-                return self._trained(trial, alive)
+            with self.oracle.heartbeat(trial.trial_id, _leave), watchdog() as heartbeat:
+                return self._trained(trial, heartbeat)
         except FailedTrialError as error:
             trial.hyperparameters.values[REASON] = str(error)
             raise
@@ -80,13 +80,13 @@ class Worker(keras_tuner.Tuner):
             keras.utils.clear_session()
             gc.collect()
 
-    def _trained(self, drawn: Trial, alive: Callable[[], None]) -> dict[str, float]:
+    def _trained(self, drawn: Trial, heartbeat: Callable[[], None]) -> dict[str, float]:
         values = drawn.hyperparameters.values
         path = self.folder / "trials" / self._root(drawn)
         epochs = values.get("tuner/epochs")
         try:
             config = self.plan.configured(values)
-            score = trials.train(config, path, self.data_dir, epochs, self._objective, alive=alive)
+            score = trials.train(config, path, self.data_dir, epochs, self._objective, heartbeat=heartbeat)
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:
@@ -113,7 +113,7 @@ class Worker(keras_tuner.Tuner):
         return str(drawn.trial_id)
 
 
-def work(plan: Plan, folder: Path, data_dir: Path | None) -> None:
+def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
     """Works until the search is over.
 
     Args:

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway predict`.
 
     Raises:
-        UserError: see `predict`, and with --out `pipelines.inference.predicting.run`.
+        UserError: see `predict`, and with --out `pipelines.inference.job.run`.
     """
     given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
     if given.out is not None:
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
 def _write(given: Arguments, out: Path) -> None:
     from rich.console import Console
 
-    from pipelines.inference.predicting import Job, run
+    from pipelines.inference.job import Job, run
 
     words = tuple(map(str, given.pictures))
     done = run(Job(given.model, words, out, given.top, given.explain, given.data_dir), Console(stderr=True))

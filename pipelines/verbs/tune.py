@@ -13,7 +13,7 @@ from pipelines.core.parsing import parse_over
 from pipelines.recipes import named_recipe
 from pipelines.training.processes import signals
 from pipelines.tuning import space
-from pipelines.tuning.plan import Algorithm, Plan, planned
+from pipelines.tuning.plan import Algorithm, SearchPlan, planned
 from pipelines.tuning.studies import STUDIES, Study
 from pipelines.tuning.tune import tune
 
@@ -42,7 +42,7 @@ recipes:
 class TuneArguments:
     """What `highway tune` was asked for."""
 
-    plan: Plan
+    plan: SearchPlan
     folder: Path
     workers: int
     minutes: float | None

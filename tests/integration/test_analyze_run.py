@@ -161,7 +161,7 @@ def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypa
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pipelines.analysis.drawing.draw", full)
+    monkeypatch.setattr("pipelines.analysis.figures.draw", full)
     assert main(["analyze", str(once), "--to", str(tmp_path / "a"), "--examples", "20"]) == 2
     assert list(tmp_path.iterdir()) == []
 

@@ -10,8 +10,8 @@ from benchmarks.kill import differences
 from pipelines.core import run as runs
 from pipelines.core.config import Optimizer
 from pipelines.training import checkpoint, table
+from pipelines.training.probe import WATCHED, Probe
 from pipelines.training.train import resume, train
-from pipelines.training.watch import WATCHED, Watch
 from tests.toy_data import ToyData, toy_config
 
 # Epochs of ten steps, in executions of two.
@@ -34,7 +34,7 @@ def logits(net):
 def watched(run, data_dir):
     assert run.record.steps_per_epoch == 10
     assert data_dir is None
-    return Watch(STEPS, logits)
+    return Probe(STEPS, logits)
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,8 @@ def toy(monkeypatch):
     return ToyData(side=28).install(monkeypatch)
 
 
-def begin(path, *, config=CONFIG, watch=watched):
-    train(config, path, interval=2, console=Console(file=io.StringIO()), watch=watch)
+def begin(path, *, config=CONFIG, probe=watched):
+    train(config, path, interval=2, console=Console(file=io.StringIO()), probe=probe)
     return path
 
 
@@ -53,13 +53,13 @@ def rows(path):
 
 def test_a_row_is_of_the_weights_of_its_step_and_training_is_as_without(tmp_path):
     path = begin(tmp_path / "watched")
-    without = begin(tmp_path / "without", watch=None)
+    without = begin(tmp_path / "without", probe=None)
     assert differences(without, path) == []
     assert not (without / WATCHED).exists()
     # Steps 3 and 13 lie inside of an execution.
     assert list(rows(path)) == [0, 4, 10, 14, 24, 30]
     assert len(set(rows(path).values())) == 6
-    shorter = begin(tmp_path / "shorter", config=CONFIG.model_copy(update={"epochs": 1}), watch=None)
+    shorter = begin(tmp_path / "shorter", config=CONFIG.model_copy(update={"epochs": 1}), probe=None)
     for ended, step in ((shorter, 10), (path, 30)):
         net = runs.load_model(runs.open_run(ended))
         assert rows(path)[step] == pytest.approx(logits(net)["size"], rel=1e-6)
@@ -91,7 +91,7 @@ def test_wherever_it_was_killed(tmp_path, monkeypatch, step, before):
         patch.setattr(checkpoint, "save", saved)
         with pytest.raises(Killed):
             begin(path)
-    resume(path, interval=2, console=Console(file=io.StringIO()), watch=watched)
+    resume(path, interval=2, console=Console(file=io.StringIO()), probe=watched)
     assert differences(whole, path) == []
     assert (path / WATCHED).read_bytes() == (whole / WATCHED).read_bytes()
 

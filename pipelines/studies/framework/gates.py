@@ -7,22 +7,22 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.plotting import BLUE, GREY
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 
 SLIGHT = 0.3
 """Correlation with the number of the block under which gates are said neither to rise nor to fall."""
 
 
-def evolution(pictures: Pictures, gates: np.ndarray, net: str) -> None:
+def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
     """Draws gate_evolution.png: the mean gate of each block, from before training on.
 
     Args:
-        pictures: where to.
+        figures: where to.
         gates: means over seeds and examples, float [1 + epochs, blocks].
         net: what the title calls it.
     """
     title = f"Mean transform gate over training, {net}"
-    with pictures.figure("gate_evolution", (8.2, 4.8), title, told(gates)) as figure:
+    with figures.figure("gate_evolution", (8.2, 4.8), title, told(gates)) as figure:
         axes = figure.subplots()
         epochs, blocks = np.arange(len(gates) + 1) - 0.5, np.arange(gates.shape[1] + 1) + 0.5
         mesh = axes.pcolormesh(epochs, blocks, gates.T, cmap="viridis")
@@ -49,18 +49,18 @@ def told(gates: np.ndarray) -> str:
     )
 
 
-def final(pictures: Pictures, gates: np.ndarray, bias: float, net: str) -> None:
+def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
     """Draws final_gates.png: the mean gate of each block after training, against what the initial bias alone makes.
 
     Args:
-        pictures: where to.
+        figures: where to.
         gates: means over examples, of each seed, float [seeds, blocks].
         bias: of the gates before training.
         net: what the title calls it.
     """
     start = 1 / (1 + math.exp(-bias))
     title = f"Mean transform gate after training, {net}"
-    with pictures.figure("final_gates", (8.2, 4.6), title, told_against(gates, bias)) as figure:
+    with figures.figure("final_gates", (8.2, 4.6), title, told_against(gates, bias)) as figure:
         axes = figure.subplots()
         blocks = np.arange(1, gates.shape[1] + 1)
         axes.bar(blocks, gates.mean(axis=0), color=BLUE, alpha=0.35, label="mean over seeds")

@@ -11,9 +11,9 @@ from pipelines.core.run import MEASURED, Run, open_run
 from pipelines.studies.framework import tables
 from pipelines.training import evaluation, table
 from pipelines.training.evaluation import Evaluation
+from pipelines.training.probe import WATCHED
 from pipelines.training.regression import Regression
 from pipelines.training.table import Row
-from pipelines.training.watch import WATCHED
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Results:
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
 
     def watched(self, arm: str) -> dict[str, np.ndarray]:
-        """What `Study.watch` had measured of each run of an arm that did not diverge.
+        """What `Study.probe` had measured of each run of an arm that did not diverge.
 
         Args:
             arm: its name.
@@ -123,7 +123,7 @@ class Results:
             Nothing if every run diverged.
 
         Raises:
-            UserError: a run was gone on with by `highway train`, which does not watch.
+            UserError: a run was gone on with by `highway train`, which does not probe.
         """
         whole = [result.run.path / WATCHED for result in self.of(arm) if result.evaluation]
         tables = [table.read(path) for path in whole]
@@ -131,7 +131,7 @@ class Results:
         for path, some in zip(whole, steps, strict=True):
             if some != max(steps, key=len) or not some:
                 raise UserError(
-                    f"{path} has not all of the steps that were to be watched, as if `highway train` had gone on with "
+                    f"{path} has not all of the steps that were to be probed, as if `highway train` had gone on with "
                     f"the run. Remove {path.parent} and repeat the command."
                 )
         if not tables:

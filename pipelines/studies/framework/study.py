@@ -11,13 +11,13 @@ from pydantic import model_validator
 from pipelines.core.config import Config, Count, Frozen, NonNegative, Provenance, Space
 from pipelines.core.run import Weights
 from pipelines.studies.framework.tables import Table
-from pipelines.training.watch import Watches
+from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from pipelines.core.run import Run
-    from pipelines.studies.framework.pictures import Pictures
+    from pipelines.studies.framework.figures import Figures
 
 
 class Published(Frozen):
@@ -127,7 +127,7 @@ class Study(Generic[Found]):
         draw: from the results to figures, with captions that say what the results show and not what a source says.
         measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
             the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
-        watch: what is measured of a net on its way through training, at which steps. None for nothing.
+        probe: what is measured of a net on its way through training, at which steps. None for nothing.
         search: what is drawn for each run, whose seed is that of the arm; arms differ in their nets alone. None for
             runs that differ by their seeds.
         short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
@@ -145,9 +145,9 @@ class Study(Generic[Found]):
     seeds: int
     differs: tuple[str, ...]
     tables: Callable[[Found], list[Table]]
-    draw: Callable[[Found, "Pictures"], None]
+    draw: Callable[[Found, "Figures"], None]
     measure: "Callable[[Run, Path | None], Mapping[str, np.ndarray]] | None" = None
-    watch: Watches | None = None
+    probe: Probes | None = None
     search: Space | None = None
     short: "Study | None" = None
     label: str = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.run import Run
-from pipelines.training.watch import Watch
+from pipelines.training.probe import Probe
 
 if TYPE_CHECKING:
     import keras
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ACCURACY, LOSS = "test_accuracy", "test_loss"
 
 
-def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Watch:
+def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
     """What a net makes of all test images that its run takes, after some steps.
 
     Args:
@@ -31,7 +31,7 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Watch:
         UserError: the data has no test images.
 
     Example:
-        Study(..., watch=lambda run, data_dir: on_test(run, data_dir, (600, 6_000, 60_000)))
+        Study(..., probe=lambda run, data_dir: on_test(run, data_dir, (600, 6_000, 60_000)))
     """
     # Studies are listed without a framework.
     from pipelines.data import batches, preprocess, sources
@@ -47,4 +47,4 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Watch:
         found = evaluation.evaluate(logits, examples.labels, record.labels, "final", record.name)
         return {ACCURACY: found.accuracy, LOSS: found.loss}
 
-    return Watch(steps, measure)
+    return Probe(steps, measure)

@@ -10,9 +10,9 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import Run, open_run
 from pipelines.training import table
 from pipelines.tuning import state as states
-from pipelines.tuning.plan import Plan, open_plan
+from pipelines.tuning.plan import SearchPlan, open_plan
 from pipelines.tuning.space import Value, searched
-from pipelines.tuning.state import State, Trial
+from pipelines.tuning.state import SearchState, Trial
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def read(folder: Path) -> Trials:
     return Trials((_tried(folder, plan, state, trial) for trial in state.trials), tuple(searched(plan.space)))
 
 
-def _tried(folder: Path, plan: Plan, state: State, trial: Trial) -> Tried:
+def _tried(folder: Path, plan: SearchPlan, state: SearchState, trial: Trial) -> Tried:
     path = folder / "trials" / state.root(trial).number
     return Tried(
         arm=plan.net(trial.values),

@@ -13,11 +13,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from pipelines.core.plotting import BLUE, ORANGE
 from pipelines.core.run import Run
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.tables import Table
 from pipelines.studies.framework.tested import ACCURACY, on_test
-from pipelines.training.watch import Watch
+from pipelines.training.probe import Probe
 
 EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
 """After these, and after the last, is measured; what a log records comes to it."""
@@ -37,7 +37,7 @@ class Log:
     accuracies: Mapping[int, float]
 
 
-def watch(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Watch:
+def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
     """Measures accuracy and loss on the test images after `EPOCHS`, `steps` and the last step.
 
     Args:
@@ -88,18 +88,18 @@ def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
     return {int(step): list(runs) for step, runs in zip(watched["step"], watched[ACCURACY].T, strict=True)}
 
 
-def draw(results: Results, pictures: Pictures, names: Mapping[str, str], log: Log | None) -> None:
+def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log | None) -> None:
     """Draws waypoints.png: the error on test images over steps, of each run, and in the authors' log.
 
     Args:
         results: of all runs.
-        pictures: where to.
+        figures: where to.
         names: what each arm is called.
         log: of the authors; None if there is none of these nets.
     """
     found = {arm: accuracies(results, arm) for arm in names}
     title = "Error on test images on the way" + (", beside the authors' log" if log else "")
-    with pictures.figure("waypoints", (8.2, 4.8), title, told(results, names, log)) as figure:
+    with figures.figure("waypoints", (8.2, 4.8), title, told(results, names, log)) as figure:
         axes = figure.subplots()
         for colour, (arm, ours) in zip(COLOURS, found.items(), strict=False):
             if not ours:

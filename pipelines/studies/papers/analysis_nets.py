@@ -23,7 +23,7 @@ from pipelines.studies.framework.study import Arm, Counts, Published
 from pipelines.studies.framework.tables import MISSING, Table
 
 if TYPE_CHECKING:
-    from pipelines.analysis.examples import Net, Part
+    from pipelines.analysis.examples import OpenedNet, Part
 
 TITLES = {"mnist": "MNIST, 50 layers", "cifar100": "CIFAR-100, 50 layers", "mnist-conv": "MNIST, convolutional"}
 _RECIPES = {"mnist": "mnist_dense_50", "cifar100": "cifar100_dense_50", "mnist-conv": "mnist_conv_16"}
@@ -47,7 +47,7 @@ def _arm(recipe: str) -> Arm:
 ARMS: dict[str, Arm] = {name: _arm(recipe) for name, recipe in _RECIPES.items()}
 
 
-def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tuple[Net, Part]":
+def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tuple[OpenedNet, Part]":
     """The net of a run, and its training images.
 
     Args:

@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, PercentFormatter
 from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance
 from pipelines.core.plotting import GREY
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.shades import shades
 from pipelines.studies.framework.study import Arm, Counts, Study
@@ -93,19 +93,19 @@ def _last(results: Results, name: str) -> list[float]:
     return [float(losses[-1]) for losses in results.curves(name, "loss")]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study; the tables tell it if every run diverged."""
     if any(results.accuracies(arm(*key)) for key in _all()):
-        chart(results, pictures)
-        training(results, pictures)
-        opened(results, pictures)
+        chart(results, figures)
+        training(results, figures)
+        opened(results, figures)
 
 
-def chart(results: Results, pictures: Pictures) -> None:
+def chart(results: Results, figures: Figures) -> None:
     """The map: test accuracy and training loss of every depth at every bias."""
     accuracy = _grid({key: results.accuracies(arm(*key)) for key in _all()})
     loss = _grid({key: _last(results, arm(*key)) for key in _all()})
-    with pictures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", chart_caption(results)) as figure:
+    with figures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", chart_caption(results)) as figure:
         sides = figure.subplots(1, 2)
         # What is better is brighter on both.
         for axes, values, title, colours, norm, form in (
@@ -179,9 +179,9 @@ def _told(biases: Iterable[float]) -> str:
     return listed(f"{bias:g}" for bias in biases)
 
 
-def training(results: Results, pictures: Pictures) -> None:
+def training(results: Results, figures: Figures) -> None:
     """Training loss over epochs, a panel for each depth and a line for each bias."""
-    with pictures.figure("training", (11.5, 4.0), "Training loss by gate bias", training_caption(results)) as figure:
+    with figures.figure("training", (11.5, 4.0), "Training loss by gate bias", training_caption(results)) as figure:
         panels = figure.subplots(1, len(DEPTHS), sharey=True)
         for axes, depth in zip(panels, DEPTHS, strict=True):
             for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
@@ -218,9 +218,9 @@ def training_caption(results: Results) -> str:
     return f"The mean loss of the last epoch goes, for {'; '.join(told)}."
 
 
-def opened(results: Results, pictures: Pictures) -> None:
+def opened(results: Results, figures: Figures) -> None:
     """The mean gate after training over the initial bias, for each depth."""
-    with pictures.figure("gates", (8.2, 4.6), "Mean transform gate by gate bias", opened_caption(results)) as figure:
+    with figures.figure("gates", (8.2, 4.6), "Mean transform gate by gate bias", opened_caption(results)) as figure:
         axes = figure.subplots()
         for depth, shade in zip(DEPTHS, shades(len(DEPTHS)), strict=True):
             means = _means(results, depth)

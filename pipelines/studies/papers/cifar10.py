@@ -12,8 +12,8 @@ Measured    2026-11-23, short schedule, seed 0: one cycle 68.63 % of the test im
 
 from pipelines import recipes
 from pipelines.recipes.short import EPOCHS, beginning, one_cycle
-from pipelines.studies.framework import compared
-from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework import paper_tables
+from pipelines.studies.framework.paper_tables import PaperNet
 from pipelines.studies.framework.study import Counts, Published
 from pipelines.studies.framework.waypoints import Log
 
@@ -21,11 +21,11 @@ COUNTS = Counts(train=50_000, test=10_000)
 RECIPE = recipes.get("cifar10_19")
 PUBLISHED = Published(best=0.9240, mean=0.9231, std=0.0012, count=5)
 CITED = (
-    Net("Maxout", Published(best=0.9062)),
-    Net("dasNet", Published(best=0.9078)),
-    Net("NiN", Published(best=0.9119)),
-    Net("DSN", Published(best=0.9203)),
-    Net("All-CNN", Published(best=0.9275)),
+    PaperNet("Maxout", Published(best=0.9062)),
+    PaperNet("dasNet", Published(best=0.9078)),
+    PaperNet("NiN", Published(best=0.9119)),
+    PaperNet("DSN", Published(best=0.9203)),
+    PaperNet("All-CNN", Published(best=0.9275)),
 )
 LOG = Log("the authors' log", {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214})
 DIFFERS = (
@@ -35,16 +35,16 @@ DIFFERS = (
     "The number format, where it is not that of Caffe, float32.",
 )
 
-STUDY = compared.study(
+STUDY = paper_tables.study(
     "cifar10",
     title="A highway net of 19 layers on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
     asks="how well does a highway net of 19 layers name small photographs of ten classes?",
-    nets=(Net("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
+    nets=(PaperNet("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
     short=(
-        Net("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
-        Net(f"Highway, first {EPOCHS} of 400 epochs", arm="beginning", recipe=beginning(RECIPE)),
-        Net("Highway, 400 epochs", PUBLISHED),
+        PaperNet("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
+        PaperNet(f"Highway, first {EPOCHS} of 400 epochs", arm="beginning", recipe=beginning(RECIPE)),
+        PaperNet("Highway, 400 epochs", PUBLISHED),
         *CITED,
     ),
     counts=COUNTS,

@@ -11,8 +11,8 @@ Measured    2026-11-23, short schedule, seed 0: one cycle 25.94 % of the test im
 
 from pipelines import recipes
 from pipelines.recipes.short import one_cycle
-from pipelines.studies.framework import compared
-from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework import paper_tables
+from pipelines.studies.framework.paper_tables import PaperNet
 from pipelines.studies.framework.study import Published
 from pipelines.studies.framework.waypoints import Log
 from pipelines.studies.papers import cifar10
@@ -20,24 +20,24 @@ from pipelines.studies.papers import cifar10
 RECIPE = recipes.get("cifar100_19")
 PUBLISHED = Published(best=0.6776, mean=0.6761, std=0.0015, count=5)
 CITED = (
-    Net("Maxout", Published(best=0.6142)),
-    Net("dasNet", Published(best=0.6622)),
-    Net("NiN", Published(best=0.6432)),
-    Net("DSN", Published(best=0.6543)),
-    Net("All-CNN", Published(best=0.6629)),
+    PaperNet("Maxout", Published(best=0.6142)),
+    PaperNet("dasNet", Published(best=0.6622)),
+    PaperNet("NiN", Published(best=0.6432)),
+    PaperNet("DSN", Published(best=0.6543)),
+    PaperNet("All-CNN", Published(best=0.6629)),
 )
 # No more than its end is handed down.
 LOG = Log("the authors' log", {200_000: 0.6809})
 
-STUDY = compared.study(
+STUDY = paper_tables.study(
     "cifar100",
     title="A highway net of 19 layers on CIFAR-100",
     source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
     asks="how well does a highway net of 19 layers name small photographs of a hundred classes?",
-    nets=(Net("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
+    nets=(PaperNet("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
     short=(
-        Net("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
-        Net("Highway, 400 epochs", PUBLISHED),
+        PaperNet("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),
+        PaperNet("Highway, 400 epochs", PUBLISHED),
         *CITED,
     ),
     counts=cifar10.COUNTS,

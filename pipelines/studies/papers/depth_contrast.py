@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Subset
 from pipelines.core.plotting import BLUE, GREY, ORANGE
 from pipelines.studies.framework import gates, tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
@@ -102,22 +102,22 @@ def _last(results: Results, kind: str, blocks: int) -> list[float]:
     return [float(losses[-1]) for losses in results.curves(arm(kind, blocks), "loss")]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study."""
-    sweep(results, pictures)
-    collapse(results, pictures)
+    sweep(results, figures)
+    collapse(results, figures)
     if all(results.accuracies(arm(kind, SHOWN)) for kind in KINDS):
-        learning(results, pictures)
+        learning(results, figures)
         opened = results.gates(arm("highway", SHOWN))
-        gates.evolution(pictures, opened.mean(axis=0), f"{SHOWN} blocks")
-        gates.final(pictures, opened[:, -1], BIAS, f"{SHOWN} blocks")
-        animation(results, pictures)
+        gates.evolution(figures, opened.mean(axis=0), f"{SHOWN} blocks")
+        gates.final(figures, opened[:, -1], BIAS, f"{SHOWN} blocks")
+        animation(results, figures)
 
 
-def sweep(results: Results, pictures: Pictures) -> None:
+def sweep(results: Results, figures: Figures) -> None:
     """Test accuracy over depth: each run, the means, and the source's runs."""
     caption = " ".join(filter(None, (sweep_caption(results), numpy_runs.caption(results))))
-    with pictures.figure("depth_sweep", (8.2, 4.8), "Test accuracy over depth", caption) as figure:
+    with figures.figure("depth_sweep", (8.2, 4.8), "Test accuracy over depth", caption) as figure:
         axes = figure.subplots()
         for kind in KINDS:
             known = [(blocks, results.accuracies(arm(kind, blocks))) for blocks in BLOCKS]
@@ -165,11 +165,11 @@ def sweep_caption(results: Results) -> str:
     return " ".join(parts)
 
 
-def collapse(results: Results, pictures: Pictures) -> None:
+def collapse(results: Results, figures: Figures) -> None:
     """Training loss over epochs at every depth, highway beside plain, against the loss of guessing."""
     shades = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(BLOCKS)))
     title = "Training loss at every depth"
-    with pictures.figure("loss_collapse", (10, 4.6), title, collapse_caption(results)) as figure:
+    with figures.figure("loss_collapse", (10, 4.6), title, collapse_caption(results)) as figure:
         lines: dict[str, Any] = {}
         for axes, kind in zip(figure.subplots(1, 2, sharey=True), KINDS, strict=True):
             for blocks, shade in zip(BLOCKS, shades, strict=True):
@@ -210,10 +210,10 @@ def collapse_caption(results: Results) -> str:
     return " ".join(parts)
 
 
-def learning(results: Results, pictures: Pictures) -> None:
+def learning(results: Results, figures: Figures) -> None:
     """Loss and accuracy in training of both nets, each seed and the mean."""
     title = f"Learning curves, {SHOWN} blocks"
-    with pictures.figure("learning_curves", (10, 4.4), title, learning_caption(results)) as figure:
+    with figures.figure("learning_curves", (10, 4.4), title, learning_caption(results)) as figure:
         left, right = figure.subplots(1, 2)
         for axes, column in ((left, "loss"), (right, "accuracy")):
             for kind in KINDS:
@@ -236,7 +236,7 @@ def learning_caption(results: Results) -> str:
     return f"Thin lines are seeds, thick ones their means. Training accuracy in the last epoch: {', '.join(parts)}."
 
 
-def animation(results: Results, pictures: Pictures) -> None:
+def animation(results: Results, figures: Figures) -> None:
     """The training of both nets, epoch by epoch: the loss so far, and the gates of the highway net."""
     losses = {kind: results.curves(arm(kind, SHOWN), "loss").mean(axis=0) for kind in KINDS}
     opened = results.gates(arm("highway", SHOWN)).mean(axis=0)
@@ -268,7 +268,7 @@ def animation(results: Results, pictures: Pictures) -> None:
         "each block of the highway net (dashed: before training). The plain net has no gates."
     )
     title = f"Both nets in training, {SHOWN} blocks"
-    pictures.animation("training", (9, 3.9), title, caption, frame, frames=epochs + 1)
+    figures.animation("training", (9, 3.9), title, caption, frame, frames=epochs + 1)
 
 
 def _arm(kind: str, blocks: int) -> Arm:

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pipelines.core.plotting import GREY
 from pipelines.studies.framework import gates, tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
@@ -55,22 +55,22 @@ def tabulated(results: Results) -> list[Table]:
     ]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study."""
     if not any(results.accuracies(arm) for arm in STUDY.arms):
         return
-    learning(results, pictures)
+    learning(results, figures)
     name = nets.name(GATED, BLOCKS)
     if results.accuracies(name):
         opened = results.gates(name)
-        gates.evolution(pictures, opened.mean(axis=0), NETS[GATED].title)
-        gates.final(pictures, opened[:, -1], float(str(NETS[GATED].model.transform_bias)), NETS[GATED].title)
+        gates.evolution(figures, opened.mean(axis=0), NETS[GATED].title)
+        gates.final(figures, opened[:, -1], float(str(NETS[GATED].model.transform_bias)), NETS[GATED].title)
 
 
-def learning(results: Results, pictures: Pictures) -> None:
+def learning(results: Results, figures: Figures) -> None:
     """Loss and accuracy in training."""
     caption = f"Thin lines are seeds, thick ones their means. {nets.best_and_guessing(results, BLOCKS)}"
-    with pictures.figure("learning_curves", (11, 4.4), "100 blocks on all of MNIST", caption) as figure:
+    with figures.figure("learning_curves", (11, 4.4), "100 blocks on all of MNIST", caption) as figure:
         left, right = figure.subplots(1, 2)
         for axes, column in ((left, "loss"), (right, "accuracy")):
             for key, net in NETS.items():

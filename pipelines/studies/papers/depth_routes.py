@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from pipelines.core.config import Provenance, Subset
 from pipelines.core.run import Run, load_model
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
@@ -130,15 +130,15 @@ def tabulated(results: Results) -> list[Table]:
     ]  # fmt: skip
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """Typical images of each cluster of the gates, and what classes and which gates are in it; of the first seed."""
     runs = [one for one in results.of(ARM) if one.evaluation]
     if runs:
-        typical(runs[0].measured, runs[0].seed, pictures)
-        composition(runs[0].measured, runs[0].seed, results, pictures)
+        typical(runs[0].measured, runs[0].seed, figures)
+        composition(runs[0].measured, runs[0].seed, results, figures)
 
 
-def typical(found: Mapping[str, np.ndarray], seed: int, pictures: Pictures) -> None:
+def typical(found: Mapping[str, np.ndarray], seed: int, figures: Figures) -> None:
     """The images nearest to the centre of each cluster."""
     images, sizes = found["images"], np.bincount(found["gates"])
     shares = clusters.shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
@@ -148,9 +148,7 @@ def typical(found: Mapping[str, np.ndarray], seed: int, pictures: Pictures) -> N
         f"cluster; {len(set(shares.argmax(axis=1)))} of {shares.shape[1]} classes are the commonest of one."
     )
     height = 0.7 * len(images) + 0.6
-    with pictures.figure(
-        "typical_images", (9.4, height), "Typical images of each cluster of routes", caption
-    ) as figure:
+    with figures.figure("typical_images", (9.4, height), "Typical images of each cluster of routes", caption) as figure:
         for axes, row, size, share in zip(
             np.atleast_1d(figure.subplots(len(images), 1)), images, sizes, shares, strict=True
         ):
@@ -161,14 +159,14 @@ def typical(found: Mapping[str, np.ndarray], seed: int, pictures: Pictures) -> N
             axes.text(-8, strip.shape[0] / 2, told, ha="right", va="center", fontsize=10)
 
 
-def composition(found: Mapping[str, np.ndarray], seed: int, results: Results, pictures: Pictures) -> None:
+def composition(found: Mapping[str, np.ndarray], seed: int, results: Results, figures: Figures) -> None:
     """Classes in each cluster, and the gates of each block against the mean of all images."""
     assigned, labels = found["gates"], found["labels"]
     classes = int(labels.max()) + 1
     shares = clusters.shares(assigned, labels, classes)
     everyone = np.bincount(assigned) @ found["profile"] / len(assigned)
     away = found["profile"] - everyone
-    with pictures.figure(
+    with figures.figure(
         "routes", (11, 4.8), "Clusters of routes: their classes and their gates", caption(results)
     ) as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1, 2), sharey=True)

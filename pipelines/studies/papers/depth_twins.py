@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
 from pipelines.core.plotting import GREY
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
@@ -59,17 +59,17 @@ def tabulated(results: Results) -> list[Table]:
     ]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study."""
     if any(results.accuracies(arm) for arm in STUDY.arms):
-        sweep(results, pictures)
-        losses(results, pictures)
+        sweep(results, figures)
+        losses(results, figures)
 
 
-def sweep(results: Results, pictures: Pictures) -> None:
+def sweep(results: Results, figures: Figures) -> None:
     """Test accuracy over depth: each run, and the means."""
     caption = " ".join(nets.best_and_guessing(results, blocks) for blocks in BLOCKS)
-    with pictures.figure("depth_sweep", (8.6, 4.8), "Test accuracy over depth", caption) as figure:
+    with figures.figure("depth_sweep", (8.6, 4.8), "Test accuracy over depth", caption) as figure:
         axes = figure.subplots()
         for key, net in NETS.items():
             known = [(blocks, results.accuracies(nets.name(key, blocks))) for blocks in BLOCKS]
@@ -90,13 +90,13 @@ def sweep(results: Results, pictures: Pictures) -> None:
         figure.legend(loc="outside right center", fontsize=9)
 
 
-def losses(results: Results, pictures: Pictures) -> None:
+def losses(results: Results, figures: Figures) -> None:
     """Training loss over epochs at each depth."""
     caption = (
         f"Means over seeds; dashed grey is the loss of guessing, ln 10 = {math.log(10):.3f}. "
         f"{' '.join(_ends(results, blocks) for blocks in BLOCKS)}"
     )
-    with pictures.figure("training_loss", (11, 4.4), "Training loss at equal depth", caption) as figure:
+    with figures.figure("training_loss", (11, 4.4), "Training loss at equal depth", caption) as figure:
         lines: dict[str, Any] = {}
         for axes, blocks in zip(figure.subplots(1, len(BLOCKS), sharey=True), BLOCKS, strict=True):
             for key, net in NETS.items():

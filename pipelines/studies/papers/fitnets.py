@@ -14,26 +14,26 @@ Measured    2026-11-23, short schedule of A and C, seed 0: one cycle 58.08 and 5
 
 from pipelines import recipes
 from pipelines.recipes.short import one_cycle
-from pipelines.studies.framework import compared
-from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework import paper_tables
+from pipelines.studies.framework.paper_tables import PaperNet
 from pipelines.studies.framework.study import Published
 from pipelines.studies.papers import cifar10
 
 HIGHWAYS = (
-    Net("Highway A, 11 layers", Published(best=0.8918), 236_000, "highway-a", recipes.get("fitnet_a")),
-    Net(
+    PaperNet("Highway A, 11 layers", Published(best=0.8918), 236_000, "highway-a", recipes.get("fitnet_a")),
+    PaperNet(
         "Highway B, 19 layers",
         Published(best=0.9246, mean=0.9228, std=0.0016, count=5),
         2_300_000,
         "highway-b",
         recipes.get("fitnet_b"),
     ),
-    Net("Highway C, 32 layers", Published(best=0.9120), 1_250_000, "highway-c", recipes.get("fitnet_c")),
+    PaperNet("Highway C, 32 layers", Published(best=0.9120), 1_250_000, "highway-c", recipes.get("fitnet_c")),
 )
 CITED = (
-    Net("FitNet A, 11 layers", Published(best=0.8901), 250_000),
-    Net("FitNet B, 19 layers", Published(best=0.9161), 2_500_000),
-    Net("their teacher, 5 layers", Published(best=0.9018), 9_000_000),
+    PaperNet("FitNet A, 11 layers", Published(best=0.8901), 250_000),
+    PaperNet("FitNet B, 19 layers", Published(best=0.9161), 2_500_000),
+    PaperNet("their teacher, 5 layers", Published(best=0.9018), 9_000_000),
 )
 DIFFERS = (
     "No file of the authors records these nets: their widths are chosen to meet the numbers of parameters that the "
@@ -41,7 +41,7 @@ DIFFERS = (
     "kernel of Highway C, which starts by He's rule: with that of the others most seeds diverge within a few steps.",
     *cifar10.DIFFERS,
 )
-STUDY = compared.study(
+STUDY = paper_tables.study(
     "fitnets",
     title="Highway nets against FitNets on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 2",
@@ -49,11 +49,11 @@ STUDY = compared.study(
     nets=(*HIGHWAYS, *CITED),
     short=(
         *(
-            Net(f"{net.name}, one cycle", parameters=net.parameters, arm=net.arm, recipe=one_cycle(net.recipe))
+            PaperNet(f"{net.name}, one cycle", parameters=net.parameters, arm=net.arm, recipe=one_cycle(net.recipe))
             for net in HIGHWAYS
             if net.recipe
         ),
-        *(Net(f"{net.name}, 400 epochs", net.published, net.parameters) for net in HIGHWAYS),
+        *(PaperNet(f"{net.name}, 400 epochs", net.published, net.parameters) for net in HIGHWAYS),
         *CITED,
     ),
     counts=cifar10.COUNTS,

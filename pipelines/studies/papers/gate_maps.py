@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.core.run import Run
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
@@ -25,10 +25,10 @@ from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     """Statistics of the gates over the training images, and gates and outputs for the first of them."""
     net, part = analysis_nets.training(run, data_dir)
-    from pipelines.analysis import kept, measuring
+    from pipelines.analysis import measuring, storage
 
     gates, outputs = measuring.example(net, part)
-    return kept.of_statistics(measuring.statistics(net, part)) | {"example_gates": gates, "example_outputs": outputs}
+    return storage.of_statistics(measuring.statistics(net, part)) | {"example_gates": gates, "example_outputs": outputs}
 
 
 def tabulated(results: Results) -> list[Table]:
@@ -65,10 +65,10 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import open_layers
-    from pipelines.analysis import captions, kept
+    from pipelines.analysis import captions, storage
 
     arrays = result.measured
-    found = kept.statistics(arrays)
+    found = storage.statistics(arrays)
     bias, mean = (captions.by_layer(found.layout, gates) for gates in (found.bias, found.mean))
     layers = np.arange(len(bias))
     return (
@@ -86,21 +86,22 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """For each net the four maps, and how far its gates open."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, drawing, kept
+    from pipelines.analysis import captions, storage
+    from pipelines.analysis.figures import four_maps, map_height
 
     for arm, (first, *_) in analysis_nets.measured(results):
         arrays = first.measured
-        found, gates, outputs = kept.statistics(arrays), arrays["example_gates"], arrays["example_outputs"]
-        title, size = f"{TITLES[arm]}, seed {first.seed}", (12, drawing.map_height(found.layout) + 0.8)
+        found, gates, outputs = storage.statistics(arrays), arrays["example_gates"], arrays["example_outputs"]
+        title, size = f"{TITLES[arm]}, seed {first.seed}", (12, map_height(found.layout) + 0.8)
         said = captions.gates(found, gates, outputs)
-        with pictures.figure(f"gates_{arm}", size, f"Biases, mean gates and one example: {title}", said) as figure:
-            drawing.four_maps(figure, found, gates, outputs)
+        with figures.figure(f"gates_{arm}", size, f"Biases, mean gates and one example: {title}", said) as figure:
+            four_maps(figure, found, gates, outputs)
         said = captions.openness(found)
-        with pictures.figure(f"openness_{arm}", (10, 4.4), f"How far the gates open: {title}", said) as figure:
+        with figures.figure(f"openness_{arm}", (10, 4.4), f"How far the gates open: {title}", said) as figure:
             plots.openness(figure.subplots(), found)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.core.run import Run
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
@@ -28,10 +28,10 @@ OF_UNITS = 5000
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     """The scores on the training images with each layer closed, and on some of them with each unit or channel."""
     net, part = analysis_nets.training(run, data_dir)
-    from pipelines.analysis import examples, kept, measuring
+    from pipelines.analysis import examples, measuring, storage
 
     of_units = measuring.lesions(net, examples.part(net, "train", OF_UNITS), units=True)
-    return kept.of_lesions(measuring.lesions(net, part)) | kept.of_lesions(of_units, "unit_lesion")
+    return storage.of_lesions(measuring.lesions(net, part)) | storage.of_lesions(of_units, "unit_lesion")
 
 
 def tabulated(results: Results) -> list[Table]:
@@ -65,10 +65,10 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import effective_depth
-    from pipelines.analysis import captions, kept
+    from pipelines.analysis import captions, storage
 
     arrays = result.measured
-    layers, units = kept.lesions(arrays), kept.lesions(arrays, "unit_lesion")
+    layers, units = storage.lesions(arrays), storage.lesions(arrays, "unit_lesion")
     limits, worst = captions.tolerances(layers), int(layers.cost("loss").argmax())
     return (
         len(layers.layout.layers),
@@ -83,23 +83,24 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """For each net the lesion curve, all seeds, and the map of its units."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, drawing, kept
+    from pipelines.analysis import captions, storage
+    from pipelines.analysis.figures import map_height
 
     for arm, runs in analysis_nets.measured(results):
-        first, *others = (kept.lesions(one.measured) for one in runs)
+        first, *others = (storage.lesions(one.measured) for one in runs)
         title, seed = TITLES[arm], runs[0].seed
         said = f"Seed {seed}: {captions.lesions(first)}"
         said += " Thin lines are the other seeds." if others else ""
-        with pictures.figure(f"lesions_{arm}", (11, 4.6), f"Layers closed one by one: {title}", said) as figure:
+        with figures.figure(f"lesions_{arm}", (11, 4.6), f"Layers closed one by one: {title}", said) as figure:
             plots.lesion_curve(figure, first, others)
-        units = kept.lesions(runs[0].measured, "unit_lesion")
-        size, what = (8, drawing.map_height(units.layout) + 0.6), units.layout.unit
+        units = storage.lesions(runs[0].measured, "unit_lesion")
+        size, what = (8, map_height(units.layout) + 0.6), units.layout.unit
         name = f"{what.capitalize()}s closed one by one: {title}, seed {seed}"
-        with pictures.figure(f"units_{arm}", size, name, captions.units(units)) as figure:
+        with figures.figure(f"units_{arm}", size, name, captions.units(units)) as figure:
             plots.lesion_map(figure, units)
 
 

@@ -13,32 +13,32 @@ Measured    width 16, seed 0, 300 epochs: 99.34 % of the test images (docs/resul
 """
 
 from pipelines import recipes
-from pipelines.studies.framework import compared
-from pipelines.studies.framework.compared import Net
+from pipelines.studies.framework import paper_tables
+from pipelines.studies.framework.paper_tables import PaperNet
 from pipelines.studies.framework.study import Counts, Published
 from pipelines.studies.framework.waypoints import Log
 
 NETS = (
-    Net(
+    PaperNet(
         "Highway, width 16",
         Published(best=0.9943, mean=0.994, std=0.0003, count=5),
         39_000,
         "width-16",
         recipes.get("mnist_conv_16"),
     ),
-    Net(
+    PaperNet(
         "Highway, width 32",
         Published(best=0.9955, mean=0.9954, std=0.0002, count=5),
         151_000,
         "width-32",
         recipes.get("mnist_conv_32"),
     ),
-    Net("Maxout", Published(best=0.9955), 420_000),
-    Net("DSN", Published(best=0.9961), 350_000),
+    PaperNet("Maxout", Published(best=0.9955), 420_000),
+    PaperNet("DSN", Published(best=0.9961), 350_000),
 )
 LOG = Log("the authors' log, width 32", {600: 0.9588, 6_000: 0.9875, 60_000: 0.9931, 180_000: 0.9954})
 
-STUDY = compared.study(
+STUDY = paper_tables.study(
     "mnist",
     title="Narrow convolutional highway nets on MNIST",
     source="Srivastava, Greff, Schmidhuber 2015, Table 1, and the authors' log of width 32",

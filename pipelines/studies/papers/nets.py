@@ -23,7 +23,7 @@ MNIST = Counts(train=60_000, test=10_000)
 
 
 @dataclass(frozen=True)
-class Net:
+class Contender:
     """One of the nets.
 
     Args:
@@ -39,8 +39,8 @@ class Net:
     style: str = "-"
 
 
-def _net(title: str, colour: str, style: str, preset: str, **fields: Any) -> Net:
-    return Net(title, ModelConfig(preset=preset, initializer="fan_in_uniform", **fields), colour, style)
+def _net(title: str, colour: str, style: str, preset: str, **fields: Any) -> Contender:
+    return Contender(title, ModelConfig(preset=preset, initializer="fan_in_uniform", **fields), colour, style)
 
 
 NETS = {

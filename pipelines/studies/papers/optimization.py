@@ -26,11 +26,11 @@ from matplotlib.ticker import NullLocator
 
 from pipelines.core.config import Provenance
 from pipelines.core.plotting import BLUE, GREY, ORANGE
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
-from pipelines.tuning.curves import BEST, compared, scale
+from pipelines.tuning.loss_curves import BEST, compared, scale
 from pipelines.tuning.studies import DEPTHS, STUDIES
 
 SEARCH = STUDIES["depth_study"]
@@ -116,18 +116,18 @@ def _setting(name: str, trials: Trials) -> tuple[str, ...]:
     return (name, best.number, *drawn, _short(best.loss), f"{best.score:.2%}")
 
 
-def drawn(trials: Trials, pictures: Pictures) -> None:
+def drawn(trials: Trials, figures: Figures) -> None:
     """Both figures of the study."""
-    curves(trials, pictures)
-    settings(trials, pictures)
+    curves(trials, figures)
+    settings(trials, figures)
 
 
-def curves(trials: Trials, pictures: Pictures) -> None:
+def curves(trials: Trials, figures: Figures) -> None:
     """Training loss over epochs: the best setting of each net, and the mean of its ten best."""
     losses = {name: [tried.losses for tried in trials.ranked(name)] for name in STUDY.arms}
     if any(losses.values()):
         title = "Training loss of highway and plain nets by depth"
-        with pictures.figure("training_curves", (11, 4.6), title, curves_caption(trials)) as figure:
+        with figures.figure("training_curves", (11, 4.6), title, curves_caption(trials)) as figure:
             compared(figure, losses)
 
 
@@ -158,10 +158,10 @@ def _ends(trials: Trials, kind: str, count: int) -> str:
     return f"{kind} nets of {_listed([*map(str, ends)])} layers end at {_listed([*map(_short, ends.values())])}"
 
 
-def settings(trials: Trials, pictures: Pictures) -> None:
+def settings(trials: Trials, figures: Figures) -> None:
     """The training loss in the last epoch of every setting, by net; those that failed stand above the others."""
     title = "Every setting that was drawn"
-    with pictures.figure("every_setting", (9, 4.8), title, settings_caption(trials)) as figure:
+    with figures.figure("every_setting", (9, 4.8), title, settings_caption(trials)) as figure:
         axes = figure.subplots()
         top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
         jitter = np.random.default_rng(0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.core.run import Run
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
@@ -30,12 +30,12 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     """Statistics of the gates for each class of the training images, and the routes of some of them."""
     net, part = analysis_nets.training(run, data_dir)
     from highway_keras.analysis import explained_by_class, signatures
-    from pipelines.analysis import examples, kept, measuring
+    from pipelines.analysis import examples, measuring, storage
 
     x, y = (np.concatenate(all_of) for all_of in zip(*examples.part(net, "train", ROUTED).batches, strict=True))
     size, classes = examples.batch_size(net.layout), y.argmax(axis=1)
     of_units = signatures(net.model, x, per="unit", batch_size=size)
-    return kept.of_statistics(measuring.statistics(net, part)) | {
+    return storage.of_statistics(measuring.statistics(net, part)) | {
         "routes": signatures(net.model, x, batch_size=size),
         "route_classes": classes,
         "explained_of_units": np.array(explained_by_class(of_units, classes)),
@@ -71,10 +71,10 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import explained_by_class
-    from pipelines.analysis import captions, kept
+    from pipelines.analysis import captions, storage
 
     arrays = result.measured
-    found = kept.statistics(arrays)
+    found = storage.statistics(arrays)
     differences = np.nan_to_num(found.differences)
     return (
         float(np.abs(differences).max()),
@@ -86,22 +86,23 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """For each net the differences of two classes, and the routes of single examples."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, drawing, kept
+    from pipelines.analysis import captions, storage
+    from pipelines.analysis.figures import map_height
 
     for arm, (first, *_) in analysis_nets.measured(results):
         arrays, labels = first.measured, first.run.record.data.labels
-        found, title = kept.statistics(arrays), f"{TITLES[arm]}, seed {first.seed}"
+        found, title = storage.statistics(arrays), f"{TITLES[arm]}, seed {first.seed}"
         names = {number: labels[number] for number in SHOWN[arm]}
         said = captions.some_classes(found, names) + " " + captions.classes(found, labels)
-        size = (8.4, drawing.map_height(found.layout) + 0.8)
-        with pictures.figure(f"classes_{arm}", size, f"Gates of two classes: {title}", said) as figure:
+        size = (8.4, map_height(found.layout) + 0.8)
+        with figures.figure(f"classes_{arm}", size, f"Gates of two classes: {title}", said) as figure:
             plots.class_maps(figure, found, names)
         said = captions.routes(arrays["routes"], arrays["route_classes"])
-        with pictures.figure(f"routes_{arm}", (10, 4.4), f"Routes of single examples: {title}", said) as figure:
+        with figures.figure(f"routes_{arm}", (10, 4.4), f"Routes of single examples: {title}", said) as figure:
             plots.route_bands(figure.subplots(), found.layout, arrays["routes"])
 
 

@@ -22,13 +22,13 @@ from pipelines.core.config import Provenance
 from pipelines.core.plotting import GREY
 from pipelines.core.run import Run
 from pipelines.studies.framework import gates, tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.shades import shades
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.tested import ACCURACY, LOSS, on_test
-from pipelines.training.watch import Watch
+from pipelines.training.probe import Probe
 
 RECIPE = recipes.get("mnist_dense_1000")
 BEFOREHAND = {
@@ -52,7 +52,7 @@ def arm(bias: float) -> str:
     return f"bias{bias:+g}"
 
 
-def watched(run: Run, data_dir: Path | None) -> Watch:
+def watched(run: Run, data_dir: Path | None) -> Probe:
     """Accuracy and loss on the test images, before training and after each half of an epoch."""
     steps = run.record.steps_per_epoch
     return on_test(run, data_dir, {half * steps // 2 for half in range(2 * run.config.epochs + 1)})
@@ -107,20 +107,20 @@ def after_epochs(results: Results, bias: float) -> np.ndarray:
     return rows[ACCURACY][:, (rows["step"] > 0) & (rows["step"] % steps == 0)]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study; the tables tell it if every run diverged."""
     if not any(results.accuracies(arm(bias)) for bias in BIASES):
         return
-    training(results, pictures)
-    over_depth(results, pictures)
+    training(results, figures)
+    over_depth(results, figures)
     opened = results.gates(arm(SHOWN))
     if opened.size:
-        gates.evolution(pictures, opened.mean(axis=0), f"1 000 layers, bias {SHOWN:g}")
+        gates.evolution(figures, opened.mean(axis=0), f"1 000 layers, bias {SHOWN:g}")
 
 
-def training(results: Results, pictures: Pictures) -> None:
+def training(results: Results, figures: Figures) -> None:
     """Accuracy and loss on the test images through training, each seed and the mean, and what was tried beforehand."""
-    with pictures.figure("training", (11, 4.4), "1 000 layers in training", training_caption(results)) as figure:
+    with figures.figure("training", (11, 4.4), "1 000 layers in training", training_caption(results)) as figure:
         left, right = figure.subplots(1, 2)
         for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
             rows = results.watched(arm(bias))
@@ -165,10 +165,10 @@ def training_caption(results: Results) -> str:
     return f"Thin lines are seeds, thick ones their means. Nets end, with a bias of {', '.join(ended)}.{against}"
 
 
-def over_depth(results: Results, pictures: Pictures) -> None:
+def over_depth(results: Results, figures: Figures) -> None:
     """The mean gate of each layer after training, for each bias, against what the bias alone makes."""
     title = "Mean transform gate over 1 000 layers, after training"
-    with pictures.figure("gates_over_depth", (9.5, 4.8), title, over_depth_caption(results)) as figure:
+    with figures.figure("gates_over_depth", (9.5, 4.8), title, over_depth_caption(results)) as figure:
         axes = figure.subplots()
         for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
             opened = results.gates(arm(bias))
@@ -231,5 +231,5 @@ STUDY = Study(
     ),
     tables=tabulated,
     draw=drawn,
-    watch=watched,
+    probe=watched,
 )

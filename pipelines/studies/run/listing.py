@@ -14,8 +14,8 @@ from pipelines.core.errors import UserError
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import cost
 from pipelines.studies.run.measure import MeasureTask
-from pipelines.training.processes.crew import Crew, Member
-from pipelines.training.processes.together import say
+from pipelines.training.processes.pool import say
+from pipelines.training.processes.supervisor import Member, Supervisor
 
 LOOK = 0.1
 """Seconds between two looks at the process that measures."""
@@ -87,8 +87,8 @@ def _seconds(study: Study) -> float | None:
 def _measure(name: str, config: Config, data_dir: Path | None, console: Console) -> None:
     path = cost.file(config)
     task = MeasureTask(folder=path, data_dir=data_dir, config=config, began=time.time())
-    with Crew([Member(name, task, {}, path.with_suffix(".log"))], lambda line: say(console, line)) as crew:
-        while crew.works():
+    with Supervisor([Member(name, task, {}, path.with_suffix(".log"))], lambda line: say(console, line)) as supervisor:
+        while supervisor.works():
             time.sleep(LOOK)
     if cost.kept(config) is None:
         raise UserError(f"the measurement in {path} cannot be read. Remove the file and repeat.")

@@ -11,7 +11,7 @@ from pipelines.core import environment
 from pipelines.core.durations import clock
 from pipelines.core.files import write_text
 from pipelines.core.run import Code, Run
-from pipelines.studies.framework.pictures import Picture, Pictures
+from pipelines.studies.framework.figures import FigureFile, Figures
 from pipelines.studies.framework.study import Found, Study
 from pipelines.studies.framework.tables import Table, markdown
 from pipelines.studies.framework.words import numbered
@@ -30,9 +30,9 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
         label: what stands on every table and figure of a short schedule; empty for a full one.
     """
     write_text(folder / "results.csv", table(results.rows(folder), label))
-    pictures = Pictures(folder / "figures", label)
-    study.draw(results, pictures)
-    write_text(folder / "README.md", text(study, results, pictures.made, label))
+    figures = Figures(folder / "figures", label)
+    study.draw(results, figures)
+    write_text(folder / "README.md", text(study, results, figures.made, label))
 
 
 def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
@@ -45,7 +45,7 @@ def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
     return kept.getvalue()
 
 
-def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label: str) -> str:
+def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], label: str) -> str:
     """README.md of a study."""
     marked = f" ({label})" if label else ""
     left_out = [arm for arm in study.arms if not results.of(arm)]
@@ -60,7 +60,7 @@ def text(study: Study[Found], results: Found, pictures: Iterable[Picture], label
         parts += [f"## {each.title}", *_shown(each, marked)]
     if not tables:
         parts.append("What was run is too little for a table.")
-    for picture in pictures:
+    for picture in figures:
         caption = f"*{picture.caption}{marked}*"
         parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]
     parts += [

@@ -7,8 +7,8 @@ The folder of a study:
     logs/            what the processes that trained them wrote
     search/          in place of both where settings are drawn at random: what `highway tune` leaves of a search
     results.csv      one row a run
-    figures/         pictures
-    README.md        tables beside the source's numbers, the pictures, and how all was made
+    figures/         plots
+    README.md        tables beside the source's numbers, the figures, and how all was made
 """
 
 import shutil
@@ -27,7 +27,7 @@ FILE = "study.json"
 Schedule = Literal["full", "short"]
 
 
-class Plan(Frozen):
+class StudyPlan(Frozen):
     """What every run of a study in one folder shares; with more seeds there are only more runs."""
 
     study: str
@@ -52,7 +52,7 @@ def search_folder(folder: Path) -> Path:
     return folder / "search"
 
 
-def keep(plan: Plan, folder: Path) -> None:
+def keep(plan: StudyPlan, folder: Path) -> None:
     """Writes the plan into its folder, which is made, or finds the same plan there.
 
     Raises:
@@ -106,16 +106,16 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     )
 
 
-def _open(path: Path) -> Plan:
+def _open(path: Path) -> StudyPlan:
     try:
-        return Plan.model_validate_json(path.read_bytes())
+        return StudyPlan.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
 
 
-def _difference(kept: Plan, asked: Plan) -> str:
+def _difference(kept: StudyPlan, asked: StudyPlan) -> str:
     """The first thing in which two plans differ."""
     for name in ("study", "schedule", "budget", "backend"):
         before, now = getattr(kept, name), getattr(asked, name)

@@ -16,11 +16,11 @@ from pipelines.studies.framework.study import Study
 from pipelines.studies.run import plan as plans
 from pipelines.studies.run import reuse, searching
 from pipelines.studies.run.budget import Work, scheduled
-from pipelines.studies.run.plan import Plan, Schedule, run_folder
+from pipelines.studies.run.plan import Schedule, StudyPlan, run_folder
 from pipelines.studies.run.task import StudyTask
 from pipelines.training.evaluation import of_run
-from pipelines.training.processes.crew import Member
-from pipelines.training.processes.together import say, train_all
+from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.supervisor import Member
 
 
 def reproduce(
@@ -68,7 +68,7 @@ def reproduce(
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, arms)
     planned = dict(work.arms)
-    plans.keep(Plan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=planned), folder)
+    plans.keep(StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=planned), folder)
     work = replace(work, arms={arm: planned[arm] for arm in asked})
     with plans.locked(folder):
         plans.clean(folder)
@@ -128,8 +128,8 @@ def _train(
         for name, config in work.arms.items():
             path = run_folder(folder, name, seed)
             one = config.seeded(seed, study.draws)
-            # What was not watched while it trained cannot be watched now.
-            if not path.exists() and not study.watch and (other := reuse.find(one, study.weights, backend, folder)):
+            # What was not probed while it trained cannot be probed now.
+            if not path.exists() and not study.probe and (other := reuse.find(one, study.weights, backend, folder)):
                 reuse.take(other, path)
                 say(console, f"{path.name}: trained already, as {other}")
             task = StudyTask(folder=path, data_dir=data_dir, config=one, study=study.name, weights=study.weights)

@@ -10,8 +10,8 @@ from pipelines.core.files import flush
 from pipelines.core.run import MEASURED, Weights, open_run
 from pipelines.studies.run.plan import FILE
 from pipelines.training.evaluation import of_run
+from pipelines.training.probe import WATCHED
 from pipelines.training.processes.train import TrainTask
-from pipelines.training.watch import WATCHED
 
 
 def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path | None:

@@ -7,11 +7,11 @@ from rich.console import Console
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run.budget import Work
 from pipelines.studies.run.plan import search_folder
-from pipelines.training.processes.together import say
+from pipelines.training.processes.pool import say
 from pipelines.tuning import plan as plans
 from pipelines.tuning import search as searches
 from pipelines.tuning import state as states
-from pipelines.tuning.plan import Budget, Net, Plan
+from pipelines.tuning.plan import Budget, Candidate, SearchPlan
 
 
 def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, workers: int, console: Console) -> None:
@@ -40,7 +40,7 @@ def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, wor
         searches.lead(one, [searches.chief(one), *searches.workers(one, names)], console)
 
 
-def planned(study: Study, work: Work) -> Plan:
+def planned(study: Study, work: Work) -> SearchPlan:
     """The search of a study.
 
     Args:
@@ -59,10 +59,10 @@ def planned(study: Study, work: Work) -> Plan:
     if study.search is None:
         raise ValueError(f"{study.name} draws no settings")
     whole = next(iter(study.arms.values())).config
-    return Plan(
+    return SearchPlan(
         name=study.name,
         config=next(iter(work.arms.values())),
-        nets=tuple(Net(name=name, model=config.model) for name, config in work.arms.items()),
+        nets=tuple(Candidate(name=name, model=config.model) for name, config in work.arms.items()),
         space=study.search,
         algorithm="random",
         trials=work.seeds * len(work.arms),

@@ -51,7 +51,7 @@ def act(task: StudyTask) -> None:
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
     study = studies.get(task.study)
-    train.act(task, study.watch)
+    train.act(task, study.probe)
     if task.done or study.measure is None:
         return
     # Not before the cores are chosen: NumPy counts them when it is imported.

@@ -1,4 +1,4 @@
-"""What a process of a crew does: one argument that says everything, and how it begins and ends."""
+"""The work of a supervised process: one argument that says everything, and how it begins and ends."""
 
 import os
 import sys

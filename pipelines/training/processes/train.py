@@ -9,10 +9,10 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers
 from pipelines.core.run import Weights, locked, open_run
+from pipelines.training.probe import Probes
 from pipelines.training.processes.task import Task, leave, perform
-from pipelines.training.processes.watchdog import watched
+from pipelines.training.processes.watchdog import watchdog
 from pipelines.training.train import resume, train
-from pipelines.training.watch import Watches
 
 EVALUATION = "evaluation.json"
 PATIENCE = 30.0
@@ -52,12 +52,12 @@ def main(words: list[str]) -> int:
     return perform("highway train", task, lambda: act(task))
 
 
-def act(task: TrainTask, watch: Watches | None = None) -> None:
+def act(task: TrainTask, probe: Probes | None = None) -> None:
     """Trains the run to its end, and measures it if that is asked for; what is done already is not done again.
 
     Args:
         task: the run.
-        watch: what is measured on the way; None for nothing.
+        probe: what is measured on the way; None for nothing.
 
     Raises:
         UserError: the run cannot be trained or measured.
@@ -65,7 +65,7 @@ def act(task: TrainTask, watch: Watches | None = None) -> None:
     """
     if not _trained(task.folder):
         _wait(task.folder)
-        _train(task, watch)
+        _train(task, probe)
     if task.evaluate and not (_evaluated(task.folder) or diverged(task.folder)):
         # Not before the cores are chosen: NumPy counts them when it is imported.
         from pipelines.training.evaluate import evaluate
@@ -75,13 +75,13 @@ def act(task: TrainTask, watch: Watches | None = None) -> None:
         evaluate(task.folder, task.weights, task.data_dir)
 
 
-def _train(task: TrainTask, watch: Watches | None) -> None:
+def _train(task: TrainTask, probe: Probes | None) -> None:
     try:
-        with watched() as alive:
+        with watchdog() as heartbeat:
             if task.folder.exists():
-                resume(task.folder, data_dir=task.data_dir, watch=watch, alive=alive)
+                resume(task.folder, data_dir=task.data_dir, probe=probe, heartbeat=heartbeat)
             else:
-                train(task.config, task.folder, data_dir=task.data_dir, watch=watch, alive=alive)
+                train(task.config, task.folder, data_dir=task.data_dir, probe=probe, heartbeat=heartbeat)
     except UserError:
         # With some seed a net may diverge; that is a result.
         if not task.folder.exists() or not diverged(task.folder):

@@ -10,7 +10,7 @@ LIMIT = 30 * 60.0
 
 
 @contextmanager
-def watched(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
+def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
     """In the block SIGALRM ends the process, unless it is put off again and again.
 
     Where every thread was is written to stderr before.
@@ -22,19 +22,19 @@ def watched(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
         What puts it off; to be called in the main thread.
 
     Example:
-        with watched() as alive:
+        with watchdog() as heartbeat:
             for batch in batches:
                 step(batch)
-                alive()
+                heartbeat()
     """
 
-    def alive() -> None:
+    def heartbeat() -> None:
         signal.setitimer(signal.ITIMER_REAL, limit)
 
     faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
-    alive()
+    heartbeat()
     try:
-        yield alive
+        yield heartbeat
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.unregister(signal.SIGALRM)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pipelines.core.plotting import BLUE, GREY, ORANGE
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.factors.findings import YEAR, Estimate, Findings
 from pipelines.studies.papers.factors.walk_forward import BENT, CONSTANT, RIDGE, TIMES
 
@@ -21,17 +21,17 @@ LINES: dict[str, dict[str, Any]] = {
 }
 
 
-def gains(pictures: Pictures, shown: Findings, task: str, asked: str) -> None:
+def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
     """Draws gains_TASK.png: squared errors of the mean so far less those of each forecast, added up over time.
 
     Args:
-        pictures: where to.
+        figures: where to.
         shown: what the runs show.
         task: in the name of the file.
         asked: what is forecast, in words.
     """
     walk, title = shown.walk, f"What forecasts of {asked} gain"
-    with pictures.figure(f"gains_{task}", (9.4, 4.6), title, told_gains(shown)) as figure:
+    with figures.figure(f"gains_{task}", (9.4, 4.6), title, told_gains(shown)) as figure:
         axes = figure.subplots()
         for name in walk.forecasts:
             axes.plot(TIMES, np.cumsum(walk.least - walk.errors(name)), label=name, **LINES[name])
@@ -54,10 +54,10 @@ def told_gains(shown: Findings) -> str:
     return " ".join(parts)
 
 
-def over_time(pictures: Pictures, shown: Findings, task: str, asked: str) -> None:
+def over_time(figures: Figures, shown: Findings, task: str, asked: str) -> None:
     """Draws gates_over_time_TASK.png: volatility, and below it the mean gate, each month out of sample; as `gains`."""
     title = f"Volatility and gates over time, asked for {asked}"
-    with pictures.figure(f"gates_over_time_{task}", (10, 6), title, told_gates(shown)) as figure:
+    with figures.figure(f"gates_over_time_{task}", (10, 6), title, told_gates(shown)) as figure:
         top, bottom = figure.subplots(2, 1, sharex=True)
         top.plot(TIMES, shown.volatility, color=ORANGE)
         top.set_ylabel(f"standard deviation of the\nlast {YEAR} returns, %")
@@ -102,10 +102,10 @@ def _change(learned: Estimate) -> str:
     }[learned.sign]
 
 
-def by_volatility(pictures: Pictures, shown: Findings, task: str, asked: str) -> None:
+def by_volatility(figures: Figures, shown: Findings, task: str, asked: str) -> None:
     """Draws gates_by_volatility_TASK.png: the mean gate from the quietest to the wildest fifth; as `gains`."""
     title = f"Gates in quiet and wild months, asked for {asked}"
-    with pictures.figure(f"gates_by_volatility_{task}", (7.6, 4.4), title, told_fifths(shown)) as figure:
+    with figures.figure(f"gates_by_volatility_{task}", (7.6, 4.4), title, told_fifths(shown)) as figure:
         axes = figure.subplots()
         for fifths, colour, name in ((shown.fifths, BLUE, "trained"), (shown.fifths_untrained, GREY, "untrained")):
             numbers = np.arange(1, fifths.shape[1] + 1)

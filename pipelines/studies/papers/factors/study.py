@@ -17,11 +17,11 @@ import numpy as np
 from pipelines import recipes
 from pipelines.core.config import Config
 from pipelines.data.french_factors import SIZE
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.papers.factors import figures
+from pipelines.studies.papers.factors.figures import by_volatility, gains, over_time
 from pipelines.studies.papers.factors.findings import YEAR, Findings, found
 from pipelines.studies.papers.factors.forecasts import clark_west, correlation, r2
 from pipelines.studies.papers.factors.walk_forward import FOLDS, KINDS, TESTED, TESTS, WEIGHTS, arm, measured
@@ -36,12 +36,12 @@ def tabulated(results: Results) -> list[Table]:
     return [table(task, shown) for task, shown in _known(results) for table in (_forecasts, _decades, _gates)]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """For each task what forecasts gain over time, gates and volatility over time, and gates by volatility."""
     for task, shown in _known(results):
-        figures.gains(pictures, shown, task, ASKED[task])
-        figures.over_time(pictures, shown, task, ASKED[task])
-        figures.by_volatility(pictures, shown, task, ASKED[task])
+        gains(figures, shown, task, ASKED[task])
+        over_time(figures, shown, task, ASKED[task])
+        by_volatility(figures, shown, task, ASKED[task])
 
 
 def _known(results: Results) -> list[tuple[str, Findings]]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.core.run import Run
-from pipelines.training.watch import Watch
+from pipelines.training.probe import Probe
 
 if TYPE_CHECKING:
     import keras
@@ -44,7 +44,7 @@ ENDS = ("entry", "logits")
 """The layers around the blocks."""
 
 
-def watched(run: Run, data_dir: Path | None) -> Watch:
+def watched(run: Run, data_dir: Path | None) -> Probe:
     """What is measured before training and after each epoch.
 
     Args:
@@ -67,7 +67,7 @@ def watched(run: Run, data_dir: Path | None) -> Watch:
     def measure(net: "keras.Model") -> dict[str, float]:
         return {**norms(net, x, y), **jacobians(net, x[:FEW])}
 
-    return Watch({epoch * run.record.steps_per_epoch for epoch in range(config.epochs + 1)}, measure)
+    return Probe({epoch * run.record.steps_per_epoch for epoch in range(config.epochs + 1)}, measure)
 
 
 def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:

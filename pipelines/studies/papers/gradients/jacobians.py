@@ -8,16 +8,16 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.plotting import BLUE, GREY, ORANGE
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.words import ranged
 from pipelines.studies.papers.gradients.reading import SHOWN, by_block, worst
 
 
-def parts(results: Results, pictures: Pictures) -> None:
+def parts(results: Results, figures: Figures) -> None:
     """What the Jacobian of each highway block is made of, before and after training."""
     title = f"The Jacobian of a highway block, {SHOWN} blocks"
-    with pictures.figure("jacobian", (11, 4.4), title, parts_caption(results)) as figure:
+    with figures.figure("jacobian", (11, 4.4), title, parts_caption(results)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         _twice(panels, results, _parts)
         # Once both are drawn: it ends the search for the upper limit.
@@ -49,10 +49,10 @@ def parts_caption(results: Results) -> str:
     )
 
 
-def paths(results: Results, pictures: Pictures) -> None:
+def paths(results: Results, figures: Figures) -> None:
     """How much of a gradient gets from the last block to each one, in all and by 1 - T alone."""
     title = f"A gradient on its way down, {SHOWN} highway blocks"
-    with pictures.figure("paths", (11, 4.4), title, paths_caption(results)) as figure:
+    with figures.figure("paths", (11, 4.4), title, paths_caption(results)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         _twice(panels, results, _paths)
         panels[0].set_ylabel("factor on the length of a gradient")

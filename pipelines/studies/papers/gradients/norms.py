@@ -7,7 +7,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.plotting import BLUE, GREY, ORANGE
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.words import listed, ranged
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach
@@ -16,9 +16,9 @@ GREEN = "#009E73"
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 
 
-def at_start(results: Results, pictures: Pictures) -> None:
+def at_start(results: Results, figures: Figures) -> None:
     """The norm of the gradient by block before training, a panel for each depth."""
-    with pictures.figure(
+    with figures.figure(
         "gradients_at_start", (11, 4.2), "Gradient by block before training", start_caption(results)
     ) as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
@@ -61,12 +61,12 @@ def _told(results: Results, time: int) -> str:
     return f"{'Before' if time == 0 else 'After'} training the norms over the blocks are {'; '.join(parts)}."
 
 
-def through_training(results: Results, pictures: Pictures) -> None:
+def through_training(results: Results, figures: Figures) -> None:
     """The norm of the gradient by block and epoch, a panel for each kind, with one scale."""
     known = {kind: norms for kind in KINDS if len(norms := by_block(results, kind, SHOWN, "kernel"))}
     title = f"Gradient by block through training, {SHOWN} blocks"
     caption = f"{_told(results, -1)} One scale for all; medians over seeds."
-    with pictures.figure("gradients_through_training", (11, 4.2), title, caption) as figure:
+    with figures.figure("gradients_through_training", (11, 4.2), title, caption) as figure:
         panels = figure.subplots(1, len(KINDS), sharey=True)
         positive = [norms[norms > 0] for norms in known.values()]
         scale = LogNorm(min(some.min() for some in positive), max(some.max() for some in positive))
@@ -84,10 +84,10 @@ def through_training(results: Results, pictures: Pictures) -> None:
         figure.colorbar(mesh, ax=panels, label="norm of the gradient, kernel of H")
 
 
-def all_blocks(results: Results, pictures: Pictures) -> None:
+def all_blocks(results: Results, figures: Figures) -> None:
     """How much of a gradient gets through all blocks, through training."""
     title = "A gradient on its way through all blocks"
-    with pictures.figure("all_blocks", (11, 4.0), title, all_blocks_caption(results)) as figure:
+    with figures.figure("all_blocks", (11, 4.0), title, all_blocks_caption(results)) as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
         for axes, blocks in zip(panels, BLOCKS, strict=True):
             for kind in KINDS:

@@ -13,7 +13,7 @@ Measured    seeds 0 to 2: factors and norms in docs/results/gradients; JAX 0.10.
 
 from pipelines.core.config import Provenance
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
@@ -81,15 +81,15 @@ def _jacobians(results: Results, blocks: int) -> list[str]:
     return [*cells, f"{worst(results, blocks):.1g}"]
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """All figures of the study."""
-    norms.at_start(results, pictures)
+    norms.at_start(results, figures)
     if any(len(by_block(results, kind, SHOWN, "kernel")) for kind in KINDS):
-        norms.through_training(results, pictures)
-    norms.all_blocks(results, pictures)
+        norms.through_training(results, figures)
+    norms.all_blocks(results, figures)
     if len(by_block(results, "highway", SHOWN, "identity")):
-        jacobians.parts(results, pictures)
-        jacobians.paths(results, pictures)
+        jacobians.parts(results, figures)
+        jacobians.paths(results, figures)
 
 
 def _arm(kind: str, blocks: int) -> Arm:
@@ -122,5 +122,5 @@ STUDY = Study(
     ),
     tables=tabulated,
     draw=drawn,
-    watch=flow.watched,
+    probe=flow.watched,
 )

@@ -23,14 +23,14 @@ from pipelines.core.config import ModelConfig, Provenance, Subset
 from pipelines.core.plotting import GREY
 from pipelines.core.run import Run, load_model
 from pipelines.studies.framework import tables
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import Table
 from pipelines.studies.framework.words import ranged
 from pipelines.studies.papers import depth_contrast, numpy_runs
 from pipelines.studies.papers.memory_traffic import hlo
-from pipelines.studies.papers.memory_traffic.least import Kind, least
+from pipelines.studies.papers.memory_traffic.lower_bound import Kind, least
 from pipelines.studies.papers.nets import NETS
 
 ROUNDS = 15
@@ -186,14 +186,14 @@ def _row(one: Found, plain: Found | None) -> tuple[str, ...]:
     )
 
 
-def drawn(results: Results, pictures: Pictures) -> None:
+def drawn(results: Results, figures: Figures) -> None:
     """Time over bytes of all nets."""
     by_size = found(results)
     known = [one for nets in by_size.values() for one in nets.values()]
     if not known:
         return
     title = "Time of a training step over the bytes that it moves"
-    with pictures.figure("movement", (8.6, 5.0), title, caption(by_size)) as figure:
+    with figures.figure("movement", (8.6, 5.0), title, caption(by_size)) as figure:
         axes = figure.subplots()
         for size, nets in by_size.items():
             for kind, one in nets.items():

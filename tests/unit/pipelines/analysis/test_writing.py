@@ -6,7 +6,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from pipelines.analysis import drawing, kept, writing
+from pipelines.analysis import figures, storage, writing
 from tests.finished_run import finished
 from tests.unit.pipelines.analysis.made import analysis, lesions
 
@@ -21,7 +21,7 @@ def test_every_array_is_told_on_the_page(tmp_path):
     found = analysis(unit_lesions=lesions([1.0] * 7, [0.9] * 7))
     page = written(tmp_path, found)
     with np.load(tmp_path / "arrays.npz") as arrays:
-        assert set(arrays) == set(kept.SHAPES)
+        assert set(arrays) == set(storage.SHAPES)
         for name in arrays:
             assert f"| `{name}` |" in page
         np.testing.assert_allclose(arrays["class_means"], found.statistics.means, rtol=1e-6)
@@ -54,5 +54,5 @@ def test_of_many_classes_the_two_that_differ_most_are_drawn():
     means = np.full((12, 7), 0.2)
     means[3], means[8] = 0.9, 0.0
     statistics = replace(found.statistics, means=means, counts=np.full(12, 5))
-    assert drawing.drawn_classes(statistics, tuple("abcdefghijkl")) == {3: "d", 8: "i"}
-    assert drawing.drawn_classes(found.statistics, ("cat", "dog")) == {0: "cat", 1: "dog"}
+    assert figures.drawn_classes(statistics, tuple("abcdefghijkl")) == {3: "d", 8: "i"}
+    assert figures.drawn_classes(found.statistics, ("cat", "dog")) == {0: "cat", 1: "dog"}

@@ -2,7 +2,7 @@
 
 from pipelines.studies.framework.results import Results
 from pipelines.training import table
-from pipelines.training.watch import WATCHED
+from pipelines.training.probe import WATCHED
 from tests.unit.pipelines.studies.fake import result
 
 

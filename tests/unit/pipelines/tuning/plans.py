@@ -2,7 +2,7 @@
 
 from pipelines.core.config import Space
 from pipelines.tuning.plan import planned
-from pipelines.tuning.state import Objective, State, Trial
+from pipelines.tuning.state import Objective, SearchState, Trial
 from pipelines.tuning.studies import STUDIES
 from tests.toy_data import toy_config
 
@@ -45,4 +45,4 @@ def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0
 
 
 def toy_state(*trials, objective=ACCURACY, over=True):
-    return State(objective, over, trials)
+    return SearchState(objective, over, trials)

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from pipelines.tuning import endurance
-from pipelines.tuning.endurance import ATTEMPTS, LEASE, REASON
+from pipelines.tuning import fault_tolerance
+from pipelines.tuning.fault_tolerance import ATTEMPTS, LEASE, REASON
 from pipelines.tuning.oracles import make
 from pipelines.tuning.state import Objective, read
 
@@ -170,12 +170,12 @@ def test_when_everything_was_killed_it_is_no_trials_fault(search):
 def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
     # KerasTuner saves before it takes an ended trial from its worker: whatever was saved must be a good start.
     versions = []
-    write = endurance.write_text
-    monkeypatch.setattr(endurance, "write_text", lambda path, text: (versions.append(text), write(path, text)))
+    write = fault_tolerance.write_text
+    monkeypatch.setattr(fault_tolerance, "write_text", lambda path, text: (versions.append(text), write(path, text)))
     search.finish(search.ask("a"))
     search.finish(search.ask("a"), status="FAILED", reason="dead gates")
     search.ask("b")
-    monkeypatch.setattr(endurance, "write_text", write)
+    monkeypatch.setattr(fault_tolerance, "write_text", write)
     assert len(versions) >= 5
     for version in versions:
         search.oracle.file.write_text(version)
@@ -235,7 +235,7 @@ def test_an_error_is_seen_and_blocks_nobody(search, monkeypatch):
     def full(path, text):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(endurance, "write_text", full)
+    monkeypatch.setattr(fault_tolerance, "write_text", full)
     with pytest.raises(OSError, match="No space left"):
         search.ask("a")
     assert isinstance(search.oracle.broken, OSError)
@@ -307,7 +307,7 @@ def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 9, 10, 27])
 def test_what_hyperband_will_train_is_known_beforehand(tmp_path, monkeypatch, epochs):
-    monkeypatch.setattr(endurance, "write_text", lambda path, text: None)
+    monkeypatch.setattr(fault_tolerance, "write_text", lambda path, text: None)
     plan = toy_plan("hyperband", trials=None, epochs=epochs)
     search = Search(tmp_path, plan)
     trained = []

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from rich.console import Console, ConsoleDimensions
 
-from pipelines.tuning.table import picture, summary
+from pipelines.tuning.table import rendered, summary
 
 from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
 
@@ -26,7 +26,7 @@ def test_a_search_in_a_line():
 def lines_of(plan, state, folder, width, height=40):
     console = Console(file=io.StringIO(), width=width)
     size = ConsoleDimensions(width, height)
-    console.print(picture(plan, state, folder, 1, now=105.0, size=size))
+    console.print(rendered(plan, state, folder, 1, now=105.0, size=size))
     return console.file.getvalue().splitlines()
 
 

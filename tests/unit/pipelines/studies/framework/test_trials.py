@@ -8,7 +8,7 @@ from pipelines.studies.framework.trials import read
 from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run.budget import scheduled
 from pipelines.studies.run.searching import planned
-from pipelines.tuning.endurance import Clock
+from pipelines.tuning.fault_tolerance import Clock
 from pipelines.tuning.plan import keep
 from tests.unit.pipelines.studies.fake import RECORD
 

@@ -6,9 +6,9 @@ import pytest
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.layout import Call
 from pipelines import recipes, studies
-from pipelines.analysis import kept
+from pipelines.analysis import storage
 from pipelines.core.run import MEASURED
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import analysis_nets
 from pipelines.studies.papers.analysis_nets import ARMS
@@ -54,13 +54,13 @@ def arrays(name, arm, seed):
     outputs = np.ones((LAYERS, UNITS)) * np.array([0, 8, 9, 10, 10, 10])[:, None]
     if name == "gates":
         example = {"example_gates": np.linspace(0, 1, LAYERS * UNITS), "example_outputs": outputs.ravel()}
-        return kept.of_statistics(statistics(arm, seed)) | example
+        return storage.of_statistics(statistics(arm, seed)) | example
     if name == "routing":
         routes = {"routes": rng.random((30, LAYERS)), "route_classes": np.arange(30) % 10}
-        return kept.of_statistics(statistics(arm, seed)) | routes | {"explained_of_units": np.array(0.5)}
+        return storage.of_statistics(statistics(arm, seed)) | routes | {"explained_of_units": np.array(0.5)}
     by_unit = lesions(arm, [0.2] * 3 + [0.0] * (LAYERS * UNITS - 3))
     by_layer = lesions(arm, [0.0, 0.5, 0.0, 0.2 + seed, 0.0, -0.1])
-    return kept.of_lesions(by_layer) | kept.of_lesions(by_unit, "unit_lesion")
+    return storage.of_lesions(by_layer) | storage.of_lesions(by_unit, "unit_lesion")
 
 
 def made(name, path, seeds=2, diverged=()):
@@ -133,21 +133,21 @@ def test_the_lesions_in_numbers(tmp_path):
     ],
 )
 def test_each_net_is_drawn_with_what_it_shows(tmp_path, name, drawn, told):
-    pictures = Pictures(tmp_path / "figures", LABEL)
-    studies.get(name).draw(made(name, tmp_path), pictures)
-    assert [picture.file for picture in pictures.made] == [f"{what}_{arm}.png" for arm in ARMS for what in drawn]
-    assert all((tmp_path / "figures" / picture.file).stat().st_size > 3000 for picture in pictures.made)
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
-    assert told in pictures.made[0].caption
+    figures = Figures(tmp_path / "figures", LABEL)
+    studies.get(name).draw(made(name, tmp_path), figures)
+    assert [picture.file for picture in figures.made] == [f"{what}_{arm}.png" for arm in ARMS for what in drawn]
+    assert all((tmp_path / "figures" / picture.file).stat().st_size > 3000 for picture in figures.made)
+    assert all(picture.caption.endswith(".") for picture in figures.made)
+    assert told in figures.made[0].caption
 
 
 @pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
 def test_a_net_that_diverged_is_told_and_not_drawn(tmp_path, name):
     results = made(name, tmp_path, diverged=("cifar100",))
-    pictures = Pictures(tmp_path / "figures", "")
-    studies.get(name).draw(results, pictures)
-    assert len(pictures.made) == 4
-    assert not any("cifar100" in picture.file for picture in pictures.made)
+    figures = Figures(tmp_path / "figures", "")
+    studies.get(name).draw(results, figures)
+    assert len(figures.made) == 4
+    assert not any("cifar100" in picture.file for picture in figures.made)
     nets, table = studies.get(name).tables(results)
     assert nets.rows[1][3] == "diverged (n = 2)"
     assert {row[2] for row in table.rows} == {"-"}

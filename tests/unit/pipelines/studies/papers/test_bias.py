@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import bias
 from pipelines.studies.papers.bias import ALONE, BIASES, DEPTHS, STUDY, chart_caption, opened_caption, training_caption
@@ -95,15 +95,15 @@ def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
     def accuracy(depth, value):
         return None if value is not None and value > most else score(depth, value)
 
-    pictures = Pictures(tmp_path / "figures", "short schedule")
-    STUDY.draw(made(tmp_path, accuracy), pictures)
-    assert [picture.file for picture in pictures.made] == ["bias_map.png", "training.png", "gates.png"]
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    figures = Figures(tmp_path / "figures", "short schedule")
+    STUDY.draw(made(tmp_path, accuracy), figures)
+    assert [picture.file for picture in figures.made] == ["bias_map.png", "training.png", "gates.png"]
+    assert all(picture.caption.endswith(".") for picture in figures.made)
 
 
 def test_of_nets_that_all_diverged_the_tables_tell(tmp_path):
     results = made(tmp_path, lambda *_: None)
     assert bias.tabulated(results)[0].rows[0][1] == "diverged (n = 2)"
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(results, pictures)
-    assert pictures.made == []
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(results, figures)
+    assert figures.made == []

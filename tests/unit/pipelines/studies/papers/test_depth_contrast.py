@@ -8,7 +8,7 @@ from PIL import Image
 from pipelines import studies
 from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.depth_contrast import BLOCKS, STUDY, collapse_caption, sweep_caption
@@ -143,15 +143,15 @@ def test_one_deep_net_that_learns_is_not_passed_over(tmp_path):
 
 
 def test_all_figures_are_drawn_with_their_captions(results, tmp_path):
-    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
-    STUDY.draw(results, pictures)
-    files = {picture.file for picture in pictures.made}
+    figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    STUDY.draw(results, figures)
+    files = {picture.file for picture in figures.made}
     assert files == {
         "depth_sweep.png", "loss_collapse.png", "learning_curves.png", "gate_evolution.png", "final_gates.png",
         "training.gif",
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "figures").iterdir()} == files
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert all(picture.caption.endswith(".") for picture in figures.made)
     with Image.open(tmp_path / "figures" / "training.gif") as moving:
         assert moving.n_frames == 3
     assert (tmp_path / "figures" / "training.gif").stat().st_size < 500_000
@@ -164,9 +164,9 @@ def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
     diverged = depth_results(STUDY, tmp_path, accuracy, loss_of_the_source)
     assert sweep_caption(diverged).endswith("Every plain net diverged.")
     assert depth_contrast.tabulated(diverged)[0].rows[0][3] == "diverged (n = 2)"
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(diverged, pictures)
-    assert [picture.file for picture in pictures.made] == ["depth_sweep.png", "loss_collapse.png"]
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(diverged, figures)
+    assert [picture.file for picture in figures.made] == ["depth_sweep.png", "loss_collapse.png"]
 
 
 def test_means_are_over_the_runs_that_came_to_their_end(tmp_path):

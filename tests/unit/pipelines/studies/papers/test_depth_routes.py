@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_routes
 from pipelines.studies.papers.clusters import Clusters
@@ -54,10 +54,10 @@ def test_the_caption_follows_the_results(tmp_path, changes, first):
 
 
 def test_figures(tmp_path):
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(results(tmp_path), pictures)
-    assert [picture.file for picture in pictures.made] == ["typical_images.png", "routes.png"]
-    assert "The commonest class makes 100.0% of a cluster; 3 of 3 classes" in pictures.made[0].caption
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(results(tmp_path), figures)
+    assert [picture.file for picture in figures.made] == ["typical_images.png", "routes.png"]
+    assert "The commonest class makes 100.0% of a cluster; 3 of 3 classes" in figures.made[0].caption
 
 
 def test_typical_images_are_the_nearest_and_too_few_leave_black():
@@ -72,6 +72,6 @@ def test_typical_images_are_the_nearest_and_too_few_leave_black():
 def test_nothing_is_drawn_of_a_net_that_diverged(tmp_path):
     lost = Results([result(ARM, STUDY.arms[ARM].config, 0, None, tmp_path)])
     assert STUDY.tables(lost)[0].rows[0][1:] == ("-",) * 5
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(lost, pictures)
-    assert pictures.made == []
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(lost, figures)
+    assert figures.made == []

@@ -6,7 +6,7 @@ import highway_keras
 from pipelines import studies
 from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins, nets
 from pipelines.studies.papers.nets import NETS
@@ -88,16 +88,16 @@ def test_tables_and_figures(study, files, tmp_path):
     first = study.tables(found)[0]
     assert [row[0] for row in first.rows] == [net.title for net in NETS.values()]
     assert "90.00 (90.00 +- 0.00, n = 2)" in first.rows[0]
-    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
-    study.draw(found, pictures)
-    assert {picture.file for picture in pictures.made} == files
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    study.draw(found, figures)
+    assert {picture.file for picture in figures.made} == files
+    assert all(picture.caption.endswith(".") for picture in figures.made)
 
 
 @pytest.mark.parametrize("study", [depth_twins.STUDY, depth_hundred.STUDY])
 def test_nothing_is_drawn_of_nets_that_diverged(study, tmp_path):
     lost = results(study, tmp_path, lambda _: None)
     assert study.tables(lost)[0].rows
-    pictures = Pictures(tmp_path / "figures", "")
-    study.draw(lost, pictures)
-    assert pictures.made == []
+    figures = Figures(tmp_path / "figures", "")
+    study.draw(lost, figures)
+    assert figures.made == []

@@ -6,7 +6,7 @@ import pytest
 import highway_keras
 from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.trials import Trials, Tried
 from pipelines.studies.papers import optimization
 from pipelines.studies.papers.optimization import DEPTHS, STUDY, curves_caption, settings_caption
@@ -121,24 +121,24 @@ def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     assert losses.rows[0][1:4] == ("0.1", "-", "-")
     assert fates.rows[-1] == ("plain-100", "1", "0", "0", "1", f"1 x {NONE}")
     assert set(best.rows[-1][1:]) == {"-"}
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(trials, pictures)
-    assert [picture.file for picture in pictures.made] == ["training_curves.png", "every_setting.png"]
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(trials, figures)
+    assert [picture.file for picture in figures.made] == ["training_curves.png", "every_setting.png"]
 
 
 def test_a_search_of_which_everything_failed_is_told(tmp_path):
     trials = searched(lambda *_: (), [(arm, NONE) for arm in STUDY.arms])
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(trials, pictures)
-    assert [picture.file for picture in pictures.made] == ["every_setting.png"]
-    assert "highway nets that end more than 0.02 below guessing: 0 of 1 with 10 layers" in pictures.made[0].caption
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(trials, figures)
+    assert [picture.file for picture in figures.made] == ["every_setting.png"]
+    assert "highway nets that end more than 0.02 below guessing: 0 of 1 with 10 layers" in figures.made[0].caption
     assert len(optimization.tabulated(trials)) == 3
 
 
 def test_all_figures_are_drawn_with_their_captions(trials, tmp_path):
-    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 46 of 100 settings of each net")
-    STUDY.draw(trials, pictures)
+    figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 46 of 100 settings of each net")
+    STUDY.draw(trials, figures)
     files = ["training_curves.png", "every_setting.png"]
-    assert [picture.file for picture in pictures.made] == files
+    assert [picture.file for picture in figures.made] == files
     assert all((tmp_path / "figures" / file).stat().st_size > 10_000 for file in files)
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert all(picture.caption.endswith(".") for picture in figures.made)

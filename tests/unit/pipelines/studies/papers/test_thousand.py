@@ -4,7 +4,7 @@ import pytest
 
 from pipelines import recipes
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers import thousand
 from pipelines.studies.papers.thousand import BIASES, STUDY, over_depth_caption, training_caption
 from tests.unit.pipelines.studies.watched import watched_results
@@ -60,11 +60,11 @@ def test_captions_are_of_what_was_measured(tmp_path):
 
 @pytest.mark.parametrize("lost", [(), ("bias-10",), tuple(STUDY.arms)])
 def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, lost):
-    pictures = Pictures(tmp_path / "figures", "short schedule")
+    figures = Figures(tmp_path / "figures", "short schedule")
     results = made(tmp_path, lambda name: None if name in lost else 0.5)
     _, last = thousand.tabulated(results)
     assert ("diverged (n = 2)" in {row[1] for row in last.rows}) == bool(lost)
-    STUDY.draw(results, pictures)
+    STUDY.draw(results, figures)
     files = ["training.png", "gates_over_depth.png", "gate_evolution.png"]
-    assert [picture.file for picture in pictures.made] == files[: max(0, 3 - len(lost))]
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert [picture.file for picture in figures.made] == files[: max(0, 3 - len(lost))]
+    assert all(picture.caption.endswith(".") for picture in figures.made)

@@ -22,8 +22,8 @@ def tabulated(results):
     return [Table("Accuracy", ("ours", "source"), (cells,), "in percent")]
 
 
-def drawn(results, pictures):
-    with pictures.figure("scores", (4, 3), "Scores", f"{len(results.all)} runs.") as figure:
+def drawn(results, figures):
+    with figures.figure("scores", (4, 3), "Scores", f"{len(results.all)} runs.") as figure:
         figure.subplots().plot([one.seed for one in results.all])
 
 

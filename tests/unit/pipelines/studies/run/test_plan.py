@@ -3,13 +3,13 @@ import json
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.studies.run.plan import FILE, Plan, forget, keep, locked, run_folder
+from pipelines.studies.run.plan import FILE, StudyPlan, forget, keep, locked, run_folder
 from tests.toy_data import toy_config
 
 
 def plan(**changes):
     fields = {"study": "toy", "budget": 1.0, "backend": "tensorflow", "arms": {"a": toy_config(), "b": toy_config()}}
-    return Plan(**{**fields, **changes})
+    return StudyPlan(**{**fields, **changes})
 
 
 def test_a_plan_is_kept_and_found_again(tmp_path):

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-START = "import time; from pipelines.training.processes.watchdog import watched\n"
+START = "import time; from pipelines.training.processes.watchdog import watchdog\n"
 
 
 def run(code):
@@ -12,12 +12,12 @@ def run(code):
 
 
 def test_what_hangs_is_ended_and_says_where():
-    ended = run("def stuck(): time.sleep(600)\nwith watched(0.2): stuck()")
+    ended = run("def stuck(): time.sleep(600)\nwith watchdog(0.2): stuck()")
     assert ended.returncode == -signal.SIGALRM
     assert "in stuck" in ended.stderr
 
 
 def test_what_works_is_not_ended_however_long_it_takes_nor_what_comes_after():
-    steps = "for _ in range(8): time.sleep(0.1); alive()"
-    ended = run(f"with watched(0.5) as alive:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
+    steps = "for _ in range(8): time.sleep(0.1); heartbeat()"
+    ended = run(f"with watchdog(0.5) as heartbeat:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
     assert (ended.returncode, ended.stdout) == (0, "done\n")

@@ -10,7 +10,7 @@ from pipelines.core.config import Config, ModelConfig
 from pipelines.core.run import MEASURED
 from pipelines.data import french_factors
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.papers.factors import forecasts, study
 from pipelines.studies.papers.factors.figures import told_fifths, told_gains, told_gates
@@ -176,13 +176,13 @@ def test_all_tables_and_figures_are_made(tmp_path):
     assert len(tables) == 6
     assert all(len(row) == len(table.head) for table in tables for row in table.rows)
     assert [row[:2] for row in tables[1].rows] == [(decade, f"{len(fold['test'])}") for decade, fold in FOLDS.items()]
-    pictures = Pictures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
-    STUDY.draw(results, pictures)
+    figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
+    STUDY.draw(results, figures)
     figures = ("gains", "gates_over_time", "gates_by_volatility")
-    assert [picture.file for picture in pictures.made] == [
+    assert [picture.file for picture in figures.made] == [
         f"{figure}_{task}.png" for task in ("return", "size") for figure in figures
     ]
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert all(picture.caption.endswith(".") for picture in figures.made)
 
 
 def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):

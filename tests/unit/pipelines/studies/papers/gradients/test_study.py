@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.gradients import jacobians, norms, reading
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS
 from pipelines.studies.papers.gradients.study import STUDY, tabulated
@@ -107,11 +107,11 @@ def test_captions(tmp_path):
 def test_all_figures_are_drawn(tmp_path, lost):
     results = made(tmp_path, lambda name: None if lost and name.startswith(lost) else 0.5)
     tabulated(results)
-    pictures = Pictures(tmp_path / "figures", "short schedule")
-    STUDY.draw(results, pictures)
+    figures = Figures(tmp_path / "figures", "short schedule")
+    STUDY.draw(results, figures)
     files = ["gradients_at_start.png", "gradients_through_training.png", "all_blocks.png"]
-    assert [picture.file for picture in pictures.made] == [
+    assert [picture.file for picture in figures.made] == [
         *files,
         *(["jacobian.png", "paths.png"] if lost != "highway" else []),
     ]
-    assert all(picture.caption.endswith(".") for picture in pictures.made)
+    assert all(picture.caption.endswith(".") for picture in figures.made)

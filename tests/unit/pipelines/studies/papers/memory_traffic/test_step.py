@@ -6,7 +6,7 @@ from highway_keras.models import from_preset
 from highway_keras.surgery import unstacked
 from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic.hlo import moved
-from pipelines.studies.papers.memory_traffic.least import least
+from pipelines.studies.papers.memory_traffic.lower_bound import least
 
 PRESETS = {"highway": "mnist_dense_50", "residual": "mnist_dense_50_residual", "plain": "mnist_dense_50_plain"}
 

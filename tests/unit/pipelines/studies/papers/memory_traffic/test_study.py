@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers.memory_traffic import study
 from pipelines.studies.papers.memory_traffic.study import KINDS, SIZES, STUDY
@@ -49,17 +49,17 @@ def test_the_caption_follows_the_results(tmp_path, changes, verdict):
 
 
 def test_a_figure(tmp_path):
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(results(tmp_path), pictures)
-    assert [picture.file for picture in pictures.made] == ["movement.png"]
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(results(tmp_path), figures)
+    assert [picture.file for picture in figures.made] == ["movement.png"]
 
 
 def test_nets_that_diverged_are_left_out(tmp_path):
     lost = Results([result(name, arm.config, 0, None, tmp_path) for name, arm in STUDY.arms.items()])
     assert [table.rows for table in STUDY.tables(lost)] == [(), ()]
-    pictures = Pictures(tmp_path / "figures", "")
-    STUDY.draw(lost, pictures)
-    assert pictures.made == []
+    figures = Figures(tmp_path / "figures", "")
+    STUDY.draw(lost, figures)
+    assert figures.made == []
 
 
 def test_what_is_measured_is_told_by_the_name_of_the_arm():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.training.processes import crew
-from pipelines.training.processes.crew import DEATHS, Crew, Member, shares
+from pipelines.training.processes import supervisor as module
+from pipelines.training.processes.supervisor import DEATHS, Member, Supervisor, shares
 from pipelines.tuning.process import SearchTask
 
 
@@ -19,7 +19,7 @@ def member(tmp_path, monkeypatch):
     """A function that makes a member which runs a line of Python; `started` in its folder counts its starts."""
 
     def make(name, code, leads=False):
-        popen = crew.subprocess.Popen
+        popen = module.subprocess.Popen
         (tmp_path / f"{name}.started").write_text("")
         count = "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text())"
         (tmp_path / f"{name}.py").write_text(f"{count}; p.write_text('x' * (n + 1))\n{code}")
@@ -28,7 +28,7 @@ def member(tmp_path, monkeypatch):
             who = options["env"]["WHO"]
             return popen([sys.executable, str(tmp_path / f"{who}.py"), str(tmp_path / f"{who}.started")], **options)
 
-        monkeypatch.setattr(crew.subprocess, "Popen", run)
+        monkeypatch.setattr(module.subprocess, "Popen", run)
         task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
         return Member(name, task, {"WHO": name}, tmp_path / "logs" / f"{name}.log", leads=leads)
 
@@ -37,7 +37,7 @@ def member(tmp_path, monkeypatch):
 
 def run(*members):
     said = []
-    with Crew(members, said.append) as running:
+    with Supervisor(members, said.append) as running:
         while running.works():
             time.sleep(0.01)
     return said
@@ -76,7 +76,7 @@ def test_workers_save_before_the_chief_ends(member, tmp_path):
     said = []
 
     def stopped():
-        with Crew([chief, worker], said.append):
+        with Supervisor([chief, worker], said.append):
             while len(list(tmp_path.glob("*.ready"))) < 2:
                 time.sleep(0.01)
             raise StoppedError("", signal.SIGTERM)
@@ -95,7 +95,7 @@ def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member
 
     second.start = stopped
     said = []
-    with pytest.raises(StoppedError), Crew([first, second], said.append):
+    with pytest.raises(StoppedError), Supervisor([first, second], said.append):
         pytest.fail("it was stopped")
     assert first.process.returncode == -signal.SIGTERM
     assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
@@ -133,8 +133,8 @@ def test_who_is_done_makes_place_for_the_next(member, tmp_path):
     )
     slow, quick, last = member("a", first + "time.sleep(0.01)"), member("b", ""), member("c", "")
     quick.task = quick.task.model_copy(update={"cores": (1,)})
-    with Crew([slow, quick], print, then=[last]) as crew:
-        while crew.works():
+    with Supervisor([slow, quick], print, then=[last]) as supervisor:
+        while supervisor.works():
             time.sleep(0.01)
     assert [one.done for one in (slow, quick, last)] == [True] * 3
     assert last.task.cores == (1,)

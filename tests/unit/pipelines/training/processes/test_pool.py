@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from pipelines.training.processes import together
+from pipelines.training.processes import pool
 
 STEPS = 1000
 """Of a run, one a second."""
@@ -66,15 +66,15 @@ def seen(monkeypatch, tmp_path):
         record = SimpleNamespace(step=member.step, seconds=member.seconds, steps_per_epoch=STEPS)
         return SimpleNamespace(record=record, config=SimpleNamespace(epochs=1))
 
-    monkeypatch.setattr(together, "time", time)
-    monkeypatch.setattr(together, "open_run", open_run)
-    monkeypatch.setattr(together, "Crew", Crew)
+    monkeypatch.setattr(pool, "time", time)
+    monkeypatch.setattr(pool, "open_run", open_run)
+    monkeypatch.setattr(pool, "Supervisor", Crew)
 
     def run(runs, workers=1, terminal=False):
         members.update({name: Member(tmp_path / name, clock, **what) for name, what in runs.items()})
         file = io.StringIO()
         console = Console(file=file, force_terminal=terminal, width=100)
-        together.train_all(
+        pool.train_all(
             list(members.values()), workers=workers, console=console, doing="study", found=lambda run: "97 %"
         )
         return file.getvalue()

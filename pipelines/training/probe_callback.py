@@ -11,44 +11,44 @@ import keras
 
 from pipelines.training import table
 from pipelines.training.checkpoint import Progress
-from pipelines.training.watch import Watch
+from pipelines.training.probe import Probe
 
 
-class Watching(keras.callbacks.Callback):
-    """Writes a row for each step that is watched; comes after what counts the steps, and before what saves them.
+class ProbeCallback(keras.callbacks.Callback):
+    """Writes a row for each step that is probed; comes after what counts the steps, and before what saves them.
 
     Args:
         path: the table.
         net: the net alone, without loss and optimiser: running it does not touch the metrics of an epoch. It shares
             its weights with the model that is trained.
         progress: where the run stands.
-        watch: what is measured, and when.
+        probe: what is measured, and when.
     """
 
-    def __init__(self, path: Path, net: keras.Model, progress: Progress, watch: Watch) -> None:
+    def __init__(self, path: Path, net: keras.Model, progress: Progress, probe: Probe) -> None:
         super().__init__()
         self.path = path
         self.net = net
         self.progress = progress
-        self.watch = watch
+        self.probe = probe
         self.before = progress.step
 
     def on_train_begin(self, _logs: Any = None) -> None:
         """Keras's hook."""
-        if not self.progress.step and 0 in self.watch.steps:
+        if not self.progress.step and 0 in self.probe.steps:
             self._measure()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del batch, logs
         before, self.before = self.before, self.progress.step
-        if any(before < step <= self.progress.step for step in self.watch.steps):
+        if any(before < step <= self.progress.step for step in self.probe.steps):
             self._measure()
 
     def _measure(self) -> None:
         # On JAX asking for the model brings the weights up to this step.
         _ = self.model
-        table.append(self.path, {"step": self.progress.step, **self.watch.measure(self.net)})
+        table.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
 
 
 def cut(path: Path, step: int) -> None:

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.training.drawing import drawing
+from pipelines.training.initialization import drawing
 
 OPTION = "jax_disable_most_optimizations"
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="other backends compile nothing to draw weights")

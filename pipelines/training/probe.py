@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pipelines.core.run import Run
 
 WATCHED = "watched.csv"
-"""In a run directory: a row for each step that was watched."""
+"""In a run directory: a row for each step that was probed."""
 
 
 @dataclass(frozen=True)
-class Watch:
+class Probe:
     """What is measured on the way, and when.
 
     Args:
@@ -25,12 +25,12 @@ class Watch:
             the net in inference, and must not change it.
 
     Example:
-        Watch({0, 600}, lambda net: {"accuracy": accuracy(net.predict(images, verbose=0), labels)})
+        Probe({0, 600}, lambda net: {"accuracy": accuracy(net.predict(images, verbose=0), labels)})
     """
 
     steps: Collection[int]
     measure: "Callable[[keras.Model], Mapping[str, float]]"
 
 
-Watches = Callable[["Run", Path | None], Watch]
+Probes = Callable[["Run", Path | None], Probe]
 """From a run and the folder of prepared data to what is measured on its way."""

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from pipelines.core.config import Config, Frozen, Optimizer
-from pipelines.core.readable import expectation, explain, placeholder
+from pipelines.core.field_help import expectation, explain, placeholder
 
 
 @pytest.mark.parametrize(

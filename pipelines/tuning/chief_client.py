@@ -70,7 +70,7 @@ class Link:
         return trial
 
     @contextmanager
-    def alive(self, trial_id: str, leave: Callable[[str | UserError], None]) -> Iterator[None]:
+    def heartbeat(self, trial_id: str, leave: Callable[[str | UserError], None]) -> Iterator[None]:
         """Gives signs of life while a trial runs.
 
         Args:

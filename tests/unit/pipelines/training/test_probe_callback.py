@@ -1,7 +1,7 @@
 import pytest
 
 from pipelines.training import table
-from pipelines.training.watching import cut
+from pipelines.training.probe_callback import cut
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from highway_keras.analysis import effective_depth, open_layers
-from pipelines.analysis import kept
+from pipelines.analysis import storage
 from tests.unit.pipelines.analysis.made import analysis, lesions
 
 
@@ -20,9 +20,9 @@ def through_a_file(arrays):
 
 def test_statistics_come_back_from_a_file():
     found = analysis().statistics
-    arrays = through_a_file(kept.of_statistics(found))
-    assert set(arrays) <= set(kept.SHAPES)
-    back = kept.statistics(arrays)
+    arrays = through_a_file(storage.of_statistics(found))
+    assert set(arrays) <= set(storage.SHAPES)
+    back = storage.statistics(arrays)
     assert back.layout.layers == found.layout.layers
     assert back.layout.units == found.layout.units
     assert back.dtypes == found.dtypes
@@ -37,10 +37,10 @@ def test_lesions_come_back_from_a_file(prefix, count):
     found = lesions(np.linspace(0.9, 1.5, count), np.linspace(0.9, 0.1, count))
     other = {"lesion": "unit_lesion", "unit_lesion": "lesion"}[prefix]
     # Beside the others, as they lie in one file.
-    others = kept.of_lesions(lesions([9.0] * (10 - count), [0.0] * (10 - count)), other)
-    arrays = through_a_file(others | kept.of_lesions(found, prefix))
-    assert set(arrays) <= set(kept.SHAPES)
-    back = kept.lesions(arrays, prefix)
+    others = storage.of_lesions(lesions([9.0] * (10 - count), [0.0] * (10 - count)), other)
+    arrays = through_a_file(others | storage.of_lesions(found, prefix))
+    assert set(arrays) <= set(storage.SHAPES)
+    back = storage.lesions(arrays, prefix)
     assert back.layout.layers == found.layout.layers
     assert (back.intact, back.examples) == (found.intact, found.examples)
     assert back.closed.shape == (count, 7)

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from pipelines.core.errors import UserError
-from pipelines.inference import parts, predicting
+from pipelines.inference import job as jobs
+from pipelines.inference import parts
+from pipelines.inference.job import Job, run
 from pipelines.inference.picture import Picture
-from pipelines.inference.predicting import Job, run
 from pipelines.inference.rows import BATCH
 from serving import pictures
 from serving.errors import PictureError
@@ -39,7 +40,7 @@ def job(model, folder, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Parts and batches of few pictures, so that thirty are many."""
-    monkeypatch.setattr(predicting, "GROUP", 8)
+    monkeypatch.setattr(jobs, "GROUP", 8)
     monkeypatch.setattr("pipelines.inference.rows.BATCH", 4)
 
 
@@ -129,7 +130,7 @@ def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small,
 
 def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, small, monkeypatch):
     left = itertools.count(20, -1)
-    calls = predicting.Shown.add
+    calls = jobs.Shown.add
 
     def add(self, pictures_, unreadable):
         calls(self, pictures_, unreadable)
@@ -137,7 +138,7 @@ def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, smal
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(predicting.Shown, "add", add)
+        patch.setattr(jobs.Shown, "add", add)
         with pytest.raises(KeyboardInterrupt):
             run(job(), Console(file=said))
     assert "24 pictures are done and kept" in said.getvalue()
@@ -255,8 +256,8 @@ def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path
         most = max(most, Endless.taken - int(name))
         raise PictureError("none")
 
-    monkeypatch.setattr(predicting.environment, "cores", lambda: 2)
-    monkeypatch.setattr(predicting.inputs, "sources", lambda *_: [Endless()])
+    monkeypatch.setattr(jobs.environment, "cores", lambda: 2)
+    monkeypatch.setattr(jobs.inputs, "sources", lambda *_: [Endless()])
     monkeypatch.setattr("serving.pictures.decode", decode)
     assert run(job(), Console(file=said)).unreadable == 5000
-    assert most <= BATCH * predicting.AHEAD * 2
+    assert most <= BATCH * jobs.AHEAD * 2

@@ -3,24 +3,24 @@ import re
 import pytest
 from PIL import Image
 
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 
 
 @pytest.mark.parametrize("label", ["", "short schedule, budget 0.1: 1 of 3 seeds"])
 def test_the_label_of_a_short_schedule_stands_on_every_figure(tmp_path, label):
-    pictures = Pictures(tmp_path, label)
-    with pictures.figure("a", (4, 3), "A title", "A caption.") as figure:
+    figures = Figures(tmp_path, label)
+    with figures.figure("a", (4, 3), "A title", "A caption.") as figure:
         figure.subplots().plot([1, 2])
     assert figure.get_suptitle() == "A title"
     assert figure.get_supxlabel() == label
-    assert [(made.file, made.title, made.caption) for made in pictures.made] == [("a.png", "A title", "A caption.")]
+    assert [(made.file, made.title, made.caption) for made in figures.made] == [("a.png", "A title", "A caption.")]
     frames = []
 
     def draw(frame, number):
         frames.append(frame)
         frame.subplots().bar([1, 2], [number, 2])
 
-    pictures.animation("b", (4, 3), "Moves", "It moves.", draw, frames=3)
+    figures.animation("b", (4, 3), "Moves", "It moves.", draw, frames=3)
     assert [frame.get_supxlabel() for frame in frames] == [label] * 3
     with Image.open(tmp_path / "b.gif") as moving:
         assert (moving.n_frames, moving.info["loop"]) == (3, 0)
@@ -29,8 +29,8 @@ def test_the_label_of_a_short_schedule_stands_on_every_figure(tmp_path, label):
 @pytest.mark.parametrize("inches", [4.5, 5, 5.5])
 def test_a_long_label_is_broken_where_the_figure_ends(tmp_path, inches):
     label = "short schedule, budget 0.1: 95 of 300 epochs, 18 947 of 60 000 training examples, 1 of 1 seeds"
-    pictures = Pictures(tmp_path, label)
-    with pictures.figure("a", (inches, 3), "A title", "A caption.") as figure:
+    figures = Figures(tmp_path, label)
+    with figures.figure("a", (inches, 3), "A title", "A caption.") as figure:
         figure.subplots().plot([1, 2])
     said = figure.get_supxlabel()
     assert said.split() == label.split()
@@ -42,13 +42,13 @@ def test_a_long_label_is_broken_where_the_figure_ends(tmp_path, inches):
 
 
 def test_a_figure_that_fails_leaves_nothing(tmp_path):
-    pictures = Pictures(tmp_path, "")
+    figures = Figures(tmp_path, "")
 
     def fail():
-        with pictures.figure("a", (4, 3), "A", "A."):
+        with figures.figure("a", (4, 3), "A", "A."):
             raise ValueError("no data")
 
     with pytest.raises(ValueError, match="no data"):
         fail()
-    assert pictures.made == []
+    assert figures.made == []
     assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from pipelines.data.picture import Row, draw
+from pipelines.data.sample_figure import Row, draw
 
 
 @pytest.fixture

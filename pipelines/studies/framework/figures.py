@@ -26,7 +26,7 @@ LETTERS = 11
 
 
 @dataclass(frozen=True)
-class Picture:
+class FigureFile:
     """A figure that was drawn.
 
     Args:
@@ -40,7 +40,7 @@ class Picture:
     caption: str
 
 
-class Pictures:
+class Figures:
     """Writes the figures of a study and remembers their captions.
 
     Args:
@@ -48,15 +48,15 @@ class Pictures:
         label: what stands on every figure of a short schedule; empty for a full one.
 
     Example:
-        pictures = Pictures(folder / "figures", label="")
-        with pictures.figure("depth_sweep", (8, 4.5), "Accuracy over depth", caption) as figure:
+        figures = Figures(folder / "figures", label="")
+        with figures.figure("depth_sweep", (8, 4.5), "Accuracy over depth", caption) as figure:
             figure.subplots().plot(depths, accuracies)
     """
 
     def __init__(self, folder: Path, label: str) -> None:
         self.folder = folder
         self.label = label
-        self.made: list[Picture] = []
+        self.made: list[FigureFile] = []
 
     @contextmanager
     def figure(self, name: str, size: tuple[float, float], title: str, caption: str) -> Iterator[Any]:
@@ -74,7 +74,7 @@ class Pictures:
         with saved(self.folder / f"{name}.png", size) as figure:
             yield figure
             self._head(figure, title)
-        self.made.append(Picture(f"{name}.png", title, caption))
+        self.made.append(FigureFile(f"{name}.png", title, caption))
 
     def animation(
         self,
@@ -115,7 +115,7 @@ class Pictures:
             images[0].save(
                 aside, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True, disposal=1
             )
-        self.made.append(Picture(f"{name}.gif", title, caption))
+        self.made.append(FigureFile(f"{name}.gif", title, caption))
 
     def _head(self, figure: Any, title: str) -> None:
         figure.suptitle(title)

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pipelines.core.config import Space
-from pipelines.tuning import pictures
+from pipelines.tuning import figures
 from pipelines.tuning.importance import FEWEST
 
 from .plans import study_plan, toy_plan, toy_state, toy_trial
@@ -13,13 +13,13 @@ from .searches import hyperband_state, searched_state
 
 def lines(plan, state):
     figure = Figure()
-    pictures.parallel(figure, plan, state, "title")
+    figures.parallel(figure, plan, state, "title")
     return figure.axes[0].collections[0]
 
 
 def texts(plan, state):
     figure = Figure()
-    pictures.parallel(figure, plan, state, "title")
+    figures.parallel(figure, plan, state, "title")
     return [text.get_text() for text in figure.axes[0].texts], [
         text.get_text() for text in figure.axes[0].get_xticklabels()
     ]
@@ -27,7 +27,7 @@ def texts(plan, state):
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_pictures_of_a_search(tmp_path, count):
-    files = pictures.draw(tmp_path, toy_plan(), searched_state(count, failed=range(30, 33)))
+    files = figures.draw(tmp_path, toy_plan(), searched_state(count, failed=range(30, 33)))
     assert [file.name for file in files] == ["parallel.png", "importance.png"][: 1 + (count >= FEWEST)]
     for file in files:
         assert np.asarray(Image.open(file)).std() > 5
@@ -40,7 +40,7 @@ def test_pictures_of_a_study_show_its_curves(tmp_path):
         run = tmp_path / "trials" / trial.number
         run.mkdir(parents=True)
         (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,0.5\n")
-    files = pictures.draw(tmp_path, plan, state)
+    files = figures.draw(tmp_path, plan, state)
     assert [file.name for file in files] == ["parallel.png", "importance.png", "depths.png"]
 
 
@@ -72,7 +72,7 @@ def test_the_line_of_a_plain_net_does_not_cross_the_axis_of_the_gates():
 
 def test_a_search_for_one_hyperparameter_has_no_importance(tmp_path):
     plan = toy_plan(space=Space(learning_rate=(0.001, 1.0)))
-    assert [file.name for file in pictures.draw(tmp_path, plan, searched_state(30))] == ["parallel.png"]
+    assert [file.name for file in figures.draw(tmp_path, plan, searched_state(30))] == ["parallel.png"]
 
 
 def test_the_ticks_of_one_epoch_are_plain_numbers(tmp_path):
@@ -83,7 +83,7 @@ def test_the_ticks_of_one_epoch_are_plain_numbers(tmp_path):
         run.mkdir(parents=True)
         (run / "metrics.csv").write_text(f"epoch,loss\n1,{2.2 + 0.02 * place}\n")
     figure = Figure()
-    pictures.curves(figure, tmp_path, plan, state, "title")
+    figures.curves(figure, tmp_path, plan, state, "title")
     figure.canvas.draw()
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert len(labels) > 2

@@ -9,7 +9,7 @@ from pipelines.core.config import Recipe
 from pipelines.core.plotting import BLUE, GREY
 from pipelines.recipes.short import EPOCHS
 from pipelines.studies.framework import tables, waypoints
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
@@ -25,7 +25,7 @@ SHORTER = (
 
 
 @dataclass(frozen=True)
-class Net:
+class PaperNet:
     """A row of such a table.
 
     Args:
@@ -49,8 +49,8 @@ def study(
     title: str,
     source: str,
     asks: str,
-    nets: Sequence[Net],
-    short: Sequence[Net] = (),
+    nets: Sequence[PaperNet],
+    short: Sequence[PaperNet] = (),
     counts: Counts,
     differs: tuple[str, ...],
     log: Log | None = None,
@@ -78,9 +78,9 @@ def study(
     def tabulated(results: Results) -> list[Table]:
         return [table(results, nets), *([waypoints.table(results, names, log)] if log else [])]
 
-    def drawn(results: Results, pictures: Pictures) -> None:
-        draw(results, pictures, nets)
-        waypoints.draw(results, pictures, names, log)
+    def drawn(results: Results, figures: Figures) -> None:
+        draw(results, figures, nets)
+        waypoints.draw(results, figures, names, log)
 
     told: Any = {"title": title, "source": source, "asks": asks}
     return Study(
@@ -97,7 +97,7 @@ def study(
         differs=differs,
         tables=tabulated,
         draw=drawn,
-        watch=partial(waypoints.watch, steps=tuple(log.accuracies) if log else ()),
+        probe=partial(waypoints.probe, steps=tuple(log.accuracies) if log else ()),
         short=study(name, **told, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
         if short
         else None,
@@ -105,7 +105,7 @@ def study(
     )
 
 
-def table(results: Results, nets: Sequence[Net]) -> Table:
+def table(results: Results, nets: Sequence[PaperNet]) -> Table:
     """Parameters, epochs and accuracy of each net, ours beside the paper's.
 
     Args:
@@ -121,7 +121,7 @@ def table(results: Results, nets: Sequence[Net]) -> Table:
     )
 
 
-def _row(results: Results, net: Net) -> tuple[str, ...]:
+def _row(results: Results, net: PaperNet) -> tuple[str, ...]:
     runs, known = results.of(net.arm), net.published
     return (
         net.name,
@@ -133,16 +133,16 @@ def _row(results: Results, net: Net) -> tuple[str, ...]:
     )
 
 
-def draw(results: Results, pictures: Pictures, nets: Sequence[Net]) -> None:
+def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
     """Draws accuracies.png: each of our runs, and what the paper prints, net by net.
 
     Args:
         results: of all runs.
-        pictures: where to.
+        figures: where to.
         nets: in the order of the rows.
     """
     title = "Accuracy on test images, ours and the paper's"
-    with pictures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title, told(results, nets)) as figure:
+    with figures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title, told(results, nets)) as figure:
         axes = figure.subplots()
         lines = {}
         for row, net in enumerate(nets):
@@ -163,7 +163,7 @@ def draw(results: Results, pictures: Pictures, nets: Sequence[Net]) -> None:
         figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
 
 
-def told(results: Results, nets: Sequence[Net]) -> str:
+def told(results: Results, nets: Sequence[PaperNet]) -> str:
     """What the runs show, against what the paper prints of the same net."""
     parts = []
     for net in nets:

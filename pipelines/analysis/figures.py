@@ -1,4 +1,4 @@
-"""The pictures of an analysis."""
+"""The figures of an analysis."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ BIAS, MEAN, GATE, OUTPUT = "bias of the gate", "mean of T", "T, one example", "o
 
 
 def draw(analysis: Analysis, folder: Path, title: str) -> None:
-    """Draws all pictures of an analysis.
+    """Draws all figures of an analysis.
 
     Args:
         analysis: what was measured.

@@ -1,4 +1,4 @@
-"""Many runs trained by a crew, some at the same time, and what is seen of them."""
+"""Trains many runs under a supervisor, some at the same time, and shows how far they are."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 from pipelines.core import environment
 from pipelines.core.durations import clock
 from pipelines.core.run import Run, open_run
-from pipelines.training.processes.crew import Crew, Member, shares
+from pipelines.training.processes.supervisor import Member, Supervisor, shares
 from pipelines.training.processes.time_left import Rest, TimeLeft
 from pipelines.training.processes.train import TrainTask
 
@@ -51,9 +51,9 @@ def train_all(
     task = bar.add_task("", total=total, far="")
     left, told = list(members), time.monotonic()
     time_left = TimeLeft(list(map(_rest, members)), workers, told)
-    with bar, Crew(members[:workers], lambda line: say(console, line), then=members[workers:]) as crew:
+    with bar, Supervisor(members[:workers], lambda line: say(console, line), then=members[workers:]) as supervisor:
         while left:
-            crew.works()
+            supervisor.works()
             now = time.monotonic()
             ended = [member for member in left if member.done]
             left = [member for member in left if member not in ended]

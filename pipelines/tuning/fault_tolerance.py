@@ -18,7 +18,7 @@ import keras_tuner
 from keras_tuner.engine.trial import Trial
 
 from pipelines.core.files import write_text
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.state import FILE
 
 LEASE = 60.0
@@ -45,7 +45,7 @@ class Enduring(keras_tuner.Oracle):
     Every method that a worker reaches takes its turn here, so that an error cannot leave KerasTuner's lock behind.
     """
 
-    def endure(self, plan: Plan, folder: Path, now: Callable[[], float] = time.time) -> None:
+    def endure(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:
         """Takes up the search in its folder where it was left, or begins it.
 
         Args:

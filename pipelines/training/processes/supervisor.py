@@ -1,4 +1,4 @@
-"""The crew of a verb on this machine: its processes are started, and started again when they die."""
+"""A supervisor of processes on this machine: starts them, and restarts those that die."""
 
 import os
 import signal
@@ -91,7 +91,7 @@ class DiedError(UserError):
     """A process dies again and again; what it said is in its log."""
 
 
-class Crew:
+class Supervisor:
     """All processes of a verb that this machine runs.
 
     Args:
@@ -105,7 +105,7 @@ class Crew:
         self.say = say
         self.then = list(then)
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Supervisor":
         try:
             for member in self.members:
                 member.start()

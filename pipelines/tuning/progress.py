@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.tuning.plan import Plan
-from pipelines.tuning.state import FILE, State, read
-from pipelines.tuning.table import picture, short, summary
+from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.state import FILE, SearchState, read
+from pipelines.tuning.table import rendered, short, summary
 
 INTERVAL = 0.5
 """Seconds between two looks at the search."""
@@ -25,14 +25,14 @@ class Board:
         workers: how many there are on this machine, for the time left before any trial is done.
     """
 
-    def __init__(self, console: Console, plan: Plan, folder: Path, workers: int) -> None:
+    def __init__(self, console: Console, plan: SearchPlan, folder: Path, workers: int) -> None:
         self.console = console
         self.plan = plan
         self.folder = folder
         self.workers = workers
         self._seen = 0.0
         self._looked = 0.0
-        self._state: State | None = None
+        self._state: SearchState | None = None
         self._told: set[str] = set()
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
@@ -68,12 +68,12 @@ class Board:
             self._seen = changed
             self._state = read(self.folder)
         if self._state and self._live:
-            seen = picture(self.plan, self._state, self.folder, self.workers, now=time.time(), size=self.console.size)
+            seen = rendered(self.plan, self._state, self.folder, self.workers, now=time.time(), size=self.console.size)
             self._live.update(seen, refresh=True)
         elif self._state:
             self._tell(self._state)
 
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: SearchState) -> None:
         for trial in state.trials:
             if trial.over and trial.number not in self._told:
                 self._told.add(trial.number)

@@ -2,7 +2,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
-from pipelines.training.curves import GATES, Curves
+from pipelines.training.tensorboard_log import GATES, Curves
 
 ROWS = [
     {"epoch": epoch, "step": 10.0 * epoch, "seconds": 1.5, "loss": 1 / epoch, "val_loss": 2 / epoch, "gate/a": 0.25}

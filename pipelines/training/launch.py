@@ -19,15 +19,15 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import checkpoint, table
-from pipelines.training.checkpoint import State
+from pipelines.training.callbacks import CHECKPOINTS, record
+from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Training, finish
 from pipelines.training.intervals import Interval
-from pipelines.training.keeping import CHECKPOINTS, record
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy
 from pipelines.training.prepare import prepare
-from pipelines.training.watch import WATCHED, Watches
-from pipelines.training.watching import cut
+from pipelines.training.probe import WATCHED, Probes
+from pipelines.training.probe_callback import cut
 
 # Packages whose versions do not change the numbers that come next: what they decided is kept in the run.
 INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
@@ -41,7 +41,7 @@ def start(
     *,
     interval: Interval = "auto",
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    watch: Watches | None = None,
+    probe: Probes | None = None,
 ) -> Run:
     """Trains a new run to its end.
 
@@ -54,7 +54,7 @@ def start(
         console: for progress.
         interval: steps between two checkpoints; "auto" keeps what they cost below 2 % of the time.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
-        watch: what is measured on the way; None for nothing.
+        probe: what is measured on the way; None for nothing.
 
     Returns:
         The finished run.
@@ -85,7 +85,17 @@ def start(
         _announce(run, console)
         finish(
             Training(
-                run, ready.net, ready.model, fitted, examples, data_dir, State(), interval, console, callbacks, watch
+                run,
+                ready.net,
+                ready.model,
+                fitted,
+                examples,
+                data_dir,
+                TrainingState(),
+                interval,
+                console,
+                callbacks,
+                probe,
             )
         )
     return run
@@ -98,7 +108,7 @@ def resume(
     *,
     interval: Interval = "auto",
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    watch: Watches | None = None,
+    probe: Probes | None = None,
 ) -> Run:
     """Goes on with a run that was stopped, from its last checkpoint, to the end that it would have had.
 
@@ -108,7 +118,7 @@ def resume(
         console: for progress.
         interval: as in `start`; it may be another than before.
         callbacks: called after those of every run; an error of theirs ends the training where it is.
-        watch: what is measured on the way; None for nothing.
+        probe: what is measured on the way; None for nothing.
 
     Returns:
         The finished run.
@@ -134,7 +144,7 @@ def resume(
         accelerated = bool(environment.accelerators())
         steps_per_epoch = run.record.steps_per_epoch
         model = compiled(net, config, precision, steps_per_epoch, accelerated, regression=not info.labels)
-        state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run)) or State()
+        state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run)) or TrainingState()
         progress = state.progress
         # On another machine an execution may have had another number of steps.
         model.steps_per_execution = math.gcd(model.steps_per_execution, progress.step)
@@ -150,7 +160,7 @@ def resume(
             console.print(f"{damage}; the one before it is whole", highlight=False, soft_wrap=True)
         if progress.step:
             console.print(f"goes on after step {progress.step:,}", highlight=False)
-        finish(Training(run, net, model, fitted, examples, data_dir, state, interval, console, callbacks, watch))
+        finish(Training(run, net, model, fitted, examples, data_dir, state, interval, console, callbacks, probe))
     return run
 
 

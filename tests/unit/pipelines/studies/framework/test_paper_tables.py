@@ -6,7 +6,7 @@ from PIL import Image
 from pipelines import recipes, studies
 from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
-from pipelines.studies.framework.pictures import Pictures
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import cifar10, cifar100, fitnets, mnist
 from pipelines.training import table
@@ -123,10 +123,10 @@ def test_the_waypoints_stand_beside_the_log_step_by_step(tmp_path):
 
 def test_the_captions_are_of_the_results_whatever_the_paper_says(tmp_path):
     study = studies.get("mnist")
-    pictures = Pictures(tmp_path / "figures", "")
+    figures = Figures(tmp_path / "figures", "")
     results = made(study, tmp_path, lambda arm, seed: 0.5 + 0.1 * seed if arm == "width-16" else None, {600: 0.3})
-    study.draw(results, pictures)
-    assert [picture.caption for picture in pictures.made] == [
+    study.draw(results, figures)
+    assert [picture.caption for picture in figures.made] == [
         "Highway, width 16: 50.00 to 60.00 % (2 runs), the paper's best 99.43 %; Highway, width 32: every run "
         "diverged.",
         "Highway, width 16, mean over runs: 30.00 % after 600 steps, 55.00 % after 180 000 steps. Highway, width 32: "
@@ -139,9 +139,9 @@ def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
     study = studies.get("mnist")
     both = made(study, tmp_path, lambda *_: 0.9)
     results = Results(both.of("width-16"))
-    pictures = Pictures(tmp_path / "figures", "")
-    study.draw(results, pictures)
-    assert [picture.caption for picture in pictures.made] == [
+    figures = Figures(tmp_path / "figures", "")
+    study.draw(results, figures)
+    assert [picture.caption for picture in figures.made] == [
         "Highway, width 16: 90.00 % (2 runs), the paper's best 99.43 %.",
         "Highway, width 16, mean over runs: 90.00 % after 180 000 steps. The authors' log, width 32: 95.88 % after "
         "600 steps, 98.75 % after 6 000 steps, 99.31 % after 60 000 steps, 99.54 % after 180 000 steps.",
@@ -154,9 +154,9 @@ def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
 @pytest.mark.parametrize("study", ALL, ids=told)
 @pytest.mark.parametrize("accuracy", [0.8, 1.0, None], ids=["learnt", "without an error", "diverged"])
 def test_every_figure_is_drawn(study, accuracy, tmp_path):
-    pictures = Pictures(tmp_path / "figures", study.label)
-    study.draw(made(study, tmp_path, lambda *_: accuracy, {500: 0.7}), pictures)
-    assert [picture.file for picture in pictures.made] == ["accuracies.png", "waypoints.png"]
-    for picture in pictures.made:
+    figures = Figures(tmp_path / "figures", study.label)
+    study.draw(made(study, tmp_path, lambda *_: accuracy, {500: 0.7}), figures)
+    assert [picture.file for picture in figures.made] == ["accuracies.png", "waypoints.png"]
+    for picture in figures.made:
         with Image.open(tmp_path / "figures" / picture.file) as image:
             assert min(image.size) > 200

@@ -1,4 +1,4 @@
-"""The pictures of a search."""
+"""The figures of a search."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 from pipelines.core.plotting import BLUE, GREY, saved
 from pipelines.training import table
 from pipelines.tuning import settings, ticks
-from pipelines.tuning.curves import compared
 from pipelines.tuning.importance import Importance, importance
-from pipelines.tuning.plan import Plan
+from pipelines.tuning.loss_curves import compared
+from pipelines.tuning.plan import SearchPlan
 from pipelines.tuning.space import LOGARITHMIC, searched
-from pipelines.tuning.state import State, Trial
+from pipelines.tuning.state import SearchState, Trial
 
 GAP = 0.2
 """Of the way to the next axis that a line keeps off one on which it has no value."""
 
 
-def draw(folder: Path, plan: Plan, state: State) -> list[Path]:
+def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
     """Draws figures/parallel.png, importance.png, and for a study depths.png.
 
     Args:
@@ -53,7 +53,7 @@ def draw(folder: Path, plan: Plan, state: State) -> list[Path]:
     return files
 
 
-def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
+def parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: str) -> None:
     """A line for each setting, by its longest trial, through its hyperparameters to its score; the best lie on top.
 
     Args:
@@ -94,7 +94,7 @@ def parallel(figure: Figure, plan: Plan, state: State, title: str) -> None:
     figure.suptitle(f"{title}\na line is {each}{gap}; yellow is best", fontsize=11)
 
 
-def bars(figure: Figure, measured: Importance, state: State, title: str) -> None:
+def bars(figure: Figure, measured: Importance, state: SearchState, title: str) -> None:
     """The importance of each hyperparameter, the greatest on top.
 
     Args:
@@ -127,7 +127,7 @@ def bars(figure: Figure, measured: Importance, state: State, title: str) -> None
     axes.set_title("\n".join(told), fontsize=9, color=GREY, loc="left", x=0)
 
 
-def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -> None:
+def curves(figure: Figure, folder: Path, plan: SearchPlan, state: SearchState, title: str) -> None:
     """Training loss over epochs of each net: of its best trial, and the mean of its ten best, as the paper's Figure 1.
 
     Args:
@@ -146,7 +146,7 @@ def curves(figure: Figure, folder: Path, plan: Plan, state: State, title: str) -
     figure.suptitle(title)
 
 
-def _axis(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
+def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
     """Where the trials cross the axis of a hyperparameter, from 0 to 1, and its labels."""
     values, order = settings.column(plan, trials, name), settings.choices(plan, trials, name)
     if order:
@@ -160,7 +160,7 @@ def _axis(plan: Plan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks
     return _share(values, low, high), ticks.linear(low, high)
 
 
-def _scores(state: State, trials: list[Trial]) -> tuple[np.ndarray, ticks.Ticks]:
+def _scores(state: SearchState, trials: list[Trial]) -> tuple[np.ndarray, ticks.Ticks]:
     scores = np.array([trial.score for trial in trials], float)
     low, high = float(scores.min()), float(scores.max())
     written = ticks.percents if state.objective.name == "val_accuracy" else ticks.significant
@@ -184,5 +184,5 @@ def _line(row: np.ndarray) -> np.ndarray:
     return np.column_stack([places, row])
 
 
-def _score(state: State, space: str = " ") -> str:
+def _score(state: SearchState, space: str = " ") -> str:
     return f"validation{space}{state.objective.name.removeprefix('val_')}"

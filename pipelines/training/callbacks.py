@@ -14,10 +14,10 @@ from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
 from pipelines.training import checkpoint, table
 from pipelines.training.checkpoint import Progress
-from pipelines.training.curves import Curves
 from pipelines.training.intervals import Saves
 from pipelines.training.optimizers import averaged
 from pipelines.training.stopping import Stop
+from pipelines.training.tensorboard_log import Curves
 
 CHECKPOINTS = "checkpoint"
 FIRST = ("learning_rate", "loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae")

@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines.studies.papers.memory_traffic.least import PASSES, arrays, least
+from pipelines.studies.papers.memory_traffic.lower_bound import PASSES, arrays, least
 
 
 def test_passes_of_a_block():
