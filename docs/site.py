@@ -9,7 +9,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from griffe import Class, Extension, GriffeLoader, Object
+from griffe import Class, Extension, Object
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -61,10 +61,6 @@ class Docstrings(Extension):
             titles = "|".join((CODE, *PROSE))
             pattern = rf"^({titles}):\n((?:(?:    .*)?\n)*(?:    .*)?)"
             obj.docstring.value = re.sub(pattern, _section, obj.docstring.value, flags=re.MULTILINE)
-
-    def on_package(self, *, loader: GriffeLoader, **_: object) -> None:
-        """Lets pages link to a public name by the package that exports it."""
-        loader.resolve_aliases(implicit=True, external=False)
 
     def on_class_members(self, *, cls: Class, **_: object) -> None:
         """Moves the docstrings of attributes into that of their class."""
