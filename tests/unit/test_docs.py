@@ -40,6 +40,11 @@ def test_its_overview_has_every_name_of_the_top_level():
     assert all(f"highway_keras.{name}" in overview for name in highway_keras.__all__ if not name.startswith("_"))
 
 
+def test_the_citation_is_of_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [highway_keras.__version__]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_numbers_and_lines_have_one_form(page):
     text = page.read_text(encoding="utf-8")
