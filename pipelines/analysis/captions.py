@@ -6,6 +6,7 @@ import numpy as np
 
 from highway_keras.analysis import GateStatistics, Layout, Lesions, effective_depth, explained_by_class, open_layers
 from highway_keras.analysis.statistics import LEFT, RIGHT
+from pipelines.core.statistics import correlation
 
 LOSS, ACCURACY = 0.1, 0.001
 """What a layer must cost to count: a share of the intact net's loss, and a share of the examples."""
@@ -29,11 +30,6 @@ def counted(score: str) -> str:
 def by_layer(layout: Layout, gates: np.ndarray) -> np.ndarray:
     """Means over the units of each layer: from `[gates]` to `[layers]`."""
     return np.array([values.mean() for values in layout.split(gates).values()])
-
-
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Of two rows of numbers; 0 where one of them is all the same."""
-    return float(np.corrcoef(one, other)[0, 1]) if np.std(one) and np.std(other) else 0.0
 
 
 def gates(found: GateStatistics, example_gates: np.ndarray, example_outputs: np.ndarray) -> str:

@@ -4,15 +4,21 @@ It is what a recipe holds, what the command line overrides and what a run direct
 importable without any framework.
 """
 
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pipelines.core.errors import UserError
 
 Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+
+
+Data = TypeVar("Data", bound=BaseModel)
 
 
 class Frozen(BaseModel):
@@ -244,3 +250,22 @@ class Recipe(Frozen):
     def name(self) -> str:
         """The name of the recipe, that of its preset."""
         return self.config.recipe
+
+
+def read(path: Path, kind: type[Data]) -> Data:
+    """Reads a JSON file that this program wrote.
+
+    Args:
+        path: the file.
+        kind: what it holds.
+
+    Raises:
+        UserError: the file is damaged or of another version.
+        FileNotFoundError: there is none.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 
 from pipelines.core.files import replacing
 
 MARKED = 60  # More points than these would run into each other.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+PURPLE, SKY = "#CC79A7", "#56B4E9"
 STYLE = {
     "font.size": 11,
     "axes.titlesize": 12,
@@ -42,3 +44,15 @@ def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         figure = Figure(figsize=size, layout="constrained")
         yield figure
         figure.savefig(aside, dpi=120, bbox_inches="tight")
+
+
+def shades(count: int) -> np.ndarray:
+    """Colours from dark to light that the colour-blind can tell apart, short of yellow, which is hard to see on white.
+
+    Args:
+        count: how many.
+
+    Returns:
+        RGBA, float [count, 4].
+    """
+    return mpl.colormaps["viridis"](np.linspace(0, 0.9, count))

@@ -23,11 +23,11 @@ import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
-from pipelines.core.config import Config, Frozen
+from pipelines.core.config import Config, Frozen, read
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush, held, write_text, writing
 
@@ -205,7 +205,7 @@ def open_run(path: Path) -> Run:
         raise UserError(f"there is no run directory {path}. Make one with `highway train`, or check the path.")
     if not (path / "config.json").is_file() or not (path / "run.json").is_file():
         raise UserError(f"{path} is no run directory: config.json or run.json is missing. Expected what `train` made.")
-    return Run(path, _read(path / "config.json", Config), _read(path / "run.json", Record))
+    return Run(path, read(path / "config.json", Config), read(path / "run.json", Record))
 
 
 def locked(run: Run) -> AbstractContextManager[None]:
@@ -266,18 +266,6 @@ def model_file(run: Run, weights: Weights) -> Path:
     if run.record.state == "running":
         raise UserError(f"{run.path} is unfinished: there is no {path.name} yet. Finish it with --resume {run.path}.")
     raise UserError(f"{path} is missing, although the run is finished. Restore it from a copy, or train again.")
-
-
-Data = TypeVar("Data", bound=BaseModel)
-
-
-def _read(path: Path, kind: type[Data]) -> Data:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
 
 
 def _short(error: Exception) -> str:

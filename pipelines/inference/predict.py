@@ -1,11 +1,11 @@
 """Classifies picture files with an exported model. Needs no TensorFlow."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import UserError
+from serving.answers import Guess, Prediction
 from serving.errors import ServingError
 
 if TYPE_CHECKING:
@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 
 BATCH = 64
 TOP = 3
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A class and how probable it is."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model sees in one picture: the file, and the most probable classes, the first one first."""
-
-    file: str
-    top: tuple[Guess, ...]
 
 
 def predict(model: Path, pictures: Sequence[Path], count: int = TOP) -> tuple[Path, list[Prediction]]:
@@ -64,8 +48,8 @@ def predict(model: Path, pictures: Sequence[Path], count: int = TOP) -> tuple[Pa
     for start in range(0, len(images), BATCH):
         probabilities = opened.predict(images[start : start + BATCH])[PROBABILITIES]
         for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, count), strict=False):
-            guesses = tuple(Guess(labels[index], float(row[index])) for index in classes)
-            predictions.append(Prediction(str(picture), guesses))
+            guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
+            predictions.append(Prediction(file=str(picture), top=guesses))
     return opened.folder, predictions
 
 
@@ -80,5 +64,7 @@ def table(predictions: Sequence[Prediction]) -> "Table":
     for prediction in predictions:
         first, *others = prediction.top
         following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
-        shown.add_row(escape(prediction.file), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following)
+        shown.add_row(
+            escape(prediction.file or ""), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following
+        )
     return shown

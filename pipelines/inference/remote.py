@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
-from pipelines.inference.predict import TOP, Guess, Prediction
+from pipelines.inference.predict import TOP
+from serving.answers import Prediction
 from serving.client import Client, ClientError
 
 # Of one request, well inside what an endpoint takes; one picture may have more bytes.
@@ -44,8 +45,7 @@ def predict(url: str, model: str, pictures: Sequence[Path], count: int = TOP) ->
         raise UserError(f"{error}{_advice(error.status)}") from error
     found = [one for answer in answers for one in answer.predictions]
     return f"{model} version {version}", [
-        Prediction(str(picture), tuple(Guess(guess.label, guess.probability) for guess in one.top))
-        for picture, one in zip(pictures, found, strict=True)
+        one.model_copy(update={"file": str(picture)}) for picture, one in zip(pictures, found, strict=True)
     ]
 
 

@@ -23,20 +23,13 @@ from pipelines.core.config import (
     Provenance,
     Recipe,
     Schedule,
-    Space,
 )
+from pipelines.recipes import mnist_conv
 from pipelines.recipes.provenance import SOLVER
 
 RECORDED = ("augment.pad", "augment.mirror", *SOLVER)
 ASSUMED = ("validation", "preprocess.scale", "preprocess.contrast", "preprocess.mean")
-# Around the recorded numbers; the source searched none of them in public.
-SEARCH = Space(
-    learning_rate=(0.001, 0.3),
-    momentum=(0.5, 0.99),
-    decay=(0.05, 0.5),
-    transform_bias=(-5.0, 0.0),
-    dropout=(0.0, 0.5),
-)
+SEARCH = mnist_conv.SEARCH
 
 
 def config(name: str, data: str) -> Config:

@@ -20,7 +20,7 @@ from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Pr
 from pipelines.recipes.provenance import SOLVER
 
 _SETTINGS = ("validation", "preprocess.scale", *SOLVER)
-# Around the recorded numbers; the source searched none of them in public.
+# Of all convolutional nets, around the recorded numbers; the source searched none of them in public.
 SEARCH = Space(
     learning_rate=(0.001, 0.3),
     momentum=(0.5, 0.99),

@@ -22,9 +22,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space
+from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space, read
 from pipelines.core.errors import UserError
 from pipelines.core.files import held, write_text
 from pipelines.recipes.provenance import flat
@@ -173,13 +171,9 @@ def open_plan(folder: Path) -> SearchPlan:
     """
     path = folder / FILE
     try:
-        return SearchPlan.model_validate_json(path.read_bytes())
+        return read(path, SearchPlan)
     except FileNotFoundError:
         raise UserError(f"{folder} is no search: {FILE} is missing. Expected what `highway tune` made.") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
 
 
 def keep(plan: SearchPlan, folder: Path) -> None:

@@ -16,10 +16,11 @@ from pipelines.core.guard import guarded
 from pipelines.data import sheet
 from pipelines.export.export import export
 from pipelines.export.summary import report as parity
-from pipelines.inference.predict import Prediction, predict, table
+from pipelines.inference.predict import predict, table
 from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation
 from pipelines.training.train import train
+from serving.answers import Prediction
 
 RECIPE = "demo"
 SHOWN = 40

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -70,7 +69,8 @@ def main(arguments: list[str]) -> None:
             sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     if given.format == "json":
         for prediction in predictions:
-            sys.stdout.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")
+            top = [guess.model_dump() for guess in prediction.top]
+            sys.stdout.write(json.dumps({"file": prediction.file, "top": top}, ensure_ascii=False) + "\n")
     else:
         from rich.console import Console
 

@@ -7,27 +7,26 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core.config import Config, Count, NonNegative, Positive, Recipe, Share, Space
-from pipelines.core.errors import UserError, unknown
+from pipelines.core.config import Config, Count, NonNegative, Positive, Share, Space
+from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse_over
 from pipelines.recipes import named_recipe
 from pipelines.training.processes import signals
 from pipelines.tuning import space
 from pipelines.tuning.plan import Algorithm, SearchPlan, planned
-from pipelines.tuning.studies import STUDIES, Study
 from pipelines.tuning.tune import tune
 
 TUNE = "highway tune"
 TRIALS = 20
 HELP = """usage: highway tune RECIPE [--search.PARAMETER ...] [--trials N] [--workers N] [--field VALUE ...]
-       highway tune depth_study [--budget SHARE] [--workers N]
 
 Searches the hyperparameters of a recipe; scores are those of the validation split. Repeat the command to go on with a
 search that was stopped, in whatever way.
   highway tune demo --trials 30 --workers 2 --search.transform-bias -5 -1 --search.dropout
 
   highway tune RECIPE --help   every option, with the recipe's space
-  RECIPE                       a recipe, a recipe file (best.json), or the study depth_study: the paper's random search
+  RECIPE                       a recipe, or a recipe file (best.json)
+  highway reproduce optimization   the paper's random search over eight nets
 
 Several machines, with a folder that all of them see, and the same arguments for each:
   KERASTUNER_TUNER_ID=chief KERASTUNER_ORACLE_IP=10.0.0.1 KERASTUNER_ORACLE_PORT=8400 highway tune RECIPE --to DIR
@@ -58,7 +57,7 @@ class _Search(Config):
     algorithm: Algorithm = "random"
     """Random search, Hyperband (which stops poor trials early), or Bayesian optimisation."""
     trials: Count | None = None
-    """Trials, of a study for each net; none is 20, of a study the paper's 100. Hyperband decides by --epochs."""
+    """Trials; none is 20. Hyperband decides by --epochs."""
     budget: Share = 1.0
     """Share of the full work to spend: with 0.01 a tenth of the trials, each of a tenth of the epochs."""
     workers: Count = 1
@@ -112,47 +111,27 @@ def parse_tune(words: list[str]) -> TuneArguments:
     """
     if not words or words[0].startswith("-"):
         if {"-h", "--help"} & set(words):
-            sys.stdout.write(HELP.format(recipes="\n  ".join([*recipes.names(), *STUDIES])))
+            sys.stdout.write(HELP.format(recipes="\n  ".join(recipes.names())))
             raise SystemExit(0)
         raise UserError(f"which recipe? It comes first: {TUNE} RECIPE [--search.PARAMETER ...] [--option VALUE ...].")
-    study = STUDIES.get(words[0])
-    if not study and not words[0].endswith(".json") and words[0] not in recipes.names():
-        raise unknown("recipe or study", words[0], [*recipes.names(), *STUDIES])
-    base = study or named_recipe(words[0])
-    config, bounds, about = _start(base)
-    default = _Search(**dict(config), search=bounds)
-    asked = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
-    return _arguments(asked, config.recipe, study)
-
-
-def _start(base: Recipe | Study) -> tuple[Config, Space, str]:
-    if isinstance(base, Study):
-        return (
-            base.config,
-            base.space,
-            f"Searches the hyperparameters of {len(base.nets)} nets, {base.trials} trials each.",
+    if words[0] == "depth_study":
+        raise UserError(
+            "the paper's search over nets of 10 to 100 layers is a study: highway reproduce optimization. It searches "
+            "in a folder of its own; what `highway tune depth_study` left stays as it is."
         )
-    return base.config, base.search, f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
+    base = named_recipe(words[0])
+    default = _Search(**dict(base.config), search=base.search)
+    about = f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
+    asked = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
+    return _arguments(asked, base.config.recipe)
 
 
-def _arguments(asked: _Search, name: str, study: Study | None) -> TuneArguments:
+def _arguments(asked: _Search, name: str) -> TuneArguments:
     config = Config(**{field: getattr(asked, field) for field in Config.model_fields})
     space.check(asked.search, config)
     if asked.algorithm == "hyperband" and asked.trials:
         raise UserError("Hyperband decides by --epochs how many trials there are. Leave --trials out.")
-    if study and asked.algorithm != "random":
-        raise UserError(f"a study draws as many trials of each net at random. Received: --algorithm {asked.algorithm}.")
-    if study and (asked.model != study.config.model or asked.search.depth):
-        raise UserError("the nets of a study are its own. Leave out --model and --search.depth.")
-    trials = None if asked.algorithm == "hyperband" else asked.trials or (study.trials if study else TRIALS)
-    plan = planned(
-        name,
-        config,
-        asked.search,
-        algorithm=asked.algorithm,
-        trials=trials,
-        share=asked.budget,
-        nets=study.nets if study else (),
-    )
+    trials = None if asked.algorithm == "hyperband" else asked.trials or TRIALS
+    plan = planned(name, config, asked.search, algorithm=asked.algorithm, trials=trials, share=asked.budget)
     folder = asked.to or Path("searches") / name
     return TuneArguments(plan, folder, asked.workers, asked.deadline, asked.retrain, asked.data_dir)

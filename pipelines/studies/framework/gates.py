@@ -1,12 +1,12 @@
 """Mean transform gates of a net's blocks, drawn and told: on the way through training, and at its end."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.plotting import BLUE, GREY
+from pipelines.core.statistics import correlation
 from pipelines.studies.framework.figures import Figures
 
 SLIGHT = 0.3
@@ -79,15 +79,10 @@ def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
 def told_against(gates: np.ndarray, bias: float) -> str:
     """What the mean gates after training are against their initial bias: float [seeds, blocks]."""
     start, mean = 1 / (1 + math.exp(-bias)), gates.mean(axis=0)
-    order = _correlation(mean)
+    order = correlation(np.arange(len(mean)), mean)
     trend = "rise" if order > SLIGHT else "fall" if order < -SLIGHT else "neither rise nor fall"
     return (
         f"{(mean > start).sum()} of {len(mean)} blocks end above sigmoid({bias:g}) = {start:.3f}, where the bias alone "
         f"puts them. From the input to the output the means {trend} (correlation with the number of the block "
         f"{order:+.2f})."
     )
-
-
-def _correlation(values: Sequence[float] | np.ndarray) -> float:
-    """Of values with their places; 0 where they are all the same."""
-    return float(np.corrcoef(np.arange(len(values)), values)[0, 1]) if np.ptp(values) else 0.0

@@ -21,11 +21,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator, NullFormatter, PercentFormatter
 
 from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance
-from pipelines.core.plotting import GREY
+from pipelines.core.plotting import GREY, shades
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.shades import shades
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.words import listed, ranged

@@ -16,12 +16,11 @@ Measured    seeds 0 to 35, mean test accuracies: highway 90.9, 90.6, 90.5, 90.3,
 import math
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
 from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Subset
-from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.core.plotting import BLUE, GREY, ORANGE, shades
 from pipelines.studies.framework import gates, tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
@@ -167,12 +166,11 @@ def sweep_caption(results: Results) -> str:
 
 def collapse(results: Results, figures: Figures) -> None:
     """Training loss over epochs at every depth, highway beside plain, against the loss of guessing."""
-    shades = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(BLOCKS)))
     title = "Training loss at every depth"
     with figures.figure("loss_collapse", (10, 4.6), title, collapse_caption(results)) as figure:
         lines: dict[str, Any] = {}
         for axes, kind in zip(figure.subplots(1, 2, sharey=True), KINDS, strict=True):
-            for blocks, shade in zip(BLOCKS, shades, strict=True):
+            for blocks, shade in zip(BLOCKS, shades(len(BLOCKS)), strict=True):
                 losses = results.curves(arm(kind, blocks), "loss")
                 if losses.size:
                     epochs = np.arange(1, losses.shape[1] + 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.core.run import Run
+from pipelines.core.statistics import correlation
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Study
@@ -73,9 +74,9 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     layers = np.arange(len(bias))
     return (
         float(np.mean(found.bias < found.layout.spread(found.initial_bias))),
-        captions.correlation(layers, bias),
-        captions.correlation(layers, mean),
-        captions.correlation(bias, mean),
+        correlation(layers, bias),
+        correlation(layers, mean),
+        correlation(bias, mean),
         float(found.mean.mean()),
         float(found.left.mean()),
         float(found.right.mean()),

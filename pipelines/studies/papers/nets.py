@@ -11,14 +11,13 @@ from typing import Any
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from pipelines.core.config import Config, ModelConfig, Provenance, Subset
-from pipelines.core.plotting import BLUE, ORANGE
+from pipelines.core.plotting import BLUE, GREEN, ORANGE
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.framework.words import listed
 from pipelines.studies.papers import depth_contrast, numpy_runs
 from pipelines.studies.papers.depth_contrast import GUESS, RECORDED
 
-GREEN = "#009E73"
 MNIST = Counts(train=60_000, test=10_000)
 
 

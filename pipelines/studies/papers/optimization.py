@@ -24,17 +24,21 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from pipelines.core.config import Provenance
+from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Schedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.recipes import dense
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
 from pipelines.tuning.loss_curves import BEST, compared, scale
-from pipelines.tuning.studies import DEPTHS, STUDIES
 
-SEARCH = STUDIES["depth_study"]
-KINDS = ("highway", "plain")
+DEPTHS = (10, 20, 50, 100)
+PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
+KINDS = tuple(PRESETS)
+VALIDATION = 5000
+SETTINGS = 100
+"""Of each net."""
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 GUESSING = math.log(10)
 CLOSE = 0.02
@@ -223,16 +227,29 @@ def _listed(parts: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def _config(model: ModelConfig) -> Config:
+    return Config(
+        recipe="optimization",
+        model=model,
+        data="mnist",
+        validation=VALIDATION,
+        optimizer=Optimizer(name="sgd", momentum=0.9, nesterov=False),
+        # 550 steps are one epoch.
+        schedule=Schedule(kind="exponential", factor=0.95, decay_steps=550),
+        epochs=40,
+        batch_size=100,
+        precision="float32",
+    )
+
+
 STUDY = Study(
     name="optimization",
     title="Optimisation of highway and plain nets over depth",
     source="Srivastava, Greff, Schmidhuber 2015, section 3.1, Figures 1 and 5",
     asks="can nets of 10 to 100 layers be trained, if each may choose among many settings?",
     arms={
-        net.name: Arm(
-            config=SEARCH.config.model_copy(
-                update={"recipe": "optimization", "model": net.model, "precision": "float32"}
-            ),
+        arm(kind, depth): Arm(
+            config=_config(ModelConfig(preset=preset, depth=depth)),
             provenance=Provenance(
                 recorded=("model.preset", "model.depth", "data", "optimizer.name", "schedule.kind"),
                 assumed=(
@@ -247,12 +264,13 @@ STUDY = Study(
                     "precision",
                 ),
             ),
-            data=Counts(train=60_000 - SEARCH.config.validation, test=10_000),
+            data=Counts(train=60_000 - VALIDATION, test=10_000),
         )
-        for net in SEARCH.nets
+        for kind, preset in PRESETS.items()
+        for depth in DEPTHS
     },
-    seeds=SEARCH.trials,
-    search=SEARCH.space,
+    seeds=SETTINGS,
+    search=dense.SEARCH,
     differs=(
         "The bounds of learning rate (0.001 to 1, evenly over its logarithm), momentum (0 to 0.99) and decay (0.8 to 1 "
         "an epoch), the batch size of 100 and the number of epochs are not published; these are assumed, and were not "

@@ -19,12 +19,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pipelines import recipes
 from pipelines.core.config import Provenance
-from pipelines.core.plotting import GREY
+from pipelines.core.plotting import GREY, shades
 from pipelines.core.run import Run
 from pipelines.studies.framework import gates, tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.shades import shades
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.tested import ACCURACY, LOSS, on_test

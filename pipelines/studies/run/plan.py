@@ -16,9 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from pipelines.core.config import Config, Frozen, Share
+from pipelines.core.config import Config, Frozen, Share, read
 from pipelines.core.errors import UserError
 from pipelines.core.files import held, remove_leftovers, write_text
 from pipelines.recipes.provenance import flat
@@ -60,7 +58,7 @@ def keep(plan: StudyPlan, folder: Path) -> None:
     """
     path = folder / FILE
     if path.exists():
-        difference = _difference(_open(path), plan)
+        difference = _difference(read(path, StudyPlan), plan)
         if difference:
             raise UserError(
                 f"the study in {folder} is another one: {difference}. Repeat its own command to go on with it, or name "
@@ -104,15 +102,6 @@ def locked(folder: Path) -> AbstractContextManager[None]:
         folder / FILE,
         f"another process reproduces a study in {folder}. Wait for it, or name another folder with --to DIR.",
     )
-
-
-def _open(path: Path) -> StudyPlan:
-    try:
-        return StudyPlan.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
 
 
 def _difference(kept: StudyPlan, asked: StudyPlan) -> str:

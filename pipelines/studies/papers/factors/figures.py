@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.core.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.factors.findings import YEAR, Estimate, Findings
 from pipelines.studies.papers.factors.walk_forward import BENT, CONSTANT, RIDGE, TIMES
 
-GREEN, PURPLE, SKY = "#009E73", "#CC79A7", "#56B4E9"
 LINES: dict[str, dict[str, Any]] = {
     "highway": {"color": BLUE, "lw": 2},
     "plain": {"color": ORANGE},

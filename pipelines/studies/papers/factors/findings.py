@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.core.statistics import rank_correlation
 from pipelines.data import french_factors
 from pipelines.data.french_factors import MARKET
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers.factors.forecasts import Statistic, correlation, interval, r2, volatility
+from pipelines.studies.papers.factors.forecasts import Statistic, interval, r2, volatility
 from pipelines.studies.papers.factors.walk_forward import TESTED, Walk, walk
 
 YEAR = 12
@@ -97,10 +98,10 @@ def found(results: Results, task: str) -> Findings | None:
             if name != "highway"
         },
         volatility=volatile,
-        trained=_estimate(correlation, opened, volatile),
-        untrained=_estimate(correlation, untrained, volatile),
+        trained=_estimate(rank_correlation, opened, volatile),
+        untrained=_estimate(rank_correlation, untrained, volatile),
         learned=_estimate(_more, opened, untrained, volatile),
-        moved=_estimate(correlation, opened, np.abs(market[TESTED])),
+        moved=_estimate(rank_correlation, opened, np.abs(market[TESTED])),
         fifths=_fifths(walked.opened, order),
         fifths_untrained=_fifths(walked.untrained, order),
     )
@@ -115,7 +116,7 @@ def _lead(errors: np.ndarray, others: np.ndarray, least: np.ndarray) -> float:
 
 
 def _more(one: np.ndarray, other: np.ndarray, volatile: np.ndarray) -> float:
-    return correlation(one, volatile) - correlation(other, volatile)
+    return rank_correlation(one, volatile) - rank_correlation(other, volatile)
 
 
 def _fifths(opened: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -88,13 +88,6 @@ def clark_west(targets: np.ndarray, forecasts: np.ndarray, means: np.ndarray) ->
     return math.erfc(t / math.sqrt(2)) / 2
 
 
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's rank correlation of two series, float [n]."""
-    from scipy.stats import rankdata
-
-    return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])
-
-
 def volatility(returns: np.ndarray, months: int) -> np.ndarray:
     """The standard deviation of the last returns up to each month, which is known at its end.
 

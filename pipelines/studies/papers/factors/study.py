@@ -16,6 +16,7 @@ import numpy as np
 
 from pipelines import recipes
 from pipelines.core.config import Config
+from pipelines.core.statistics import rank_correlation
 from pipelines.data.french_factors import SIZE
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
@@ -23,7 +24,7 @@ from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers.factors.figures import by_volatility, gains, over_time
 from pipelines.studies.papers.factors.findings import YEAR, Findings, found
-from pipelines.studies.papers.factors.forecasts import clark_west, correlation, r2
+from pipelines.studies.papers.factors.forecasts import clark_west, r2
 from pipelines.studies.papers.factors.walk_forward import FOLDS, KINDS, TESTED, TESTS, WEIGHTS, arm, measured
 
 ASKED = {"return": "next month's market return", "size": "the size of next month's market return"}
@@ -88,7 +89,7 @@ def _gates(task: str, shown: Findings) -> Table:
         (
             name,
             *(f"{level:.3f}" for level in levels),
-            *(f"{correlation(gates[part], shown.volatility[part]):+.2f}" for gates in (untrained, opened)),
+            *(f"{rank_correlation(gates[part], shown.volatility[part]):+.2f}" for gates in (untrained, opened)),
         )
         for (name, part), levels in zip(_parts(), walk.levels, strict=True)
     ]

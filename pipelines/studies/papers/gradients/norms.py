@@ -6,13 +6,12 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
-from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.core.plotting import BLUE, GREEN, GREY, ORANGE
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.words import listed, ranged
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach
 
-GREEN = "#009E73"
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 
 

@@ -1,9 +1,9 @@
 """Plans and states of searches that nobody ran."""
 
 from pipelines.core.config import Space
-from pipelines.tuning.plan import planned
+from pipelines.studies.papers.optimization import STUDY
+from pipelines.tuning.plan import Candidate, planned
 from pipelines.tuning.state import Objective, SearchState, Trial
-from pipelines.tuning.studies import STUDIES
 from tests.toy_data import toy_config
 
 SPACE = Space(learning_rate=(0.001, 1.0), activation=("relu", "tanh"), transform_bias=(-10.0, -1.0))
@@ -15,16 +15,9 @@ def toy_plan(algorithm="random", trials=8, share=1.0, space=SPACE, nets=(), **ch
 
 
 def study_plan(share=1.0):
-    study = STUDIES["depth_study"]
-    return planned(
-        "depth_study",
-        study.config,
-        study.space,
-        algorithm="random",
-        trials=study.trials,
-        share=share,
-        nets=study.nets,
-    )
+    nets = tuple(Candidate(name=name, model=arm.config.model) for name, arm in STUDY.arms.items())
+    config = next(iter(STUDY.arms.values())).config
+    return planned("optimization", config, STUDY.search, algorithm="random", trials=100, share=share, nets=nets)
 
 
 def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0, since=0.0, **values):

@@ -36,14 +36,6 @@ def test_a_space_given_on_the_command_line_overrides_the_recipes():
     assert (found.config.epochs, found.config.optimizer.clip_norm) == (3, 1.0)
 
 
-def test_the_papers_search_is_one_command():
-    found = parse_tune(["depth_study", "--budget", "0.01", "--workers", "2"])
-    assert found.plan.trials == 80
-    assert len(found.plan.nets) == 8
-    assert (found.folder, found.workers) == (Path("searches/depth_study"), 2)
-    assert parse_tune(["depth_study"]).plan.trials == 800
-
-
 def test_hyperband_decides_the_number_of_trials():
     assert parse_tune(["demo", "--algorithm", "hyperband"]).plan.trials is None
     assert "Leave --trials out" in refused("demo --algorithm hyperband --trials 3")
@@ -66,10 +58,7 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --workers 0", "--workers must be a whole number of at least 1"),
         ("demo --budget 2", "--budget must be"),
         ("demo --deadline 0", "--deadline must be a number greater than 0"),
-        ("depth_study --algorithm bayesian", "a study draws as many trials of each net at random"),
-        ("depth_study --model.width 10", "the nets of a study are its own"),
-        ("depth_study --search.depth 3 4", "the nets of a study are its own"),
-        ("depth_stud", "Did you mean 'depth_study'?"),
+        ("depth_study --budget 0.01", "is a study: highway reproduce optimization"),
         ("missing.json", "the recipe file missing.json cannot be read"),
     ],
 )
@@ -77,12 +66,12 @@ def test_mistakes_are_told(words, message):
     assert message in refused(words)
 
 
-def test_help_names_recipes_studies_and_both_commands_for_several_machines(capsys):
+def test_help_names_recipes_the_study_and_both_commands_for_several_machines(capsys):
     with pytest.raises(SystemExit) as caught:
         parse_tune(["--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
-    assert {*recipes.names(), "depth_study"} <= set(printed.split())
+    assert {*recipes.names(), "optimization"} <= set(printed.split())
     assert "KERASTUNER_TUNER_ID=chief" in printed
     assert "KERASTUNER_TUNER_ID=worker-a" in printed
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from pipelines.core.statistics import rank_correlation
 from pipelines.studies.papers.factors import forecasts
 from pipelines.studies.papers.factors.forecasts import (
     clark_west,
-    correlation,
     interval,
     mean_so_far,
     r2,
@@ -71,11 +71,11 @@ def test_ridge_knows_nothing_of_what_it_is_asked_for():
 
 def test_correlation_is_of_ranks():
     values = series(0)
-    assert correlation(values, np.exp(values)) == pytest.approx(1)
-    assert correlation(values, -np.exp(values)) == pytest.approx(-1)
+    assert rank_correlation(values, np.exp(values)) == pytest.approx(1)
+    assert rank_correlation(values, -np.exp(values)) == pytest.approx(-1)
     from scipy.stats import spearmanr
 
-    assert correlation(values, series(1)) == pytest.approx(spearmanr(values, series(1)).statistic)
+    assert rank_correlation(values, series(1)) == pytest.approx(spearmanr(values, series(1)).statistic)
 
 
 def test_volatility_is_known_at_the_end_of_its_month():
@@ -104,4 +104,4 @@ def test_an_interval_is_wider_where_months_hang_together(monkeypatch):
 
 def test_an_interval_is_the_same_on_every_call(monkeypatch):
     monkeypatch.setattr(forecasts, "REPEATS", 50)
-    assert interval(correlation, series(0), series(1)) == interval(correlation, series(0), series(1))
+    assert interval(rank_correlation, series(0), series(1)) == interval(rank_correlation, series(0), series(1))

@@ -178,9 +178,9 @@ def test_all_tables_and_figures_are_made(tmp_path):
     assert [row[:2] for row in tables[1].rows] == [(decade, f"{len(fold['test'])}") for decade, fold in FOLDS.items()]
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     STUDY.draw(results, figures)
-    figures = ("gains", "gates_over_time", "gates_by_volatility")
+    names = ("gains", "gates_over_time", "gates_by_volatility")
     assert [picture.file for picture in figures.made] == [
-        f"{figure}_{task}.png" for task in ("return", "size") for figure in figures
+        f"{name}_{task}.png" for task in ("return", "size") for name in names
     ]
     assert all(picture.caption.endswith(".") for picture in figures.made)
 
