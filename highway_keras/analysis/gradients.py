@@ -13,10 +13,10 @@ from highway_keras.analysis.layout import traced
 from highway_keras.analysis.scores import Scores
 from highway_keras.analysis.scoring import Asked, scorer
 from highway_keras.layers import Highway, HighwayStack
+from highway_keras.layers.derivatives import DERIVATIVES
 from highway_keras.layers.equations import partials
 from highway_keras.layers.highway_stack import UNSTACKED
 from highway_keras.layers.recording import layer_names
-from highway_keras.layers.slopes import SLOPES
 
 
 def gradient_norms(model: keras.Model, x: Any, y: Any, scores: Asked = None) -> dict[str, dict[str, float]]:
@@ -103,7 +103,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     Reference:
         arXiv 1507.06228, section 2, equations 3 to 5.
     """
-    known = layer.activation in SLOPES and layer.gate_activation in SLOPES
+    known = layer.activation in DERIVATIVES and layer.gate_activation in DERIVATIVES
     if (
         type(layer) is not Highway
         or any(getattr(layer, name) != value for name, value in UNSTACKED.items())
@@ -121,7 +121,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     ):
         weights = ops.convert_to_numpy(kernel).astype("float64")
         output = activation(ops.convert_to_tensor(x @ weights + ops.convert_to_numpy(bias), dtype="float32"))
-        slope = ops.convert_to_numpy(SLOPES[activation](output)).astype("float64")
+        slope = ops.convert_to_numpy(DERIVATIVES[activation](output)).astype("float64")
         sides.append((ops.convert_to_numpy(output).astype("float64"), slope[:, :, None] * weights.T))
     (block, block_slope), (transform, gate_slope) = sides
     of = partials(block, x, transform)

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from highway_keras.layers import one_pass
+from highway_keras.layers import fused_blend
 from highway_keras.layers.base import BaseHighway, Shape, expand_mask
+from highway_keras.layers.fused_blend import Activations
 from highway_keras.layers.lesion import is_lesioned
-from highway_keras.layers.one_pass import Activations
 from highway_keras.layers.recording import is_recording
 
 
@@ -79,12 +79,12 @@ class ConvHighway(BaseHighway):
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout
         plain = plain and not self._channels_first
-        if not (training and plain and one_pass.pays(inputs, activations)) or is_recording() or is_lesioned():
+        if not (training and plain and fused_blend.pays(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
         seen = self._seen(inputs, mask)
         products = self._narrow_product(seen, self.kernel), self._narrow_product(seen, self.transform_kernel)
         biases = ops.cast(self.bias, self._gate_dtype), ops.cast(self.transform_bias, self._gate_dtype)
-        return one_pass.blended(products, biases, inputs, activations)
+        return fused_blend.blended(products, biases, inputs, activations)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, in a form that can be written as JSON."""

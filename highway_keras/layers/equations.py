@@ -83,7 +83,7 @@ def gradients(
     block: Any,
     inputs: Any,
     transform: Any,
-    slopes: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+    derivatives: tuple[Callable[[Any], Any], Callable[[Any], Any]],
 ) -> Partials:
     """The gradients of the sums before the activations of H and T, and of x on its way around them.
 
@@ -92,13 +92,13 @@ def gradients(
         block: H.
         inputs: x.
         transform: T.
-        slopes: of the activations of H and T, as functions of their outputs (`slopes.SLOPES`).
+        derivatives: of the activations of H and T, as functions of their outputs (`DERIVATIVES`).
 
     Returns:
         The gradients. That of x lacks what comes through the products.
     """
     of = partials(block, inputs, transform)
-    of_block, of_gate = slopes
+    of_block, of_gate = derivatives
     return Partials(
         upstream * of.block * of_block(block), upstream * of.transform * of_gate(transform), upstream * of.inputs
     )

@@ -6,13 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from highway_keras.layers import each_layer, through_depth
+from highway_keras.layers import stack_loop, stacked_weights
 from highway_keras.layers.base import BaseHighway, Shape
+from highway_keras.layers.derivatives import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
-from highway_keras.layers.slopes import SLOPES
-from highway_keras.layers.through_depth import Maths, Weights
+from highway_keras.layers.stack_loop import Maths, Weights
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
 
@@ -75,7 +75,7 @@ class HighwayStack(BaseHighway):
                     f"Received: {argument}={kwargs[argument]!r}"
                 )
         super().__init__(depth=depth, **kwargs)
-        self._elementwise = self.activation in SLOPES or _is_elementwise(self.activation, self._gate_dtype)
+        self._elementwise = self.activation in DERIVATIVES or _is_elementwise(self.activation, self._gate_dtype)
         self.rematerialize = rematerialize
         if rematerialize and not self._maths.differentiated:
             raise ValueError(
@@ -100,17 +100,17 @@ class HighwayStack(BaseHighway):
         if (lesion := next_lesion(self.name)) is not None:
             y = self._lesioned(x, weights, maths, lesion)
         elif is_recording_outputs():
-            transform, outputs = through_depth.gates_and_outputs(x, weights, maths)
+            transform, outputs = stack_loop.gates_and_outputs(x, weights, maths)
             last = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
             record(self, *last, depth=self.depth, mask=mask)
             y = outputs[-1]
         elif is_recording():
-            y, transform = through_depth.gates(x, weights, maths)
+            y, transform = stack_loop.gates(x, weights, maths)
             record(self, self._layers_last(transform, inputs), depth=self.depth, mask=mask)
         elif training and maths.differentiated:
-            y = through_depth.train(x, weights, maths, rematerialize=self.rematerialize)
+            y = stack_loop.train(x, weights, maths, rematerialize=self.rematerialize)
         else:
-            y = through_depth.infer(x, weights, maths)
+            y = stack_loop.infer(x, weights, maths)
         return ops.cast(ops.reshape(ops.transpose(y), ops.shape(inputs)), self.compute_dtype)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
@@ -132,7 +132,7 @@ class HighwayStack(BaseHighway):
         if not self.built:
             self.build(tuple(inputs.shape))
         x, weights, maths = self._feature_major(inputs), self._stacked_weights(), self._maths_for(inputs)
-        _, transform = through_depth.gates(x, weights, maths)
+        _, transform = stack_loop.gates(x, weights, maths)
         return self._layers_last(transform, inputs)
 
     def get_config(self) -> dict[str, Any]:
@@ -163,14 +163,14 @@ class HighwayStack(BaseHighway):
     def _lesioned(self, x: Any, weights: Weights, maths: Maths, lesion: Lesion) -> Any:
         """The output of the last layer, `[units, examples]`, from the last intact layer whose output is known."""
         if lesion.outputs is None:
-            return through_depth.lesioned(x, weights, maths, lesion.closed, 0)
+            return stack_loop.lesioned(x, weights, maths, lesion.closed, 0)
         intact = lesion.outputs
 
         def known() -> Any:
             return self._feature_major(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2))
 
         x = ops.cond(ops.greater(lesion.spared, 0), known, lambda: x)
-        return through_depth.lesioned(x, weights, maths, lesion.closed, lesion.spared)
+        return stack_loop.lesioned(x, weights, maths, lesion.closed, lesion.spared)
 
     def _feature_major(self, inputs: Any) -> Any:
         """The inputs as `[units, examples]`."""
@@ -189,9 +189,9 @@ class HighwayStack(BaseHighway):
         return self.add_weight(
             name=name,
             shape=shape,
-            initializer=each_layer.initialize(initializer, self.depth),
-            regularizer=each_layer.penalty(self.kernel_regularizer if of_block else self.transform_regularizer),
-            constraint=each_layer.constraint(self.kernel_constraint if of_block else self.transform_constraint),
+            initializer=stacked_weights.initialize(initializer, self.depth),
+            regularizer=stacked_weights.penalty(self.kernel_regularizer if of_block else self.transform_regularizer),
+            constraint=stacked_weights.constraint(self.kernel_constraint if of_block else self.transform_constraint),
             autocast=False,
         )
 
@@ -199,7 +199,7 @@ class HighwayStack(BaseHighway):
         return self.add_weight(
             name=name,
             shape=(self.depth, units),
-            initializer=each_layer.initialize(initializer, self.depth),
+            initializer=stacked_weights.initialize(initializer, self.depth),
             autocast=False,
         )
 

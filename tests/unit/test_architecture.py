@@ -33,7 +33,7 @@ OF_THE_LIBRARY = {
     "highway_keras/analysis/compiling.py": {"tensorflow"},
     "highway_keras/analysis/gradients.py": {"jax", "tensorflow"},
     "highway_keras/analysis/plots.py": {"matplotlib"},
-    "highway_keras/layers/one_pass.py": {"tensorflow"},
+    "highway_keras/layers/fused_blend.py": {"tensorflow"},
     "highway_keras/layers/scan.py": {"tensorflow"},
 }
 

@@ -122,14 +122,14 @@ def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
     """The Jacobians of plain or residual blocks: diag(slope of H) W, of the latter and the identity."""
     import keras
 
-    from highway_keras.layers.slopes import SLOPES
+    from highway_keras.layers.derivatives import DERIVATIVES
 
     carried = float(any(isinstance(layer, keras.layers.Add) for layer in net.layers))
     found = []
     for layer in net.layers:
         if isinstance(layer, keras.layers.Dense) and layer.name not in ENDS:
             block = _called(layer, state)
-            slope = np.asarray(SLOPES[layer.activation](block), "float64")
+            slope = np.asarray(DERIVATIVES[layer.activation](block), "float64")
             kernel = np.asarray(keras.ops.convert_to_numpy(layer.kernel), "float64")
             found.append(carried * np.eye(len(kernel)) + slope[:, :, None] * kernel.T)
             state = block + carried * state

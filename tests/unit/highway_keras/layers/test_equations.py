@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from highway_keras.analysis import gradients as analysis
-from highway_keras.layers import equations, through_depth
+from highway_keras.layers import equations, stack_loop
+from highway_keras.layers.derivatives import DERIVATIVES
 from highway_keras.layers.equations import Partials, blend, blend_for_inference, gradients, partials
-from highway_keras.layers.slopes import SLOPES
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras.helpers import BACKEND, array, gradient_tensors, inputs
 from tests.unit.highway_keras.stacks import made
@@ -38,8 +38,8 @@ def test_a_stack_follows(monkeypatch):
         return Partials(0 * upstream, 0 * upstream, upstream)
 
     stack = made(3, (None, 4), activation="tanh")
-    monkeypatch.setattr(through_depth, "blend", lambda block, inputs, transform, carry: inputs)
-    monkeypatch.setattr(through_depth, "gradients", of_x_alone)
+    monkeypatch.setattr(stack_loop, "blend", lambda block, inputs, transform, carry: inputs)
+    monkeypatch.setattr(stack_loop, "gradients", of_x_alone)
     x, upstream = inputs(5, 4), inputs(5, 4, seed=2)
     of_x, *of_weights = (array(each) for each in gradient_tensors(stack, x, upstream, training=True))
     np.testing.assert_array_equal(array(stack(x)), x)
@@ -58,17 +58,17 @@ def test_jacobians_follow(monkeypatch):
 def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
     import keras
 
-    from highway_keras.layers import one_pass
+    from highway_keras.layers import fused_blend
     from pipelines.export import stack as exporting
 
-    one_pass._compiled.cache_clear()
-    monkeypatch.setattr(one_pass, "blend", lambda block, inputs, transform, carry: inputs)
+    fused_blend._compiled.cache_clear()
+    monkeypatch.setattr(fused_blend, "blend", lambda block, inputs, transform, carry: inputs)
     x = inputs(2, 4).astype("float32")
-    activations = one_pass.Activations(keras.activations.tanh, keras.activations.sigmoid)
-    assert all(activation in SLOPES for activation in activations)
+    activations = fused_blend.Activations(keras.activations.tanh, keras.activations.sigmoid)
+    assert all(activation in DERIVATIVES for activation in activations)
     bias = np.zeros(4, "float32")
-    np.testing.assert_array_equal(array(one_pass.blended((x + 1, x + 2), (bias, bias), x, activations)), x)
-    one_pass._compiled.cache_clear()
+    np.testing.assert_array_equal(array(fused_blend.blended((x + 1, x + 2), (bias, bias), x, activations)), x)
+    fused_blend._compiled.cache_clear()
     monkeypatch.setattr(exporting, "blend_for_inference", lambda block, inputs, transform: inputs)
     stack = made(2, (None, 4), dtype="float32")
     exported = exporting.InferenceStack.from_config(stack.get_config())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import ConvHighway
-from highway_keras.layers import one_pass, recording
+from highway_keras.layers import fused_blend, recording
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.helpers import BACKEND, array, scramble, weights_of
 
@@ -20,8 +20,8 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 @pytest.fixture
 def calls(monkeypatch):
     """The calls of `blended`."""
-    made, blended = [], one_pass.blended
-    monkeypatch.setattr(one_pass, "blended", lambda *arguments: made.append(1) or blended(*arguments))
+    made, blended = [], fused_blend.blended
+    monkeypatch.setattr(fused_blend, "blended", lambda *arguments: made.append(1) or blended(*arguments))
     return made
 
 
@@ -56,7 +56,7 @@ def trained(layer, x, upstream, **options):
 
 def op_by_op(layer, x, upstream, **options):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(one_pass, "pays", lambda *_: False)
+        patched.setattr(fused_blend, "pays", lambda *_: False)
         return trained(layer, x, upstream, **options)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highway_keras.layers import recording
-from highway_keras.layers.slopes import SLOPES
+from highway_keras.layers.derivatives import DERIVATIVES
 from tests.unit.highway_keras.helpers import (
     BACKEND,
     PRECISE,
@@ -18,7 +18,7 @@ from tests.unit.highway_keras.helpers import (
 )
 from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, made, unrolled
 
-KNOWN = sorted(activation.__name__ for activation in SLOPES)
+KNOWN = sorted(activation.__name__ for activation in DERIVATIVES)
 UNKNOWN = ["gelu", "softplus"]  # whose slope is not known from their output
 # Few sizes and examples, because JAX compiles every operation anew for each.
 SHAPES = st.sampled_from([(4, 3), (1, 2, 1)])

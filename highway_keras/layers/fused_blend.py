@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from highway_keras.layers.derivatives import DERIVATIVES
 from highway_keras.layers.equations import blend, gradients
 from highway_keras.layers.gate import gate_dtype
-from highway_keras.layers.slopes import SLOPES
 
 
 class Activations(NamedTuple):
@@ -40,7 +40,7 @@ def pays(inputs: Any, activations: Activations) -> bool:
         Whether to call `blended`.
     """
     dtype = keras.backend.standardize_dtype(inputs.dtype)
-    known = all(activation in SLOPES for activation in activations) and None not in inputs.shape[1:]
+    known = all(activation in DERIVATIVES for activation in activations) and None not in inputs.shape[1:]
     if keras.backend.backend() != "tensorflow" or dtype == gate_dtype(dtype) or not known:
         return False
     import tensorflow as tf
@@ -56,7 +56,7 @@ def blended(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any, act
         products: what H and T are made of, `(batch, ..., channels)`.
         biases: of H and T, `(channels,)`, float32 or wider.
         inputs: x, of the shape and dtype of the products.
-        activations: of H and T, both in `SLOPES`.
+        activations: of H and T, both in `DERIVATIVES`.
 
     Returns:
         y, of the shape and dtype of x. The gradients of the biases are summed from the narrow gradients of the
@@ -86,8 +86,8 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
     def backward(upstream: Any, *arguments: Any) -> list[Any]:
         """The gradients of the two products and of x."""
         block, transform, inputs = widened(*arguments)
-        slopes = SLOPES[activations.block], SLOPES[activations.gate]
-        wide = gradients(ops.cast(upstream, inputs.dtype), block, inputs, transform, slopes)
+        derivatives = DERIVATIVES[activations.block], DERIVATIVES[activations.gate]
+        wide = gradients(ops.cast(upstream, inputs.dtype), block, inputs, transform, derivatives)
         return [ops.cast(gradient, upstream.dtype) for gradient in wide]
 
     @tf.custom_gradient

@@ -1,11 +1,11 @@
-"""The slope of an activation, from its output alone: what a backward pass needs and a forward pass has kept."""
+"""Derivatives of activations as functions of their outputs, which a forward pass has kept for the backward pass."""
 
 from collections.abc import Callable
 from typing import Any
 
 from keras import activations, ops
 
-Slope = Callable[[Any], Any]
+Derivative = Callable[[Any], Any]
 
 
 def _relu(output: Any) -> Any:
@@ -13,7 +13,7 @@ def _relu(output: Any) -> Any:
 
 
 def _leaky_relu(output: Any) -> Any:
-    # Its slope below 0 as Keras has it, in the dtype at hand.
+    # Keras's own derivative below 0, in the dtype at hand.
     one = ops.ones_like(output)
     return ops.where(output > 0, one, -activations.leaky_relu(-one))
 
@@ -27,7 +27,7 @@ def _hard_sigmoid(output: Any) -> Any:
 
 
 # Activation to the function from its output to its derivative at the same point.
-SLOPES: dict[Callable[[Any], Any], Slope] = {
+DERIVATIVES: dict[Callable[[Any], Any], Derivative] = {
     activations.linear: ops.ones_like,
     activations.relu: _relu,
     activations.leaky_relu: _leaky_relu,

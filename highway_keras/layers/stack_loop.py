@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from highway_keras.layers.derivatives import DERIVATIVES
 from highway_keras.layers.equations import blend, close, gradients
 from highway_keras.layers.scan import scan
-from highway_keras.layers.slopes import SLOPES
 
 
 class Weights(NamedTuple):
@@ -35,8 +35,8 @@ class Maths:
 
     @property
     def differentiated(self) -> bool:
-        """Whether the gradient below can be used: the slopes of both functions are known."""
-        return self.activation in SLOPES and self.gate_activation in SLOPES
+        """Whether the gradient below can be used: the derivatives of both functions are known."""
+        return self.activation in DERIVATIVES and self.gate_activation in DERIVATIVES
 
     def product(self, left: Any, right: Any, dtype: Any) -> Any:
         """A matrix product in the products' dtype, widened to `dtype`."""
@@ -153,11 +153,11 @@ def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
 
 def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:
     """The gradients of x, kernel, bias and transform bias."""
-    slopes = SLOPES[maths.activation], SLOPES[maths.gate_activation]
+    derivatives = DERIVATIVES[maths.activation], DERIVATIVES[maths.gate_activation]
 
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
         x, block, gate, kernel = layer
-        of = gradients(upstream, block, x, gate, slopes)
+        of = gradients(upstream, block, x, gate, derivatives)
         sums = ops.concatenate([of.block, of.transform], axis=0)
         return of.inputs + maths.product(kernel, sums, x.dtype), (sums,)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import HighwayStack
-from highway_keras.layers.slopes import SLOPES
+from highway_keras.layers.derivatives import DERIVATIVES
 from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array
 
 # Between the corners at 0 and -3 and 3, and where functions are flat.
@@ -27,16 +27,16 @@ def derivative(function, points):
     return array(jax.vmap(jax.grad(function))(points))
 
 
-@pytest.mark.parametrize("activation", SLOPES, ids=lambda activation: activation.__name__)
+@pytest.mark.parametrize("activation", DERIVATIVES, ids=lambda activation: activation.__name__)
 def test_a_slope_is_the_derivative(activation):
     output = activation(keras.ops.convert_to_tensor(POINTS))
-    found = SLOPES[activation](output)
+    found = DERIVATIVES[activation](output)
     assert keras.backend.standardize_dtype(found.dtype) == PRECISE
     np.testing.assert_allclose(array(found), derivative(activation, POINTS), rtol=1e-5, atol=ATOL)
 
 
 def test_names_are_looked_up_as_these_functions():
-    for activation in SLOPES:
+    for activation in DERIVATIVES:
         assert keras.activations.get(activation.__name__) is activation
 
 
@@ -44,4 +44,4 @@ def test_a_stack_names_the_known_activations():
     with pytest.raises(ValueError, match="rematerialize") as caught:
         HighwayStack(2, activation="gelu", rematerialize=True)
     known = str(caught.value).split(": ")[1].split(".")[0]
-    assert known.split(", ") == [activation.__name__ for activation in SLOPES]
+    assert known.split(", ") == [activation.__name__ for activation in DERIVATIVES]
