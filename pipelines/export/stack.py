@@ -1,5 +1,6 @@
 """A stack as exported graphs have it: for inference alone, and of the operations that ONNX Runtime runs fastest."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -45,24 +46,26 @@ class InferenceStack(HighwayStack):
         x = inputs if len(inputs.shape) == 2 else tf.reshape(inputs, (-1, inputs.shape[-1]))
         kinds = (self.kernel, self.bias, self.transform_kernel, self.transform_bias)
         weights = [tf.convert_to_tensor(kind) for kind in kinds]
+        # An activation that mixes elements may do so along any axis, and sees the shape that single layers have.
+        shape = None if self._elementwise or len(inputs.shape) == 2 else keras.ops.shape(inputs)
         through = self._unrolled if self.depth <= UNROLLED else self._loop
-        x, gates = through(x, weights, is_recording())
+        x, gates = through(x, weights, is_recording(), shape)
         if gates is not None:
             # Means over the units are all that is read of them: the last axis is one number.
             record(self, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
-    def _unrolled(self, x: Any, weights: list[Any], recorded: bool) -> tuple[Any, Any]:
+    def _unrolled(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:
         gates = []
         for layer in zip(*(tf.unstack(array) for array in weights), strict=True):
-            x, gate = self._layer(x, *layer)
+            x, gate = self._layer(x, shape, layer)
             gates.append(gate)
         # One mean for all layers, because each operation costs more than what it computes.
         return x, tf.reduce_mean(tf.stack(gates, axis=1), axis=-1) if recorded else None
 
-    def _loop(self, x: Any, weights: list[Any], recorded: bool) -> tuple[Any, Any]:
+    def _loop(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:
         def step(number: Any, x: Any, *means: Any) -> tuple[Any, ...]:
-            x, gate = self._layer(x, *(tf.gather(array, number) for array in weights))
+            x, gate = self._layer(x, shape, [tf.gather(array, number) for array in weights])
             return number + 1, x, *(array.write(number, tf.reduce_mean(gate, axis=-1)) for array in means)
 
         means = (tf.TensorArray(tf.float32, self.depth, element_shape=(None,)),) if recorded else ()
@@ -75,9 +78,12 @@ class InferenceStack(HighwayStack):
         )
         return x, tf.transpose(means[0].stack()) if recorded else None
 
-    def _layer(self, x: Any, kernel: Any, bias: Any, transform_kernel: Any, transform_bias: Any) -> tuple[Any, Any]:
+    def _layer(self, x: Any, shape: Any, weights: Iterable[Any]) -> tuple[Any, Any]:
+        kernel, bias, transform_kernel, transform_bias = weights
         # Two products, because ONNX Runtime fuses each with its bias and its activation; of one product it does not.
         # Examples first, because weights laid out otherwise would be transposed in each step of a loop.
-        block = self.activation(tf.nn.bias_add(tf.matmul(x, kernel), bias))
+        sums = tf.nn.bias_add(tf.matmul(x, kernel), bias)
+        block = self.activation(sums if shape is None else tf.reshape(sums, shape))
+        block = block if shape is None else tf.reshape(block, (-1, x.shape[-1]))
         gate = self.gate_activation(tf.nn.bias_add(tf.matmul(x, transform_kernel), transform_bias))
         return blend_for_inference(block, x, gate), gate

@@ -36,6 +36,12 @@ def wave(x):
     return keras.ops.sin(x) * keras.ops.convert_to_tensor(0.7)
 
 
+@keras.saving.register_keras_serializable("tests")
+def over_steps(x):
+    """An activation that mixes the steps of a sequence."""
+    return keras.ops.softmax(x, axis=1)
+
+
 def images(*shape):
     return np.random.default_rng(1).normal(size=shape).astype("float32")
 
@@ -56,6 +62,13 @@ def test_it_computes_what_the_stack_computes(form, arguments):
     found = for_inference(model)
     assert isinstance(found.get_layer("deep"), InferenceStack)
     np.testing.assert_allclose(found(images(5, 6)), model(images(5, 6), training=False), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["softmax", over_steps])
+def test_an_activation_that_mixes_elements_sees_the_shape_of_the_inputs(form, activation):
+    model = net((4, 6), activation=activation)
+    expected = model(images(5, 4, 6), training=False)
+    np.testing.assert_allclose(for_inference(model)(images(5, 4, 6)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6), (None, 6)])
