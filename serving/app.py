@@ -18,16 +18,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from serving import errors
-from serving.access import Access, App
 from serving.api import models, page, plain, tf_rest, v2
 from serving.api.describe import describe
+from serving.backends import Backend, InProcessBackend, Served
 from serving.catalog import Catalog
-from serving.fast import Fast
+from serving.dispatch import Dispatch
 from serving.metrics import batches, scrape
+from serving.middleware import Access, App
 from serving.offload import Offload
 from serving.predicting import Predictor
 from serving.protocols import v2 as v2_protocol
-from serving.served import Backend, InProcessBackend, Served
 from serving.settings import Settings
 from serving.version import VERSION
 
@@ -117,7 +117,7 @@ def make_app(settings: Settings) -> App:
     app.add_exception_handler(Exception, _failed)
     # Outside of FastAPI, whose own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
-    fast = Fast(app, [one for one in predicting if "POST" in (one.methods or ())], _error)
+    fast = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _error)
     whole: App = Access(fast, settings.api_key, settings.body, settings.bodies)
     if settings.origins:
         whole = CORSMiddleware(

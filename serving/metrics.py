@@ -5,8 +5,8 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
+from serving.backends import Served
 from serving.catalog import Catalog
-from serving.served import Served
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REQUESTS = Counter("highway_requests_total", "Requests, by route and status.", ["route", "status"])

@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from serving.backends import Outputs, Served
 from serving.decoding import Decoder
 from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
 from serving.offload import SMALL, Offload
 from serving.protocols.request import Request
-from serving.served import Outputs, Served
 from serving.settings import Settings
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Predicted(NamedTuple):
     images: np.ndarray
     """What the net saw, uint8 `[n, height, width, channels]`."""
     outputs: Outputs
-    """What it computed; see `serving.served.complete`."""
+    """What it computed; see `serving.backends.complete`."""
 
 
 @dataclass

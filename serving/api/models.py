@@ -4,8 +4,8 @@ from fastapi import APIRouter
 
 from serving.answers import ModelInput, ServedModel
 from serving.api.describe import answers
+from serving.backends import Served
 from serving.catalog import Catalog
-from serving.served import Served
 
 
 def router(catalog: Catalog[Served]) -> APIRouter:

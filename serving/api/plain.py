@@ -12,6 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from serving.answers import Answer
 from serving.api.describe import JSON, PICTURES_BODY, RAW, answers
+from serving.backends import Outputs, Served, values
 from serving.catalog import Catalog
 from serving.errors import LimitError, RequestError
 from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
@@ -19,7 +20,6 @@ from serving.model import top as most_probable
 from serving.predicting import Predictor
 from serving.protocols import request as requests
 from serving.protocols.request import check_shape
-from serving.served import Outputs, Served, values
 
 FORM = "multipart/form-data"
 

@@ -6,13 +6,13 @@ from functools import partial
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from serving.api.describe import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, answers
+from serving.backends import Served, complete, values
 from serving.catalog import Catalog
 from serving.entry import Status
 from serving.errors import RequestError, UnknownModelError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.predicting import Predictor
 from serving.protocols import tf_rest
-from serving.served import Served, complete, values
 
 _STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
 _TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}

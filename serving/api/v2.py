@@ -7,12 +7,12 @@ from fastapi import APIRouter, Request, Response
 
 from serving.api.describe import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, answers, record
 from serving.api.tf_rest import finding
+from serving.backends import Served, complete, values
 from serving.catalog import Catalog
 from serving.errors import ModelError, UnavailableError
 from serving.predicting import Predictor
 from serving.protocols import request as requests
 from serving.protocols import v2
-from serving.served import Served, complete, values
 from serving.version import VERSION
 
 # Pictures that are predicted are not sent to where an answer is written.

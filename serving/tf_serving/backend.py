@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from serving import checks, manifest
+from serving.backends import Served
 from serving.errors import UnavailableError
 from serving.model import open_sight
-from serving.served import Served
 from serving.settings import Settings
-from serving.tf_serving.connection import AVAILABLE, connect, refused
+from serving.tf_serving.connection import AVAILABLE, Connection, refused
 from serving.tf_serving.remote import CHECK, Remote
 
 T = TypeVar("T")
 
 
 class TfServingBackend:
-    """A `serving.served.Backend`.
+    """A `serving.backends.Backend`.
 
     Args:
         settings: of the endpoint.
@@ -65,3 +65,22 @@ class TfServingBackend:
             return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
         except TimeoutError:
             raise refused(self._address, f"no answer within {CHECK:g} s") from None
+
+
+def connect(address: str) -> Connection:
+    """A connection to a server, which need not be there yet.
+
+    Args:
+        address: HOST:PORT for gRPC, or http://HOST:PORT for REST.
+
+    Example:
+        await connect("localhost:8500").state("digits", 1, timeout=5)
+    """
+    # Each brings a client library that the other does not need.
+    if "://" in address:
+        from serving.tf_serving.over_rest import RestConnection
+
+        return RestConnection(address)
+    from serving.tf_serving.over_grpc import GrpcConnection
+
+    return GrpcConnection(address)

@@ -50,25 +50,6 @@ class Connection(Protocol):
         """Ends it; whoever still waits for an answer gets none."""
 
 
-def connect(address: str) -> Connection:
-    """A connection to a server, which need not be there yet.
-
-    Args:
-        address: HOST:PORT for gRPC, or http://HOST:PORT for REST.
-
-    Example:
-        await connect("localhost:8500").state("digits", 1, timeout=5)
-    """
-    # Each brings a client library that the other does not need.
-    if "://" in address:
-        from serving.tf_serving.over_rest import RestConnection
-
-        return RestConnection(address)
-    from serving.tf_serving.over_grpc import GrpcConnection
-
-    return GrpcConnection(address)
-
-
 def refused(address: str, why: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
     """What is raised when a server cannot be reached, or does not do what it was asked."""
     return kind(f"TF Serving at {address} does not answer as it should: {why}. Try again later.")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serving.backends import Outputs
 from serving.checks import TOLERANCE
 from serving.errors import BusyError, UnavailableError
 from serving.manifest import PROBABILITIES, Manifest
 from serving.model import Sight
-from serving.served import Outputs
 from serving.settings import Settings
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
 
@@ -19,7 +19,7 @@ CHECK = 5.0
 
 @dataclass
 class Remote:
-    """A `serving.served.Served`.
+    """A `serving.backends.Served`.
 
     Args:
         name: of the model, as the server knows it.

@@ -14,10 +14,10 @@ from PIL import Image
 
 from serving import pictures
 from serving.app import make_app
+from serving.backends import InProcessBackend
 from serving.batching import Batcher
 from serving.errors import UnavailableError
 from serving.offload import SMALL
-from serving.served import InProcessBackend
 from serving.settings import Settings
 from tests.endpoint import LoadedClient, eventually
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving import checks, files, manifest
+from serving.backends import InProcessBackend
 from serving.catalog import Catalog
 from serving.errors import ModelError
 from serving.model import open_model
-from serving.served import InProcessBackend
 from serving.settings import Settings
 from tests import tiny_model
 

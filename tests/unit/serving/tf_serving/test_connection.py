@@ -13,7 +13,7 @@ import pytest
 
 from serving.errors import UnavailableError
 from serving.tf_serving import messages
-from serving.tf_serving.connection import connect
+from serving.tf_serving.backend import connect
 from serving.tf_serving.over_grpc import GrpcConnection
 from serving.tf_serving.over_rest import RestConnection
 

@@ -7,13 +7,13 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.access import App, Receive, Scope, Send
+from serving.middleware import App, Receive, Scope, Send
 
 # From an error to its answer.
 OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 
-class Fast:
+class Dispatch:
     """Wraps an ASGI app, and answers some of its routes itself, by the same functions.
 
     Args:
