@@ -8,11 +8,7 @@ header is Python, for whose lock all others wait, and a thread cannot be ended.
 import asyncio
 import heapq
 import itertools
-import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -20,13 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
-from serving import memory, pictures
-from serving.errors import BusyError, LimitError, ServingError
+from serving import pictures
+from serving.child import Children, EndedError
+from serving.errors import BusyError, LimitError
 from serving.glance import glance
 
 # A file may be overtaken by those that come up to so many times its own work later.
@@ -38,7 +34,6 @@ HOPELESS = 20.0
 # Added to the nice value of these processes; 19 is the most.
 _NICE = 10
 SIMPLER = "Send a smaller picture, or the same in a simpler form."
-_START = "from serving.decoding import work; work()"
 
 # Makes a net's input, uint8 [height, width, channels], of uint8 [height, width, 4].
 See = Callable[[np.ndarray], np.ndarray]
@@ -54,21 +49,26 @@ class Decoder:
         processes: how many there may be for the others; each is started when it is first needed.
         queue: files that may wait for these; more are refused.
         pixels: the largest picture, width times height.
+        seconds: of a core, that a process may take for one file.
+        room: bytes that a process may take beyond what it has when it starts.
     """
 
     light: Executor
     processes: int
     queue: int
     pixels: int
+    seconds: int = CPU
+    room: int = MEMORY
+    _children: Children = field(init=False)
     _heavy: ThreadPoolExecutor = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     # When it is due, in the order of arrival, and its estimated seconds.
     _waiting: list[tuple[float, int, float, Future[np.ndarray], Work]] = field(default_factory=list, init=False)
     _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
-    _children: list["Child"] = field(default_factory=list, init=False)
-    _local: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
+        self._children = Children(_limit, self.room)
+        # Each waits for one process.
         self._heavy = ThreadPoolExecutor(self.processes, "decode")
 
     async def decode(self, file: bytes, name: str, see: See) -> np.ndarray:
@@ -93,13 +93,26 @@ class Decoder:
             return await loop.run_in_executor(self.light, lambda: see(pictures.decode(file, name, self.pixels)))
         if found.seconds > HOPELESS:
             raise LimitError(f"{name} would take about {found.seconds:.0f} s to decode. {SIMPLER}")
-        return await asyncio.wrap_future(self._queued(found.seconds, lambda: see(self._child().decode(file, name))))
+        return await asyncio.wrap_future(self._queued(found.seconds, lambda: see(self.decode_limited(file, name))))
+
+    def decode_limited(self, file: bytes, name: str) -> np.ndarray:
+        """Decodes a file in a limited process as `serving.pictures.decode` does, and waits for it.
+
+        Raises:
+            PictureError: the file cannot be decoded.
+            LimitError: it would take too much time or memory.
+        """
+        try:
+            return self._children.call(_decode, file, name, self.pixels, self.seconds)
+        except EndedError:
+            raise LimitError(
+                f"{name} takes more than {self.seconds} s or {self.room // 2**20} MiB to decode. {SIMPLER}"
+            ) from None
 
     def close(self) -> None:
         """Ends the processes; nothing may be asked any more."""
         self._heavy.shutdown(cancel_futures=True)
-        for child in self._children:
-            child.close()
+        self._children.close()
 
     def _queued(self, seconds: float, work: Work) -> Future[np.ndarray]:
         future: Future[np.ndarray] = Future()
@@ -123,107 +136,14 @@ class Decoder:
         except Exception as error:
             future.set_exception(error)
 
-    def _child(self) -> "Child":
-        """The process of this thread."""
-        child: Child | None = getattr(self._local, "child", None)
-        if child is None:
-            child = self._local.child = Child(self.pixels)
-            self._children.append(child)
-        return child
 
+def _limit(room: int) -> None:
+    """Limits a process, once it has what decoding needs."""
+    import resource
 
-class Child:
-    """A process that decodes one file after another; should it end, another takes its place.
-
-    Args:
-        pixels: the largest picture, width times height.
-        seconds: of a core, for one file.
-        room: bytes beyond what the process has when it starts.
-
-    Example:
-        rgba = Child(10**6).decode(Path("seven.jpg").read_bytes(), "seven.jpg")
-    """
-
-    def __init__(self, pixels: int, seconds: int = CPU, room: int = MEMORY) -> None:
-        self._limits = pixels, seconds, room
-        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
-
-    def decode(self, file: bytes, name: str) -> np.ndarray:
-        """Decodes a file as `serving.pictures.decode` does.
-
-        Raises:
-            PictureError: the file cannot be decoded.
-            LimitError: it would take too much time or memory.
-        """
-        if self._running is not None and self._running[0].poll() is not None:
-            # The system ended it between two files.
-            self.close()
-        _, line = self._running = self._running or self._started()
-        try:
-            line.send(name)
-            line.send_bytes(file)
-            answer: np.ndarray | ServingError = line.recv()
-        except (OSError, EOFError):
-            self.close()
-            _, seconds, room = self._limits
-            raise LimitError(
-                f"{name} takes more than {seconds} s or {room // 2**20} MiB to decode. {SIMPLER}"
-            ) from None
-        if isinstance(answer, ServingError):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """Ends the process."""
-        if self._running is not None:
-            process, line = self._running
-            line.close()
-            process.kill()
-            process.wait()
-            self._running = None
-
-    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        ours, theirs = multiprocessing.Pipe()
-        # Not by `multiprocessing`: its processes import the program again, and at its end they are waited for.
-        code = Path(__file__).parents[1]
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(theirs.fileno()), *map(str, self._limits)],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(code), os.environ.get("PYTHONPATH", "")))},
-            pass_fds=(theirs.fileno(),),
-        )
-        theirs.close()
-        return process, ours
-
-
-def work() -> None:
-    """The program of such a process: decodes until there is nobody at the other end of the line."""
-    # Signals are sent to whole groups; this one ends with the process that it works for, and not before.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    handle, pixels, seconds, room = map(int, sys.argv[1:])
-    line = Connection(handle)
-    memory.one_heap()
     os.nice(_NICE)
     # Pillow's about damaged files, which are not for the log of the endpoint.
     warnings.simplefilter("ignore")
-    _limit_memory(room)
-    with suppress(EOFError, OSError):
-        while True:
-            name, file = line.recv(), line.recv_bytes()
-            _limit_time(seconds)
-            try:
-                answer: np.ndarray | ServingError = pictures.decode(file, name, pixels)
-            except ServingError as error:
-                answer = error
-            line.send(answer)
-            del file, answer
-            memory.give_back()
-
-
-def _limit_memory(room: int) -> None:
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(FileNotFoundError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -231,10 +151,11 @@ def _limit_memory(room: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _limit_time(seconds: int) -> None:
+def _decode(file: bytes, name: str, pixels: int, seconds: int) -> np.ndarray:
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     # At the limit the system ends the process, whatever it is doing.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, most))
+    return pictures.decode(file, name, pixels)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import resource
 import signal
 import sys
 import threading
@@ -14,9 +15,10 @@ import pytest
 from PIL import Image
 
 from serving import pictures
-from serving.decoding import Child, Decoder
+from serving.decoding import Decoder
 from serving.errors import BusyError, LimitError, PictureError
 from serving.glance import glance
+from tests.endpoint import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
 
@@ -29,67 +31,77 @@ def saved(size, form="PNG", seed=0, **options):
 
 
 @pytest.fixture(scope="module")
-def child():
-    made = Child(10**8, seconds=1, room=2**27)
-    yield made
-    made.close()
+def decoder():
+    with ThreadPoolExecutor(1) as light:
+        made = Decoder(light, processes=1, queue=1, pixels=10**8, seconds=1, room=2**27)
+        yield made
+        made.close()
+
+
+def number(decoder):
+    """Of the process that decodes."""
+    return decoder._children.call(os.getpid)
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF"])
-def test_it_decodes_as_this_process_does(child, form):
+def test_it_decodes_as_this_process_does(decoder, form):
     file = saved((900, 700), form)
-    np.testing.assert_array_equal(child.decode(file, "a"), pictures.decode(file, "a"))
+    np.testing.assert_array_equal(decoder.decode_limited(file, "a"), pictures.decode(file, "a"))
 
 
-def test_memory_goes_back_after_a_large_picture(child):
+def test_memory_goes_back_after_a_large_picture(decoder):
     def kilobytes(what):
-        process, _ = child._running
-        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        status = Path(f"/proc/{process}/status").read_text().splitlines()
         return int(next(line for line in status if line.startswith(what)).split()[1])
 
     small = saved((30, 20))
-    child.decode(small, "a")
+    decoder.decode_limited(small, "a")
+    process = number(decoder)
     before = kilobytes("VmRSS")
-    child.decode(saved((4000, 4000), compress_level=1), "a")
+    decoder.decode_limited(saved((4000, 4000), compress_level=1), "a")
     # It gives back what it can before it takes the next one.
-    child.decode(small, "a")
+    decoder.decode_limited(small, "a")
     assert kilobytes("VmHWM") - before > 50_000
     assert kilobytes("VmRSS") - before < 20_000
 
 
-def test_what_is_wrong_with_a_file_is_told(child):
+def test_what_is_wrong_with_a_file_is_told(decoder):
     with pytest.raises(PictureError, match=r"^cut\.png cannot be read"):
-        child.decode(saved((300, 200))[:5000], "cut.png")
+        decoder.decode_limited(saved((300, 200))[:5000], "cut.png")
 
 
-def test_a_file_that_needs_too_much_memory_is_refused_and_the_next_is_not(child):
+def test_a_file_that_needs_too_much_memory_is_refused_and_the_next_is_not(decoder):
     file = io.BytesIO()
     # 45 million pixels of four bytes.
     Image.new("RGB", (9000, 5000)).save(file, "PNG", compress_level=1)
     with pytest.raises(LimitError, match=r"^bomb takes more"):
-        child.decode(file.getvalue(), "bomb")
-    assert child.decode(saved((30, 20)), "a").shape == (20, 30, 4)
+        decoder.decode_limited(file.getvalue(), "bomb")
+    assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
 
 
-def test_a_process_that_is_killed_is_replaced(child):
-    child.decode(saved((30, 20)), "a")
-    process, _ = child._running
-    os.kill(process.pid, signal.SIGTERM)
-    assert child.decode(saved((30, 20)), "a").shape == (20, 30, 4)
-    assert process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert child.decode(saved((30, 20)), "a").shape == (20, 30, 4)
+def test_a_process_that_is_killed_is_replaced(decoder):
+    decoder.decode_limited(saved((30, 20)), "a")
+    process = number(decoder)
+    for ignored in (signal.SIGTERM, signal.SIGINT):
+        os.kill(process, ignored)
+        assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
+        assert number(decoder) == process
+    os.kill(process, signal.SIGKILL)
+    # It is a zombie as soon as it has ended.
+    eventually(lambda: Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
+    assert number(decoder) != process
+    # The new one is limited, too.
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert decoder._children.call(os.getpriority, os.PRIO_PROCESS, 0) == min(own + 10, 19)
+    assert decoder._children.call(resource.getrlimit, resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def test_a_file_that_takes_too_long_is_refused():
+def test_a_file_that_takes_too_long_is_refused(monkeypatch, decoder):
+    monkeypatch.setattr(decoder, "seconds", 0)
     slow = b"P3 2000 2000 255 " + b"1 " * 12_000_000
-    child = Child(10**8, seconds=0)
-    try:
-        with pytest.raises(LimitError, match="more than 0 s"):
-            child.decode(slow, "slow")
-    finally:
-        child.close()
+    with pytest.raises(LimitError, match="more than 0 s"):
+        decoder.decode_limited(slow, "slow")
 
 
 def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monkeypatch):
@@ -101,7 +113,7 @@ def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monk
         order.append(name)
         return np.zeros((1, 1, 4), np.uint8)
 
-    monkeypatch.setattr(Child, "decode", decode)
+    monkeypatch.setattr(Decoder, "decode_limited", decode)
     files = {"first": (600, 600), "bomb": (6000, 5000), "photograph": (1000, 700), "small": (9, 9)}
     files = {name: saved(size, compress_level=1) for name, size in files.items()}
     assert glance(files["small"]).light

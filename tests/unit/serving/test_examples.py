@@ -15,10 +15,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from serving import manifest
+from serving import manifest, signature
 from serving.app import make_app
 from serving.client import Client
 from serving.connections import Limits, protocol
@@ -56,10 +58,17 @@ def free():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with the model `demo`, and a picture."""
+    """A folder with the model `demo`, signed, its keys, and pictures."""
     folder = tmp_path_factory.mktemp("home")
-    tiny_model.write(folder / "models" / "demo" / "1")
-    Image.new("L", (30, 40), 200).save(folder / "seven.jpg")
+    version = folder / "models" / "demo" / "1"
+    tiny_model.write(version)
+    key = Ed25519PrivateKey.generate()
+    (folder / "signing.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "signing.pub").write_bytes(public)
+    (version / signature.NAME).write_bytes(signature.sign(version, key))
+    for name, size in (("seven.jpg", (30, 40)), ("photograph.jpg", (800, 600))):
+        Image.new("L", size, 200).save(folder / name)
     return folder
 
 

@@ -14,8 +14,9 @@ from tests.endpoint import eventually
 
 @pytest.fixture
 def offload():
-    with Offload(1) as made:
-        yield made
+    made = Offload(1)
+    yield made
+    made.close()
 
 
 def test_what_goes_in_and_comes_out(offload):
