@@ -66,7 +66,9 @@ class Docstrings(Extension):
         """Moves the docstrings of attributes into that of their class."""
         told = [one for one in cls.attributes.values() if one.docstring and not one.name.startswith("_")]
         for one in told:
-            one.public = False
+            # What is inherited is hidden where it is defined.
+            if not one.inherited:
+                one.public = False
         for name, member in cls.members.items():
             if name in KERAS or name.startswith("__"):
                 member.public = False
