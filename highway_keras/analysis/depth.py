@@ -25,7 +25,7 @@ def open_layers(statistics: GateStatistics) -> float:
 def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> int:
     """The depth by lesions: how many layers make a score worse by more than a tolerance when they alone are closed.
 
-    The definition is ours. Lesions of single layers as a measure of their use are the paper's (section 4.3); Veit,
+    The definition is ours. Lesions of single layers as a measure of their use are the paper's (section 4.2); Veit,
     Wilber and Belongie 2016 (arXiv 1605.06431) did the same to residual nets. Layers that stand in for each other are
     not counted, as each can be spared.
 

@@ -144,7 +144,7 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
             print(name, gate.mean(axis=0))  # one value a unit
 
     Reference:
-        arXiv 1507.06228, section 4.1 and Figure 2.
+        arXiv 1507.06228, section 4 and Figure 2.
     """
     return GateModel(model).read(x, batch_size)
 

@@ -37,6 +37,6 @@ def layer_outputs(model: keras.Model, x: Any, batch_size: int | None = 128) -> d
             print(name, y[0])  # one value a unit
 
     Reference:
-        arXiv 1507.06228, section 4.1 and Figure 2, last column.
+        arXiv 1507.06228, section 4 and Figure 2, last column.
     """
     return OutputModel(model).read(x, batch_size)

@@ -71,7 +71,7 @@ def lesion_layers(model: keras.Model, batches: Batches, scores: Asked = None, to
         dict(zip(found.layout.layers, found.cost("loss")))
 
     Reference:
-        arXiv 1507.06228, section 4.3 and Figure 4.
+        arXiv 1507.06228, section 4.2 and Figure 4.
     """
     return _measured(model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, told)
 

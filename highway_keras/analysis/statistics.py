@@ -96,7 +96,7 @@ def gate_statistics(
         found.layout.split(found.differences[7])["highway_03"]  # what the gates of layer 3 do more for sevens, [units]
 
     Reference:
-        arXiv 1507.06228, sections 4.1 and 4.2, Figures 2 and 3.
+        arXiv 1507.06228, sections 4 and 4.1, Figures 2 and 3.
     """
     program: SumsModel | None = None
     counts, totals = np.zeros(classes or 1), dict[str, Any]()

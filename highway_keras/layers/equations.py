@@ -118,6 +118,6 @@ def close(outputs: Any, inputs: Any, closed: Any) -> Any:
         y with some gates closed.
 
     Reference:
-        arXiv 1507.06228, section 4.3.
+        arXiv 1507.06228, section 4.2.
     """
     return ops.where(ops.convert_to_tensor(closed, dtype="bool"), inputs, outputs)

@@ -42,7 +42,7 @@ def lesioned(lesions: Mapping[str, Lesion]) -> Iterator[None]:
             model(images, training=False)  # as if that layer were not there
 
     Reference:
-        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.3.
+        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.2.
     """
     token = _active.set((lesions, set()))
     try:

@@ -1,4 +1,4 @@
-"""What the gates of trained nets do: biases, mean activity, and one example, as maps; paper, section 4.1, Figure 2.
+"""What the gates of trained nets do: biases, mean activity, and one example, as maps; paper, section 4, Figure 2.
 
 Command     highway reproduce gates
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
@@ -41,7 +41,7 @@ def tabulated(results: Results) -> list[Table]:
             results,
             NUMBERS,
             _numbers,
-            "correlations are over the layers. What the paper saw is section 4.1, of its two dense nets",
+            "correlations are over the layers. What the paper saw is section 4, of its two dense nets",
         ),
     ]
 
@@ -109,7 +109,7 @@ def drawn(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="gates",
     title="What the gates of trained nets do",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.1 and Figure 2",
+    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4 and Figure 2",
     asks="which gates open, in which layers, over all examples and for a single one?",
     arms=ARMS,
     seeds=SEEDS,

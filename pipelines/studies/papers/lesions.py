@@ -1,4 +1,4 @@
-"""What trained nets lose when the gates of one layer are closed, or of one unit; paper, section 4.3, Figure 4.
+"""What trained nets lose when the gates of one layer are closed, or of one unit; paper, section 4.2, Figure 4.
 
 Command     highway reproduce lesions
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
@@ -107,7 +107,7 @@ def drawn(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="lesions",
     title="What a layer is worth",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.3 and Figure 4",
+    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.2 and Figure 4",
     asks="what does a trained net lose when the gates of one layer are closed, so that it only carries?",
     arms=ARMS,
     seeds=SEEDS,

@@ -1,4 +1,4 @@
-"""Whether classes take routes of their own through the gates; paper, section 4.2, Figure 3.
+"""Whether classes take routes of their own through the gates; paper, section 4.1, Figure 3.
 
 Command     highway reproduce routing
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
@@ -51,7 +51,7 @@ def tabulated(results: Results) -> list[Table]:
             results,
             NUMBERS,
             _numbers,
-            f"variances are over {ROUTED} training images. What the paper saw is section 4.2, of two classes each",
+            f"variances are over {ROUTED} training images. What the paper saw is section 4.1, of two classes each",
         ),
     ]
 
@@ -109,7 +109,7 @@ def drawn(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="routing",
     title="Whether classes take routes of their own",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.2 and Figure 3",
+    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.1 and Figure 3",
     asks="do gates open for some classes more than for others?",
     arms=ARMS,
     seeds=SEEDS,

@@ -218,7 +218,7 @@ def _arm(bias: float) -> Arm:
 STUDY = Study(
     name="thousand",
     title="1 000 layers on MNIST",
-    source="a TensorFlow study of 2015, and arXiv 1507.06228, section 1",
+    source="a TensorFlow study of 2015, and arXiv 1507.06228, section 2.2",
     asks="does a highway net of 1 000 layers learn, and what does its gate bias decide?",
     arms={arm(bias): _arm(bias) for bias in BIASES},
     seeds=3,
