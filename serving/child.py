@@ -1,8 +1,8 @@
 """Functions called in other processes, so that they neither stop nor end this one.
 
-No library's pool does that for an endpoint. Those on `multiprocessing` (concurrent.futures, Pebble) run the main module
-again in each process. With concurrent.futures and Loky, a process that is killed fails the calls of all others. All
-of them copy what passes into pickles, and all threads wait for Python's lock meanwhile.
+No library's pool is taken for it. Those on `multiprocessing` (concurrent.futures, Pebble) run the main module again in
+each process; in those of concurrent.futures and Loky, one process that is killed breaks the pool for all calls. All of
+them copy what passes into pickles, during which all threads wait for Python's lock.
 """
 
 import os

@@ -116,6 +116,8 @@ def shrunk(rgba: np.ndarray) -> np.ndarray:
 def jpeg_ratio(width: int, height: int) -> int:
     """How much smaller the sides of a JPEG file are when it is decoded: 1, 2, 4 or 8.
 
+    Where a side is no multiple of it, the last pixels count as if they were repeated: so they are in the file's blocks.
+
     Args:
         width: in the file.
         height: in the file.
