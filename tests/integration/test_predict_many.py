@@ -22,8 +22,8 @@ COUNT = 10_000
 PROGRAM = """
 import sys
 from pipelines.verbs.cli import main
-from pipelines.inference import predicting
-predicting.GROUP = 128
+from pipelines.inference import job
+job.GROUP = 128
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -27,8 +27,8 @@ MINUTES = "15"
 # A chief and workers whose processes nobody starts again, as on machines that lose their power.
 LONELY = """
 import os, sys
-from pipelines.tuning import endurance, process
-endurance.LEASE = 4.0
+from pipelines.tuning import fault_tolerance, process
+fault_tolerance.LEASE = 4.0
 status = process.main(sys.argv[1:])
 sys.stdout.flush()
 os._exit(status)
