@@ -1,4 +1,4 @@
-"""What the last layer of a model makes of its outputs: logits, or probabilities."""
+"""Recognition of a model's outputs by its last layer: logits or probabilities."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -35,7 +35,7 @@ KINDS: dict[Any, Kind] = {
 
 
 def kind(model: keras.Model) -> Kind | None:
-    """What the last layer of a model applies.
+    """The activation that the last layer of a model applies.
 
     Args:
         model: a functional or sequential model of one output; of another kind of model nothing is known.

@@ -15,8 +15,6 @@ from tests.studied import BUDGET, assert_complete, prepare
 GROUPS = (("gates", "routing", "lesions"),)
 # Where a study has shallower nets: TensorFlow takes 10 s to compile a plain one of 100 layers.
 DEEPEST = 31
-# Of studies that repeat the same nets for another target or at another size, the arms with one of these in their names.
-SOME = {"factors": ("return",), "data-movement": ("small",)}
 ALONE = [
     (name, schedule)
     for name in studies.names()
@@ -31,11 +29,10 @@ def scheduled(name, schedule):
     return studies.get(name).short if schedule == "short" else studies.get(name)
 
 
-def chosen(name, schedule):
-    """The arms of a study that are run here: the shallow ones, or all where all are deep."""
-    parts = SOME.get(name, ("",))
-    arms = {arm: net for arm, net in scheduled(name, schedule).arms.items() if any(part in arm for part in parts)}
-    return tuple(arm for arm, net in arms.items() if (net.config.model.depth or 0) <= DEEPEST) or tuple(arms)
+def shallow(name, schedule):
+    """The arms of a study that are run here; all, where all are deep."""
+    arms = scheduled(name, schedule).arms
+    return tuple(name for name, arm in arms.items() if (arm.config.model.depth or 0) <= DEEPEST) or tuple(arms)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +66,7 @@ def run(monkeypatch, toy):
 
 @pytest.mark.parametrize(("name", "schedule"), ALONE)
 def test_a_study(run, tmp_path, name, schedule):
-    study, arms, folder = scheduled(name, schedule), chosen(name, schedule), tmp_path / name
+    study, arms, folder = scheduled(name, schedule), shallow(name, schedule), tmp_path / name
     run(name, schedule, folder, arms)
     assert_complete(folder, study, arms)
     for arm in {arms[0], arms[-1]}:
@@ -82,7 +79,7 @@ def test_a_study(run, tmp_path, name, schedule):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
-    first, *others = (run(name, "full", tmp_path / name, chosen(name, "full")) for name in group)
+    first, *others = (run(name, "full", tmp_path / name, shallow(name, "full")) for name in group)
     for name in group:
         assert_complete(tmp_path / name, studies.get(name))
     assert "trained already" not in first
