@@ -5,10 +5,10 @@ ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 
-.PHONY: help install demo test lint format docs peers servers bench lock clean
+.PHONY: help install demo test test-all lint format docs peers servers bench lock clean
 
 help:  ## List the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 install: $(INSTALLED)  ## Create .venv with the locked dependencies
 
@@ -25,12 +25,18 @@ $(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg 
 demo: install  ## Train, evaluate, export and predict on 5 000 real digits
 	@$(BIN)/python -m pipelines.verbs.demo
 
-test: install  ## Run every test, those of the library and of resuming on both backends
-	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -n 2 --dist worksteal
-	KERAS_BACKEND=jax $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit/highway_keras \
-	    tests/unit/pipelines/training/test_many_steps.py \
-	    tests/unit/pipelines/training/test_initialization.py tests/integration/test_train_resume.py \
-	    tests/e2e/test_train_killed.py
+# What the second backend runs too: the library, and training that is killed and resumed.
+ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_many_steps.py \
+    tests/unit/pipelines/training/test_initialization.py tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test: install  ## Run the tests on both backends, short of the slow ones
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
+	KERAS_BACKEND=jax $(PYTEST) -m "not slow" $(ON_JAX)
+
+test-all: install  ## Run every test on both backends
+	KERAS_BACKEND=tensorflow $(PYTEST)
+	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
 
 lint: install  ## Check style, formatting and types
 	$(BIN)/ruff check .
