@@ -25,7 +25,7 @@ except ImportError as error:
     ) from error
 
 MARKED = 60  # More points than these would run into each other.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 LAYER = "highway layer, from the input"
 
 
@@ -109,22 +109,24 @@ def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, s
 
 
 def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = ()) -> None:
-    """The scores with each layer closed, and of the intact net, as in the paper's Figure 4.
+    """Draws the scores with each layer closed and those of the intact net, as in the paper's Figure 4.
 
     Args:
         figure: an empty figure.
         lesions: from `lesion_layers`.
-        others: of the same net trained with other seeds, drawn as thin lines.
+        others: of the same net trained with other seeds, drawn as thin lines, each with its own intact net.
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
     shown = sorted(lesions.scores, key=lambda name: name != "loss")
     dotted = len(numbers) > MARKED
     style = {"ls": "none", "marker": ".", "ms": 3} if dotted else {"marker": "o", "ms": 4, "lw": 1}
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
-        for number, other in enumerate(others):
-            axes.plot(numbers, other.scores[name], color=GREY, lw=0.8, label=None if number else "other seeds")
         axes.plot(numbers, lesions.scores[name], color=BLUE, **style, label="one layer closed")
-        axes.axhline(lesions.intact[name], color="black", ls="--", lw=1.2, label="intact net")
+        axes.axhline(lesions.intact[name], color=BLUE, ls="--", lw=1.2, label="intact net")
+        for number, other in enumerate(others):
+            colour = (ORANGE, GREEN, PURPLE)[number % 3]
+            axes.plot(numbers, other.scores[name], color=colour, lw=0.8, label="another seed")
+            axes.axhline(other.intact[name], color=colour, ls="--", lw=0.8)
         axes.set_title(f"{name} with one layer closed", fontsize="medium")
         axes.set_xlabel(f"closed {LAYER}")
         _number_layers(axes.xaxis, len(numbers))

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.plotting import BLUE, GREY
@@ -11,6 +12,8 @@ from pipelines.studies.framework.figures import Figures
 
 SLIGHT = 0.3
 """Correlation with the number of the block under which gates are said neither to rise nor to fall."""
+WIDE = 30
+"""Ratio of the largest gate to the smallest above which the colour scale is logarithmic."""
 
 
 def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
@@ -25,13 +28,15 @@ def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
     with figures.figure("gate_evolution", (8.2, 4.8), title, told(gates)) as figure:
         axes = figure.subplots()
         epochs, blocks = np.arange(len(gates) + 1) - 0.5, np.arange(gates.shape[1] + 1) + 0.5
-        mesh = axes.pcolormesh(epochs, blocks, gates.T, cmap="viridis")
+        # Gates that open a hundredfold in a few blocks would leave a linear scale black elsewhere.
+        norm = LogNorm() if gates.max() > WIDE * gates.min() > 0 else None
+        mesh = axes.pcolormesh(epochs, blocks, gates.T, cmap="viridis", norm=norm)
         axes.grid(visible=False)
         axes.set_xlabel("epoch (0: before training)")
         axes.xaxis.set_major_locator(MaxNLocator(13, integer=True, min_n_ticks=1))
         axes.set_ylabel("block, from the input")
         axes.yaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1))
-        figure.colorbar(mesh, ax=axes, label="mean of T, over seeds and examples")
+        figure.colorbar(mesh, ax=axes, label="mean of T")
 
 
 def told(gates: np.ndarray) -> str:
@@ -63,8 +68,9 @@ def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
     with figures.figure("final_gates", (8.2, 4.6), title, told_against(gates, bias)) as figure:
         axes = figure.subplots()
         blocks = np.arange(1, gates.shape[1] + 1)
-        axes.bar(blocks, gates.mean(axis=0), color=BLUE, alpha=0.35, label="mean over seeds")
-        for number, seed in enumerate(gates):
+        several = len(gates) > 1
+        axes.bar(blocks, gates.mean(axis=0), color=BLUE, alpha=0.35, label="mean over seeds" if several else "one seed")
+        for number, seed in enumerate(gates if several else ()):
             axes.plot(blocks, seed, ".", color=BLUE, ms=5, label=None if number else "a seed")
         axes.axhline(start, color=GREY, ls="--", label=f"sigmoid({bias:g}) = {start:.3f}")
         axes.set_xlabel("block, from the input")

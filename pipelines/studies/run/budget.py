@@ -28,7 +28,14 @@ class Work:
 
 
 def scheduled(
-    arms: Mapping[str, Arm], seeds: int, share: float, *, label: str = "", each: str = "seeds", tested: bool = True
+    arms: Mapping[str, Arm],
+    seeds: int,
+    share: float,
+    *,
+    label: str = "",
+    defined: int = 1,
+    each: str = "seeds",
+    tested: bool = True,
 ) -> Work:
     """What a share of the work of a study leaves of it.
 
@@ -40,6 +47,7 @@ def scheduled(
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
         label: what is said of the work in full.
+        defined: runs of each arm that the study defines; the label says so where there are fewer.
         each: what the runs of an arm are called in the label.
         tested: whether runs are measured on test examples, so that the label says on how many.
 
@@ -50,8 +58,10 @@ def scheduled(
         scheduled(study.arms, seeds=3, share=0.01).seeds  # 1
     """
     whole = {name: arm.config for name, arm in arms.items()}
+    defined = max(defined, seeds)
     if share == 1:
-        return Work(share, seeds, whole, label)
+        fewer = f"{seeds} of {defined} {each}" if seeds < defined else ""
+        return Work(share, seeds, whole, "; ".join(filter(None, (label, fewer))))
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -61,7 +71,7 @@ def scheduled(
         _pairs("epochs", [(short[name].epochs, whole[name].epochs) for name in arms]),
         _pairs("training examples", train),
         *([_pairs("test examples", test)] if tested and any(taken < there for taken, there in test) else []),
-        f"{runs} of {seeds} {each}",
+        f"{runs} of {defined} {each}",
     ]
     told = f"budget {share:g}: {', '.join(parts)}"
     return Work(share, runs, short, f"{label}; {told}" if label else f"short schedule, {told}")

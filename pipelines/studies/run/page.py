@@ -51,7 +51,7 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
     left_out = [arm for arm in study.arms if not results.of(arm)]
     parts = [
         f"# {study.title}",
-        *([f"**{label[0].upper()}{label[1:]}.** These are not the results of the study."] if label else []),
+        *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
         *([f"**Not run: {', '.join(left_out)}.** Nothing that is said below is of them."] if left_out else []),
     ]
@@ -70,6 +70,14 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
     ]
     parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
     return "\n\n".join(parts) + "\n"
+
+
+def _reservation(label: str) -> str:
+    return (
+        "These are not the results of the study."
+        if label.startswith("short schedule")
+        else "Fewer runs than the study defines."
+    )
 
 
 def _shown(each: Table, marked: str) -> list[str]:

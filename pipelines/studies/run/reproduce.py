@@ -64,7 +64,15 @@ def reproduce(
         raise UserError(f"{study.name} draws settings in place of seeds. Leave --seeds out; --budget draws fewer.")
     folder = to or Path("studies") / study.name
     each = "settings of each net" if study.search else "seeds"
-    work = scheduled(study.arms, seeds or study.seeds, budget, label=study.label, each=each, tested=not study.search)
+    work = scheduled(
+        study.arms,
+        seeds or study.seeds,
+        budget,
+        label=study.label,
+        defined=study.seeds,
+        each=each,
+        tested=not study.search,
+    )
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, arms)
     planned = dict(work.arms)

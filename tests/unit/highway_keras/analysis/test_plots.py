@@ -114,19 +114,20 @@ def test_a_lesion_curve_has_a_point_for_each_layer_and_the_intact_net(layout, fi
     figure.canvas.draw()
 
 
-def test_other_seeds_are_lines_beside_it(layout, figure):
-    found, other = lesions(layout, ("loss",)), lesions(layout, ("loss",))
+def test_other_seeds_are_thin_lines_each_with_its_intact_net(layout, figure):
+    found, other, third = (lesions(layout, ("loss",)) for _ in range(3))
     other.scores["loss"][:] = 9 * other.scores["loss"]
-    plots.lesion_curve(figure, found, [other, other])
+    other.intact["loss"], third.intact["loss"] = 0.3, 0.2
+    plots.lesion_curve(figure, found, [other, third])
     (axes,) = figure.axes
-    drawn_lines = [line.get_ydata() for line in axes.lines]
-    np.testing.assert_array_equal(drawn_lines[0], other.scores["loss"])
-    np.testing.assert_array_equal(drawn_lines[2], found.scores["loss"])
-    assert [text.get_text() for text in axes.get_legend().texts] == ["other seeds", "one layer closed", "intact net"]
-    low, high = axes.get_ylim()
-    assert low < found.scores["loss"].min()
-    assert high > other.scores["loss"].max()
-    figure.canvas.draw()
+    curves, intact = axes.lines[::2], axes.lines[1::2]
+    for line, each in zip(curves, (found, other, third), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), each.scores["loss"])
+    assert [set(line.get_ydata()) for line in intact] == [{0.4}, {0.3}, {0.2}]
+    assert [line.get_color() for line in curves] == [line.get_color() for line in intact]
+    assert len({line.get_color() for line in curves}) == 3
+    legend = [text.get_text() for text in axes.get_legend().texts]
+    assert legend == ["one layer closed", "intact net", "another seed", "another seed"]
 
 
 def test_unit_lesions_are_a_map_of_what_they_cost(layout, figure):

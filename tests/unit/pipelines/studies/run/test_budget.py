@@ -40,6 +40,16 @@ def test_a_budget_is_said_with_what_was_scaled():
     )
 
 
+def test_fewer_seeds_than_the_study_defines_are_labelled():
+    def label(seeds, share=1.0, **options):
+        return scheduled(STUDY.arms, seeds, share, defined=3, **options).label
+
+    assert (label(1), label(3), label(36)) == ("1 of 3 seeds", "", "")
+    assert label(1, label="short schedule: 10 epochs") == "short schedule: 10 epochs; 1 of 3 seeds"
+    assert label(1, 0.1).endswith(", 1 of 3 seeds")
+    assert label(36, 0.1).endswith(", 17 of 36 seeds")
+
+
 def test_a_study_that_is_short_already_says_that_first():
     assert scheduled(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
     label = scheduled(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
