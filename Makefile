@@ -63,7 +63,7 @@ peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks com
 	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
 	@touch $@
 
-servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is measured beside
+servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is compared with
 
 .venv-servers/installed: requirements/servers.lock requirements/peers.torch.txt
 	@$(PYTHON) -m venv --clear .venv-servers

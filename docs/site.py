@@ -1,7 +1,7 @@
-"""What the site needs beyond the Markdown files of docs/, named twice in mkdocs.yml.
+"""MkDocs hook and Griffe extension of the site (see mkdocs.yml).
 
-As a hook of MkDocs it makes pages of README.md, CHANGELOG.md and CONTRIBUTING.md, and expands `::: package.*` into one
-entry for each public name of a package. As an extension of Griffe it fits our docstrings to the reference.
+The hook adds README.md, CHANGELOG.md and CONTRIBUTING.md as pages and expands `::: package.*` into one entry per public
+name. The extension formats our docstrings for the API reference.
 """
 
 import ast
@@ -15,19 +15,19 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-# The home page is alone in its section and needs no list of neighbours.
+# The home page is the only one of its section: no navigation.
 HOME = "---\nhide: [navigation]\n---\n"
-# Files of the root that pages link to and that are no pages themselves.
+# Other files in the root that pages link to.
 PLAIN = {"LICENSE": "license.txt", "SECURITY.md": "security.txt", "CITATION.cff": "citation.txt"}
-# Sections of our docstrings that Griffe does not know: code, and prose.
+# Docstring sections that Griffe does not know: code and prose.
 CODE, PROSE = "Example", ("Input shape", "Output shape", "Reference")
-# Methods that Keras calls and documents.
+# Methods called and documented by Keras.
 KERAS = {"build", "call", "compute_mask", "compute_output_shape", "compute_output_spec", "get_config", "from_config"}
 KERAS |= {"on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "train_step", "test_step", "predict_step"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made of files of the root, with links that fit their new place."""
+    """Adds the pages from the root, with their links adjusted."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
         for old, new in {**PAGES, **PLAIN}.items():
@@ -39,12 +39,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Puts an entry for each public name in the place of `::: package.*`."""
+    """Expands `::: package.*`."""
     return re.sub(r"^::: ([\w.]+)\.\*$", lambda match: entries(match[1]), markdown, flags=re.MULTILINE)
 
 
 def entries(package: str) -> str:
-    """One entry for each name that the package imports as its own, classes first, each by the module that has it."""
+    """Returns a directive for each name that a package re-exports, classes first."""
     module = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
     imports = [(node.module, alias) for node in module.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     places = {alias.name: place for place, alias in imports if alias.asname == alias.name}
@@ -53,27 +53,27 @@ def entries(package: str) -> str:
 
 
 class Docstrings(Extension):
-    """Examples as code, attributes in the docstring of their class, no methods that Keras alone calls."""
+    """Formats examples as code, lists attributes in the class docstring, hides methods that only Keras calls."""
 
     def on_object(self, *, obj: Object, **_: object) -> None:
-        """Fences the code of an example, and sets the titles of other sections in bold."""
+        """Fences example code and sets section titles in bold."""
         if obj.docstring:
             titles = "|".join((CODE, *PROSE))
             pattern = rf"^({titles}):\n((?:(?:    .*)?\n)*(?:    .*)?)"
             obj.docstring.value = re.sub(pattern, _section, obj.docstring.value, flags=re.MULTILINE)
 
     def on_class_members(self, *, cls: Class, **_: object) -> None:
-        """Moves the docstrings of attributes into that of their class."""
-        told = [one for one in cls.attributes.values() if one.docstring and not one.name.startswith("_")]
-        for one in told:
-            # What is inherited is hidden where it is defined.
-            if not one.inherited:
-                one.public = False
+        """Moves attribute docstrings into the class docstring."""
+        documented = [one for one in cls.attributes.values() if one.docstring and not one.name.startswith("_")]
+        for attribute in documented:
+            # Inherited attributes are hidden where they are defined.
+            if not attribute.inherited:
+                attribute.public = False
         for name, member in cls.members.items():
             if name in KERAS or name.startswith("__"):
                 member.public = False
-        if told and cls.docstring:
-            lines = (f"    {one.name}: {' '.join(one.docstring.value.split())}" for one in told)
+        if documented and cls.docstring:
+            lines = (f"    {one.name}: {' '.join(one.docstring.value.split())}" for one in documented)
             cls.docstring.value += "\n\nAttributes:\n" + "\n".join(lines)
 
 

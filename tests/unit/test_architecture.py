@@ -1,6 +1,6 @@
-"""The rules of the house, read from the imports of the sources: which package may use which, and no circles.
+"""The import rules of the packages: allowed directions, and no cycles.
 
-An import counts wherever it stands: inside a function, or for the type checker alone.
+Every import counts, also inside a function or under TYPE_CHECKING.
 """
 
 import ast
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("highway_keras", "pipelines", "serving")
 
-# What each part of the program may use; `core` stands at the bottom, and verbs are used by nothing.
+# What each part of the program may import. `core` is the bottom layer; nothing imports `verbs`.
 MAY_USE = {
     "core": set(),
     "recipes": {"core"},
@@ -28,8 +28,8 @@ MAY_USE = {
     "verbs": {"core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "studies"},
 }
 
-# A backend's own primitives, each behind one function, and the plots.
-OF_THE_LIBRARY = {
+# Backend-specific primitives, each behind one function, and the plots.
+LIBRARY_EXCEPTIONS = {
     "highway_keras/analysis/compiling.py": {"tensorflow"},
     "highway_keras/analysis/gradients.py": {"jax", "tensorflow"},
     "highway_keras/analysis/plots.py": {"matplotlib"},
@@ -37,15 +37,15 @@ OF_THE_LIBRARY = {
     "highway_keras/layers/scan.py": {"tensorflow"},
 }
 
-# Still to be mended. Nothing may be added.
-FOLDER_CIRCLES = [
+# Known cycles, to be removed. Add none.
+FOLDER_CYCLES = [
     {"serving", "serving.api", "serving.protocols", "serving.tf_serving"},
 ]
 
 
 @cache
 def sources() -> dict[str, Path]:
-    """The files of the three packages, by the name that imports them."""
+    """Returns the files of the three packages by module name."""
     found = {}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
@@ -56,7 +56,7 @@ def sources() -> dict[str, Path]:
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """Everything that a module imports: our own files by their names, of other packages the first part."""
+    """Returns the imports of a module: our own modules in full, others by their top-level package."""
     known, found = sources(), set()
     for node in ast.walk(ast.parse(known[module].read_text())):
         if isinstance(node, ast.Import):
@@ -71,17 +71,17 @@ def imports(module: str) -> frozenset[str]:
 
 
 def folder(module: str) -> str:
-    """The package that a module lies in."""
+    """Returns the package that contains a module."""
     return module if sources()[module].name == "__init__.py" else module.rpartition(".")[0]
 
 
-def is_public_face(module: str) -> bool:
-    """Whether a module is the `__init__` of a package, which may name what lies below it."""
+def is_init(module: str) -> bool:
+    """Returns True for the `__init__` of a package, which may import from the package itself."""
     return sources()[module].name == "__init__.py"
 
 
-def circles(arrows: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """The groups of nodes that can all be reached from each other (Tarjan)."""
+def cycles(arrows: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Returns the strongly connected components with more than one node (Tarjan)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -108,40 +108,40 @@ def circles(arrows: Mapping[str, Iterable[str]]) -> list[set[str]]:
     return found
 
 
-def test_a_circle_is_found():
+def test_a_cycle_is_found():
     arrows = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": [], "e": ["a"]}
-    assert circles(arrows) == [{"b", "c"}]
+    assert cycles(arrows) == [{"b", "c"}]
 
 
-def test_no_circle_of_files():
+def test_no_cycle_of_files():
     ours = sources().keys()
-    found = circles({module: sorted(imports(module) & ours) for module in ours})
+    found = cycles({module: sorted(imports(module) & ours) for module in ours})
     assert found == []
 
 
-def test_no_circle_of_folders():
+def test_no_cycle_of_folders():
     arrows: dict[str, set[str]] = {}
     for module in sources():
         here = folder(module)
-        below = f"{here}." if is_public_face(module) else "\0"
+        below = f"{here}." if is_init(module) else "\0"
         others = {folder(other) for other in imports(module) & sources().keys()}
         arrows.setdefault(here, set()).update(name for name in others if name != here and not name.startswith(below))
-    found = circles({name: sorted(others) for name, others in arrows.items()})
-    assert [group for group in found if group not in FOLDER_CIRCLES] == []
+    found = cycles({name: sorted(others) for name, others in arrows.items()})
+    assert [group for group in found if group not in FOLDER_CYCLES] == []
 
 
 @pytest.mark.parametrize("part", MAY_USE)
-def test_a_part_of_the_program_uses_what_it_may(part):
+def test_a_part_of_the_program_imports_only_its_dependencies(part):
     prefix = f"pipelines.{part}"
     modules = [name for name in sources() if name == prefix or name.startswith(f"{prefix}.")]
     assert modules
-    wrong = {
+    violations = {
         f"{module} -> {other}"
         for module in modules
         for other in imports(module)
         if other.startswith("pipelines.") and other.split(".")[1] not in MAY_USE[part] | {part}
     }
-    assert wrong == set()
+    assert violations == set()
 
 
 def test_every_part_of_the_program_has_a_rule():
@@ -149,44 +149,44 @@ def test_every_part_of_the_program_has_a_rule():
     assert parts == {*MAY_USE, "__main__"}
 
 
-def test_a_verb_is_imported_by_nothing():
-    wrong = {
+def test_nothing_imports_a_verb():
+    violations = {
         f"{module} -> {other}"
         for module in sources()
         for other in imports(module)
         if other.startswith("pipelines.verbs.") and module != "pipelines.__main__"
     }
-    assert wrong == set()
+    assert violations == set()
 
 
 def test_the_library_imports_keras_and_numpy_only():
     allowed = {"keras", "numpy", *sys.stdlib_module_names}
-    wrong = {
+    violations = {
         f"{module} -> {other}"
         for module, path in sources().items()
         if module.partition(".")[0] == "highway_keras"
         for other in imports(module)
         if other.partition(".")[0] != "highway_keras"
-        and other not in allowed | OF_THE_LIBRARY.get(str(path.relative_to(ROOT)), set())
+        and other not in allowed | LIBRARY_EXCEPTIONS.get(str(path.relative_to(ROOT)), set())
     }
-    assert wrong == set()
+    assert violations == set()
 
 
-def test_the_exceptions_of_the_library_are_needed():
+def test_the_library_needs_its_exceptions():
     found = {
         str(path.relative_to(ROOT)): imports(module) & {"jax", "matplotlib", "tensorflow", "torch"}
         for module, path in sources().items()
         if module.partition(".")[0] == "highway_keras"
     }
-    assert {path: names for path, names in found.items() if names} == OF_THE_LIBRARY
+    assert {path: names for path, names in found.items() if names} == LIBRARY_EXCEPTIONS
 
 
 def test_the_endpoint_imports_neither_tensorflow_nor_the_program():
-    wrong = {
+    violations = {
         f"{module} -> {other}"
         for module in sources()
         if module.partition(".")[0] == "serving"
         for other in imports(module)
         if other.partition(".")[0] in {"highway_keras", "jax", "keras", "pipelines", "tensorflow", "torch"}
     }
-    assert wrong == set()
+    assert violations == set()

@@ -1,6 +1,8 @@
-"""The documentation that people write: it names every public module, and keeps one form."""
+"""The hand-written documentation: complete reference, valid links, one form for numbers and lines."""
 
+import contextlib
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -12,27 +14,44 @@ import highway_keras
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Pages of single studies are written by code.
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
+PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
 # Characters in a line of prose.
 WIDTH = 120
 
 
-def has_public_names(module):
-    """Whether a module is a package that exports something, or one that users import by its own name."""
-    source = Path(importlib.import_module(module).__file__).read_text(encoding="utf-8")
-    return re.search(r" import (\w+) as \1$", source, re.MULTILINE) is not None
+def public_names(module):
+    """The public functions and classes of a module, or those that a package exports from its own modules."""
+    return {
+        f"{module.__name__}.{name}"
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and f"{value.__module__}.".startswith(f"{module.__name__}.")
+    }
 
 
-def test_the_reference_has_every_public_module():
-    shown = set(
-        re.findall(r"^::: ([\w.]+?)(?:\.\*)?$", "\n".join(map(Path.read_text, DOCS.glob("api/*.md"))), re.MULTILINE)
-    )
+def test_the_reference_has_every_public_name():
+    directives = re.findall(r"^::: (\S+)$", "\n".join(map(Path.read_text, DOCS.glob("api/*.md"))), re.MULTILINE)
+    shown = {name for name in directives if not name.endswith(".*")}
+    for name in shown.copy():
+        with contextlib.suppress(ModuleNotFoundError):
+            shown |= public_names(importlib.import_module(name))
+    for name in (name.removesuffix(".*") for name in directives if name.endswith(".*")):
+        # As docs/site.py expands it.
+        source = Path(importlib.import_module(name).__file__).read_text(encoding="utf-8")
+        shown |= {f"{name}.{alias}" for alias in re.findall(r" import (\w+) as \1$", source, re.MULTILINE)}
     packages = [
-        name for _, name, is_package in pkgutil.iter_modules(highway_keras.__path__, "highway_keras.") if is_package
+        importlib.import_module(name)
+        for _, name, is_package in pkgutil.iter_modules(highway_keras.__path__, "highway_keras.")
+        if is_package
     ]
-    assert {name for name in packages if has_public_names(name)} <= shown
-    modules = {name for name in highway_keras.__all__ if hasattr(getattr(highway_keras, name), "__file__")}
-    assert {f"highway_keras.{name}" for name in modules} <= shown
+    values = {name: getattr(highway_keras, name) for name in highway_keras.__all__ if name != "__version__"}
+    modules = [*packages, *filter(inspect.ismodule, values.values())]
+    assert modules
+    assert set().union(*map(public_names, modules)) <= shown
+    assert {name for name, value in values.items() if not inspect.ismodule(value)} <= {
+        name.rpartition(".")[2] for name in shown
+    }
 
 
 def test_its_overview_has_every_name_of_the_top_level():
@@ -53,3 +72,23 @@ def test_numbers_and_lines_have_one_form(page):
     free = ("|", "![", "`", "- `", "  `", "(`", "*`")
     lines = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()
     assert [line for line in lines if len(line) > WIDTH and not line.startswith(free)] == []
+
+
+def anchors(page):
+    """The anchors that GitHub and the site make of a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere_in_the_repository_too(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
