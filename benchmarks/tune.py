@@ -17,7 +17,7 @@ from benchmarks.session import Session
 from benchmarks.table import Row
 from pipelines.core import environment
 from pipelines.core.plotting import BLUE, ORANGE, STYLE
-from pipelines.tuning.state import read
+from pipelines.tuning.search_state import read
 
 # Trials of the same work: of what is searched only numbers change, and hardly.
 SEARCH = ("mnist_dense_10", "--data", "mnist_5k", "--search.momentum", "--search.decay", "--search.activation")

@@ -1,4 +1,4 @@
-"""The figures of a search."""
+"""Figures of a search."""
 
 from pathlib import Path
 
@@ -11,22 +11,22 @@ from pipelines.core.plotting import BLUE, GREY, saved
 from pipelines.training import table
 from pipelines.tuning import settings, ticks
 from pipelines.tuning.importance import Importance, importance
-from pipelines.tuning.loss_curves import compared
-from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.loss_curves import draw_losses
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import SearchState, Trial
 from pipelines.tuning.space import LOGARITHMIC, searched
-from pipelines.tuning.state import SearchState, Trial
 
 GAP = 0.2
-"""Of the way to the next axis that a line keeps off one on which it has no value."""
+"""Share of the distance between axes by which a line stops short of an axis on which it has no value."""
 
 
 def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
-    """Draws figures/parallel.png, importance.png, and for a study depths.png.
+    """Draws figures/parallel.png, importance.png, and depths.png for a study.
 
     Args:
-        folder: of the search.
-        plan: what was searched.
-        state: how it went, with at least one completed trial.
+        folder: the folder of the search.
+        plan: the plan of the search.
+        state: the state of the search, with at least one completed trial.
 
     Returns:
         The files.
@@ -40,32 +40,32 @@ def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
     files = [figures / "parallel.png"]
     axes = len(settings.names(plan, settings.longest(state.ranked))) + 1
     with saved(files[-1], (max(6.5, 1.6 * axes), 4.8)) as figure:
-        parallel(figure, plan, state, title)
+        draw_parallel(figure, plan, state, title)
     measured = importance(plan, state)
     if measured:
         files.append(figures / "importance.png")
         with saved(files[-1], (7.5, 2.4 + 0.4 * len(measured.names))) as figure:
-            bars(figure, measured, state, title)
+            draw_importance(figure, measured, state, title)
     if plan.nets:
         files.append(figures / "depths.png")
         with saved(files[-1], (11, 4.4)) as figure:
-            curves(figure, folder, plan, state, title)
+            draw_depths(figure, folder, plan, state, title)
     return files
 
 
-def parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: str) -> None:
-    """A line for each setting, by its longest trial, through its hyperparameters to its score; the best lie on top.
+def draw_parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: str) -> None:
+    """Draws parallel coordinates: a line per setting from its hyperparameters to its score, the best on top.
 
     Args:
         figure: an empty figure.
-        plan: what was searched.
-        state: how it went.
-        title: above it.
+        plan: the plan of the search.
+        state: the state of the search.
+        title: title of the figure.
     """
     trials = settings.longest(state.ranked)[::-1]
     names = settings.names(plan, trials)
     shares, labels = zip(*[_axis(plan, trials, name) for name in names], _scores(state, trials), strict=True)
-    # By rank, equals alike: a few diverged trials would take the whole scale of colours.
+    # By rank, ties alike: a few diverged trials would take up the whole colour scale.
     badness = np.array([state.objective.key(trial.score) for trial in trials if trial.score is not None])
     rank = np.unique(-badness, return_inverse=True)[1]
     lines = LineCollection(
@@ -94,14 +94,14 @@ def parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: str) -
     figure.suptitle(f"{title}\na line is {each}{gap}; yellow is best", fontsize=11)
 
 
-def bars(figure: Figure, measured: Importance, state: SearchState, title: str) -> None:
-    """The importance of each hyperparameter, the greatest on top.
+def draw_importance(figure: Figure, measured: Importance, state: SearchState, title: str) -> None:
+    """Draws the importance of each hyperparameter, the greatest on top.
 
     Args:
         figure: an empty figure.
-        measured: by `importance`.
-        state: what it was measured of.
-        title: above it.
+        measured: from `importance`.
+        state: the state of the search.
+        title: title of the figure.
     """
     axes = figure.subplots()
     points = state.objective.name == "val_accuracy"
@@ -114,46 +114,46 @@ def bars(figure: Figure, measured: Importance, state: SearchState, title: str) -
     axes.axvline(0, color=GREY, lw=0.8)
     axes.set_xlabel(f"error added by shuffling it{', in percentage points' if points else ''}")
     error = f"{measured.error * 100:.2g} percentage points" if points else ticks.short(measured.error, 3)
-    told = [
-        f"Random forests guess the {_score(state)} of {measured.settings} settings that they were not grown on:",
+    notes = [
+        f"Random forests predict the {_score(state)} of {measured.settings} held-out settings:",
         f"mean error {error}, R² {measured.r2:.2f} (1 is perfect, 0 or less no better than the mean).",
-        "A bar is what is added to that error if the values of one hyperparameter are shuffled.",
+        "A bar is the error added by shuffling the values of one hyperparameter.",
     ]
     if any(trial.status == "failed" for trial in state.trials):
-        told.append("Failed settings count as the worst.")
+        notes.append("Failed settings count as the worst.")
     if "epochs" in measured.names:
-        told.append("Of epochs: the better settings were trained longer, so these are effect as well as cause.")
+        notes.append("Epochs: better settings were trained longer, so they are effect as well as cause.")
     figure.suptitle(title, fontsize=11)
-    axes.set_title("\n".join(told), fontsize=9, color=GREY, loc="left", x=0)
+    axes.set_title("\n".join(notes), fontsize=9, color=GREY, loc="left", x=0)
 
 
-def curves(figure: Figure, folder: Path, plan: SearchPlan, state: SearchState, title: str) -> None:
-    """Training loss over epochs of each net: of its best trial, and the mean of its ten best, as the paper's Figure 1.
+def draw_depths(figure: Figure, folder: Path, plan: SearchPlan, state: SearchState, title: str) -> None:
+    """Draws training losses of each net: its best trial, and the mean of its ten best, as in the paper's Figure 1.
 
     Args:
         figure: an empty figure.
-        folder: of the search, with the trials' curves.
-        plan: what was searched.
-        state: how it went.
-        title: above both.
+        folder: the folder of the search, with the metrics of the trials.
+        plan: the plan of the search.
+        state: the state of the search.
+        title: title of the figure.
     """
     losses: dict[str, list[np.ndarray]] = {net.name: [] for net in plan.nets}
     for trial in settings.longest(state.ranked):
         rows = table.read(folder / "trials" / state.root(trial).number / "metrics.csv")
         if rows:
             losses[plan.net(trial.values)].append(np.array([row["loss"] for row in rows]))
-    compared(figure, losses)
+    draw_losses(figure, losses)
     figure.suptitle(title)
 
 
 def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
-    """Where the trials cross the axis of a hyperparameter, from 0 to 1, and its labels."""
+    """Positions of the trials on the axis of a hyperparameter, from 0 to 1, and its labels."""
     values, order = settings.column(plan, trials, name), settings.choices(plan, trials, name)
     if order:
-        # Trials with the same choice would hide each other.
+        # Jitter separates trials with the same choice.
         room = min(0.03, 0.25 / len(order))
         shift = np.random.default_rng(len(name)).uniform(-room, room, len(trials))
-        return _share(values, 0, len(order) - 1) + shift, ticks.chosen(order)
+        return _share(values, 0, len(order) - 1) + shift, ticks.categorical(order)
     low, high = map(float, searched(plan.space)[name])
     if name in LOGARITHMIC:
         return _share(np.log10(values), np.log10(low), np.log10(high)), ticks.logarithmic(low, high)
@@ -163,8 +163,8 @@ def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray,
 def _scores(state: SearchState, trials: list[Trial]) -> tuple[np.ndarray, ticks.Ticks]:
     scores = np.array([trial.score for trial in trials], float)
     low, high = float(scores.min()), float(scores.max())
-    written = ticks.percents if state.objective.name == "val_accuracy" else ticks.significant
-    return _share(scores, low, high), ticks.linear(low, high, written)
+    format_all = ticks.percents if state.objective.name == "val_accuracy" else ticks.significant
+    return _share(scores, low, high), ticks.linear(low, high, format_all)
 
 
 def _share(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -172,7 +172,7 @@ def _share(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _line(row: np.ndarray) -> np.ndarray:
-    """The points of a line; where it has no value it goes up to that axis and on behind it, but does not cross it."""
+    """Points of a line, with a gap at each axis on which it has no value."""
     places = np.arange(len(row), dtype=float)
     for place in np.flatnonzero(np.isnan(row))[::-1]:
         around = [place - GAP, place, place + GAP]

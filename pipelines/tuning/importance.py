@@ -1,4 +1,4 @@
-"""How much each hyperparameter mattered in a search."""
+"""Importance of the hyperparameters of a search, by permutation."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold
 
 from pipelines.tuning import settings
-from pipelines.tuning.plan import SearchPlan
-from pipelines.tuning.state import SearchState
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import SearchState
 
 FEWEST = 10
-"""Settings below which a forest says nothing."""
+"""Settings below which importance is not measured."""
 FOLDS = 5
 TREES = 200
 SHUFFLES = 20
@@ -20,33 +20,33 @@ SHUFFLES = 20
 
 @dataclass(frozen=True)
 class Importance:
-    """How well random forests guess the score of a setting that they were not grown on, and by what."""
+    """How well random forests predict the scores of held-out settings, and from which hyperparameters."""
 
     names: tuple[str, ...]
     """The hyperparameters; "net" in a study, and "epochs" where some were trained longer."""
     added: np.ndarray
-    """What shuffling the values of one among the settings adds to the error: float [names, shuffles]."""
+    """Error added by shuffling the values of each among the settings: float [names, shuffles]."""
     error: float
-    """Mean absolute error of the guess, in units of the score."""
+    """Mean absolute error of the predictions, in units of the score."""
     r2: float
-    """Of the guess: 1 is perfect, 0 no better than the mean score."""
+    """R² of the predictions: 1 is perfect, 0 no better than the mean score."""
     settings: int
-    """That were completed, or failed: these count as the worst score."""
+    """Completed and failed settings; failures count as the worst score."""
 
 
 def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     """Measures the importance of every hyperparameter.
 
-    Each setting counts once, by its longest trial, and its score is guessed by a forest grown on the other folds: on
-    what a forest was grown on, it finds use even for noise.
+    Each setting counts once, by its longest trial, and its score is predicted by a forest fitted to the other folds:
+    on its own training settings a forest makes use even of noise.
 
     Args:
-        plan: of the search.
-        state: of its trials.
+        plan: the plan of the search.
+        state: the state of the search.
 
     Returns:
         The measures; None for fewer than `FEWEST` settings with a score, for fewer than two hyperparameters, or if
-        all have the same score.
+        all scores are equal.
     """
     trials = settings.longest([trial for trial in state.trials if trial.over])
     scores = [trial.score for trial in trials if trial.score is not None]
@@ -57,22 +57,23 @@ def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     targets = np.array([worst if trial.score is None else trial.score for trial in trials])
     table = np.column_stack([settings.column(plan, trials, name) for name in names])
     tables = [table, *_shuffled(table)]
-    guesses = np.empty((len(tables), len(trials)))
-    for grown, left in KFold(FOLDS, shuffle=True, random_state=0).split(table):
-        forest = RandomForestRegressor(TREES, min_samples_leaf=2, random_state=0).fit(table[grown], targets[grown])
-        guesses[:, left] = forest.predict(np.concatenate([each[left] for each in tables])).reshape(len(tables), -1)
-    errors = np.abs(guesses - targets).mean(axis=1)
+    predictions = np.empty((len(tables), len(trials)))
+    for fitted, held_out in KFold(FOLDS, shuffle=True, random_state=0).split(table):
+        forest = RandomForestRegressor(TREES, min_samples_leaf=2, random_state=0).fit(table[fitted], targets[fitted])
+        rows = np.concatenate([each[held_out] for each in tables])
+        predictions[:, held_out] = forest.predict(rows).reshape(len(tables), -1)
+    errors = np.abs(predictions - targets).mean(axis=1)
     added = (errors[1:] - errors[0]).reshape(len(names), SHUFFLES)
-    return Importance(tuple(names), added, float(errors[0]), float(r2_score(targets, guesses[0])), len(trials))
+    return Importance(tuple(names), added, float(errors[0]), float(r2_score(targets, predictions[0])), len(trials))
 
 
 def _shuffled(table: np.ndarray) -> list[np.ndarray]:
-    """Copies of a table with one column shuffled, `SHUFFLES` of each; what means nothing (NaN) stays where it is."""
+    """Returns copies of a table with one column shuffled, `SHUFFLES` per column; NaN stays in place."""
     random, copies = np.random.default_rng(0), []
     for index, values in enumerate(table.T):
-        meant = ~np.isnan(values)
+        valid = ~np.isnan(values)
         for _ in range(SHUFFLES):
             copy = table.copy()
-            copy[meant, index] = random.permutation(values[meant])
+            copy[valid, index] = random.permutation(values[valid])
             copies.append(copy)
     return copies

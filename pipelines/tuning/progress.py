@@ -1,28 +1,52 @@
-"""What is seen while a search runs: a table on a terminal, a line for each trial elsewhere."""
+"""Progress of a running search: a table on a terminal, a line for each finished trial elsewhere, and the time left."""
 
+import csv
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import linear_regression
+from typing import Literal
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from pipelines.tuning.plan import SearchPlan
-from pipelines.tuning.state import FILE, SearchState, read
-from pipelines.tuning.table import rendered, short, summary
+from pipelines.core.durations import clock
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import FILE, SearchState, Trial, read
+from pipelines.tuning.space import Value, searched
 
 INTERVAL = 0.5
-"""Seconds between two looks at the search."""
+"""Seconds between two readings of the state."""
+SHOWN = 12
+"""Finished trials in the table: the best."""
+OTHER_LINES = 8
+"""Lines of a terminal that hold no trials: output above the table, its head, and the notes below."""
+LEAST = 4
+"""Trials in the table on any terminal, however low."""
+LEFT_ALIGNED = ("trial", "net", "activation", "precision")
+HEADS = {
+    "learning_rate": "learning\nrate",
+    "momentum": "momen-\ntum",
+    "activation": "activ-\nation",
+    "transform_bias": "gate\nbias",
+    "batch_size": "batch\nsize",
+    "precision": "preci-\nsion",
+    "val_accuracy": "validation\naccuracy",
+    "val_loss": "validation\nloss",
+}
+"""Heads of columns; other columns are headed by their name."""
 
 
-class Board:
+class ProgressBoard:
     """Shows trials, their hyperparameters and objectives, and the time left.
 
     Args:
-        console: where to.
-        plan: what is searched.
-        folder: of the search.
-        workers: how many there are on this machine, for the time left before any trial is done.
+        console: where to print.
+        plan: the plan of the search.
+        folder: the folder of the search.
+        workers: number of workers on this machine, for the time left before any trial is done.
     """
 
     def __init__(self, console: Console, plan: SearchPlan, folder: Path, workers: int) -> None:
@@ -30,19 +54,19 @@ class Board:
         self.plan = plan
         self.folder = folder
         self.workers = workers
-        self._seen = 0.0
-        self._looked = 0.0
+        self._changed = 0.0
+        self._read = 0.0
         self._state: SearchState | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "ProgressBoard":
         before = read(self.folder)
         if before:
-            self._told = {trial.number for trial in before.trials if trial.over}
+            self._reported = {trial.number for trial in before.trials if trial.over}
         if self._live:
             self._live.start()
-            self._live.update(Text("chief and workers start"), refresh=True)
+            self._live.update(Text("starting chief and workers"), refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,34 +75,168 @@ class Board:
             self._live.stop()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a line above the table."""
         self.console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def update(self, final: bool = False) -> None:
-        """Looks at the search, and shows what is new."""
+        """Reads the state and shows changes."""
         now = time.monotonic()
-        if now - self._looked < INTERVAL and not final:
+        if now - self._read < INTERVAL and not final:
             return
-        self._looked = now
+        self._read = now
         try:
             changed = (self.folder / FILE).stat().st_mtime
         except FileNotFoundError:
             return
-        if changed != self._seen:
-            self._seen = changed
+        if changed != self._changed:
+            self._changed = changed
             self._state = read(self.folder)
         if self._state and self._live:
-            seen = rendered(self.plan, self._state, self.folder, self.workers, now=time.time(), size=self.console.size)
-            self._live.update(seen, refresh=True)
+            table = render(self.plan, self._state, self.folder, self.workers, now=time.time(), size=self.console.size)
+            self._live.update(table, refresh=True)
         elif self._state:
-            self._tell(self._state)
+            self._report(self._state)
 
-    def _tell(self, state: SearchState) -> None:
+    def _report(self, state: SearchState) -> None:
         for trial in state.trials:
-            if trial.over and trial.number not in self._told:
-                self._told.add(trial.number)
-                drawn = self.plan.meant(trial.values)
-                values = " ".join(f"{name}={short(value)}" for name, value in drawn.items())
+            if trial.over and trial.number not in self._reported:
+                self._reported.add(trial.number)
+                values = " ".join(f"{name}={short(value)}" for name, value in self.plan.effective(trial.values).items())
                 score = trial.reason if trial.score is None else f"{state.objective.name} {trial.score:.6g}"
-                far = summary(self.plan, state, self.workers, time.time())
-                self.say(f"trial {trial.number}  {score}  {values}  {trial.seconds:.0f} s  {far}")
+                progress = summary(self.plan, state, self.workers, time.time())
+                self.say(f"trial {trial.number}  {score}  {values}  {trial.seconds:.0f} s  {progress}")
+
+
+def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> str:
+    """Summarises the progress of a search in a line."""
+    over = [trial for trial in state.trials if trial.over]
+    failed = sum(trial.status == "failed" for trial in over)
+    parts = [f"{len(over)} of {len(plan.work)} trials"]
+    parts += [f"{failed} failed"] if failed else []
+    waiting = sum(trial.status == "waiting" for trial in state.trials)
+    parts += [f"{waiting} waiting"] if waiting else []
+    if state.ranked:
+        best = state.ranked[0]
+        parts.append(f"best {best.score:.4g} (trial {best.number})")
+    left = time_left(plan, state, workers, now)
+    parts += [f"about {clock(left)} left"] if left else []
+    return ", ".join(parts)
+
+
+def render(
+    plan: SearchPlan, state: SearchState, folder: Path, workers: int, *, now: float, size: ConsoleDimensions
+) -> Group:
+    """Renders the running trials, the best completed ones, and the last failures as a table.
+
+    Args:
+        plan: the plan of the search.
+        state: the state of the search.
+        folder: the folder of the search, with the metrics of running trials.
+        workers: as for `time_left`.
+        now: seconds since 1970.
+        size: columns and lines of the terminal; hyperparameters that do not fit are left out, the last first.
+    """
+    space = searched(plan.space)
+    constants = {name: short(bounds[0]) for name, bounds in space.items() if len(bounds) == 1}
+    names = [*(["net"] if plan.nets else []), *(name for name in space if name not in constants)]
+    failed = [trial for trial in state.trials if trial.status == "failed"]
+    room = max(LEAST, size.height - OTHER_LINES)
+    running = [trial for trial in state.trials if not trial.over][: room // 2]
+    trials = [*running, *state.ranked[:SHOWN], *failed[-2:]][:room]
+    values = [plan.effective(trial.values) for trial in trials]
+    sampled = {name: [short(row.get(name, "")) for row in values] for name in names}
+    progress = zip(*(_progress(plan, trial, state.root(trial), folder, now) for trial in trials), strict=True)
+    others = dict(zip(("epoch", state.objective.name, "time"), progress, strict=False))
+    others["trial"] = tuple(trial.number for trial in trials)
+    hidden: list[str] = []
+    while (
+        sum(_width(name, cells) + 1 for name, cells in (sampled | others).items()) - 1 > size.width and len(sampled) > 1
+    ):
+        hidden.insert(0, sampled.popitem()[0])
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    columns = {"trial": others.pop("trial"), **sampled, **others}
+    for name in columns:
+        side: Literal["left", "right"] = "left" if name in LEFT_ALIGNED else "right"
+        table.add_column(HEADS.get(name, name), justify=side, vertical="bottom", no_wrap=True)
+    for trial, *cells in zip(trials, *columns.values(), strict=True):
+        table.add_row(*cells, style=_style(trial, state))
+    notes = [f"in all trials: {', '.join(f'{name} {value}' for name, value in constants.items())}"] if constants else []
+    notes += [f"no room for {', '.join(hidden)}: see trials.csv at the end"] if hidden else []
+    notes += [f"failed: {'; '.join(state.reasons)}"] if failed else []
+    below = (Text(note, style="dim", no_wrap=True, overflow="ellipsis") for note in notes)
+    return Group(Text(summary(plan, state, workers, now)), table, *below)
+
+
+def short(value: Value) -> str:
+    """Formats a hyperparameter in a few characters."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value).removeprefix("mixed_")
+
+
+def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) -> float | None:
+    """Estimates the seconds until a search ends; None before a trial is done.
+
+    Args:
+        plan: gives the trials and their epochs.
+        state: gives the durations of finished trials.
+        workers: at least this many trials run at the same time.
+        now: seconds since 1970.
+    """
+    over = [trial for trial in state.trials if trial.over]
+    if not over:
+        return None
+    start, epoch = pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])
+    running = [trial for trial in state.trials if trial.status == "running"]
+    done = sum(start + epoch * _work(plan, trial) for trial in over)
+    done += sum(min(start + epoch * _work(plan, trial), trial.seconds + now - trial.since) for trial in running)
+    whole = sum(start + epoch * epochs for epochs in plan.work)
+    return max(0.0, whole - done) / max(1, workers, len(running))
+
+
+def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """Fits the seconds to start a trial and those of an epoch.
+
+    Args:
+        epochs: epochs of each trial.
+        seconds: duration of each trial.
+
+    Example:
+        pace([1, 1, 3], [6.0, 6.0, 8.0])  # (5.0, 1.0)
+    """
+    if len(set(epochs)) > 1:
+        epoch, start = linear_regression(epochs, seconds)
+        if epoch >= 0 and start >= 0:
+            return start, epoch
+    return 0.0, linear_regression([*epochs, 0], [*seconds, 0], proportional=True).slope
+
+
+def _work(plan: SearchPlan, trial: Trial) -> int:
+    return (trial.epochs or plan.config.epochs) - trial.before
+
+
+def _width(name: str, cells: Iterable[str]) -> int:
+    return max(map(len, [*HEADS.get(name, name).split("\n"), *cells]))
+
+
+def _progress(plan: SearchPlan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
+    whole = trial.epochs or plan.config.epochs
+    if trial.score is not None:
+        return str(whole), f"{trial.score:.4f}", clock(trial.seconds)
+    if trial.status in ("failed", "waiting"):
+        return "", trial.status, clock(trial.seconds)
+    done = _epochs(folder / "trials" / root.number / "metrics.csv")
+    return f"{done}/{whole}", "running", clock(trial.seconds + now - trial.since)
+
+
+def _epochs(path: Path) -> int:
+    # Another process may be writing the file.
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return max(0, sum(1 for _ in csv.reader(file)) - 1)
+    except OSError:
+        return 0
+
+
+def _style(trial: Trial, state: SearchState) -> str:
+    if trial.status == "failed":
+        return "dim"
+    return "bold green" if state.ranked and trial is state.ranked[0] else ""

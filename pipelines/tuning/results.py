@@ -1,7 +1,8 @@
-"""What is left of a search: a table of its trials, and the winner as a recipe."""
+"""Results of a search: the table of its trials, the winners as recipes, and the HParams page of TensorBoard."""
 
 import csv
 import io
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,19 +11,20 @@ from pipelines.core.config import Provenance, Recipe
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.recipes.provenance import flat
-from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning import settings
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import SearchState, Trial
 from pipelines.tuning.space import searched
-from pipelines.tuning.state import SearchState, Trial
 
 COLUMNS = ("trial", "status", "score", "seconds", "epochs", "continues", "reason")
 
 
 def winners(plan: SearchPlan, state: SearchState) -> dict[str, Trial]:
-    """The best trial of each net.
+    """Returns the best trial of each net.
 
     Args:
-        plan: of the search.
-        state: of its trials.
+        plan: the plan of the search.
+        state: the state of the search.
 
     Returns:
         Trials by the name of their net, in the order of the plan; nets without a completed trial are left out.
@@ -34,25 +36,27 @@ def winners(plan: SearchPlan, state: SearchState) -> dict[str, Trial]:
 
 
 def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]:
-    """Writes trials.csv and the winners' recipes.
+    """Writes trials.csv and the recipes of the winners.
 
     Args:
-        folder: of the search.
-        plan: what was searched.
-        state: how it went.
+        folder: the folder of the search.
+        plan: the plan of the search.
+        state: the state of the search.
 
     Returns:
-        The recipes' files by the name of their net.
+        Recipe files by the name of their net.
 
     Raises:
-        UserError: no trial was completed; the reasons are told, the commonest first.
+        UserError: no trial was completed; lists the reasons, the most frequent first.
     """
     write_text(folder / "trials.csv", table(plan, state))
     best = winners(plan, state)
     if not best:
         reasons = "".join(f" {reason.rstrip('.')}." for reason in state.reasons)
-        said = f"none of {len(state.trials)} trials has a result.{reasons}"
-        raise UserError(f"{said} All are in {folder / 'trials.csv'}. Search in other bounds, in another folder.")
+        raise UserError(
+            f"none of {len(state.trials)} trials has a result.{reasons} All are in {folder / 'trials.csv'}. Change the "
+            "search space and search in another folder."
+        )
     files = {}
     for net, trial in best.items():
         files[net] = folder / (f"best-{net}.json" if plan.nets else "best.json")
@@ -61,7 +65,7 @@ def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]
 
 
 def table(plan: SearchPlan, state: SearchState) -> str:
-    """trials.csv: a row a trial in the order they were drawn, and a line that says so where a budget cut it short."""
+    """Formats trials.csv: a row per trial in the order of sampling, with the budget where it is reduced."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [*(["net"] if plan.nets else []), *searched(plan.space)]
@@ -85,12 +89,12 @@ def table(plan: SearchPlan, state: SearchState) -> str:
 
 
 def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
-    """A trial as a recipe: what `highway train` needs to train it again.
+    """Turns a trial into a recipe for `highway train`.
 
     Args:
-        plan: of the search.
-        state: for the objective.
-        trial: a completed one.
+        plan: the plan of the search.
+        state: the state of the search.
+        trial: a completed trial.
 
     Returns:
         The recipe; every number that is not a default counts as assumed.
@@ -102,12 +106,12 @@ def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
     extreme = "highest" if state.objective.direction == "max" else "lowest"
     found = f"{state.objective.name} {trial.score:.6g}, the {extreme}"
     label = f" ({plan.label})" if plan.label else ""
-    # Of a trial that was stopped early too the recipe is that of the whole schedule, which begins in the same way.
+    # A trial that stopped at a rung gives the recipe of the full schedule, which begins the same way.
     rounds = f" after {trial.epochs} epochs" if trial.epochs and trial.epochs < config.epochs else ""
-    drawn = " ".join(f"{key}={value}" for key, value in plan.meant(trial.values).items())
+    sampled = " ".join(f"{key}={value}" for key, value in plan.effective(trial.values).items())
     return Recipe(
         config=config,
-        source=f"trial {trial.number}{rounds} of the {plan.algorithm} search over {plan.name}{label}: {drawn}",
+        source=f"trial {trial.number}{rounds} of the {plan.algorithm} search over {plan.name}{label}: {sampled}",
         published="none",
         provenance=Provenance(assumed=tuple(key for key in flat(config) if key not in ("recipe", "seed"))),
         search=plan.space,
@@ -115,34 +119,67 @@ def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
     )
 
 
-def _cell(plan: SearchPlan, trial: Trial, name: str) -> str:
-    value = plan.meant(trial.values).get(name, "")
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _nets(plan: SearchPlan) -> list[str]:
-    return [net.name for net in plan.nets] or [plan.name]
-
-
-def told(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> list[str]:
-    """What is said at the end: the winner of each net, and what to do with it.
+def report(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> list[str]:
+    """Formats the final message: the winner of each net, and the next commands.
 
     Args:
-        plan: of the search.
-        state: how it went.
-        files: recipes by the name of their net.
+        plan: the plan of the search.
+        state: the state of the search.
+        files: recipe files by the name of their net.
 
     Returns:
         Lines.
     """
-    best = winners(plan, state)
     lines = [plan.label] if plan.label else []
     if state.over and plan.trials and len(state.trials) < plan.trials:
-        lines.append(f"no more than these {len(state.trials)} settings were found in the space")
-    for net, trial in best.items():
-        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in plan.meant(trial.values) if name != "net")
+        lines.append(f"the space has no more than these {len(state.trials)} settings")
+    for net, trial in winners(plan, state).items():
+        names = (name for name in plan.effective(trial.values) if name != "net")
+        values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in names)
         lines.append(f"{net}: best {state.objective.name} {trial.score:.6g}, trial {trial.number}: {values}")
     first = next(iter(files.values()))
     lines.append(f"trials {first.parent / 'trials.csv'}, figures {first.parent / 'figures'}")
     lines.append(f"next: highway train {first}; tensorboard --logdir {first.parent / 'tensorboard'}")
     return lines
+
+
+def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
+    """Rewrites the folder `tensorboard` for the HParams page: one session per setting, by its longest trial.
+
+    Args:
+        folder: the folder of the search.
+        plan: the plan of the search.
+        state: the state of the search; trials with a score are shown.
+    """
+    # Only the chief, which has loaded TensorFlow already, gets here.
+    import tensorflow as tf
+    from tensorboard.plugins.hparams import api
+
+    board = folder / "tensorboard"
+    shutil.rmtree(board, ignore_errors=True)
+    trials = settings.longest(state.ranked)
+    domains = {}
+    for name in settings.names(plan, trials):
+        choices = settings.choices(plan, trials, name)
+        domain = api.Discrete(choices) if choices else api.RealInterval(*map(float, searched(plan.space)[name]))
+        domains[name] = api.HParam(name, domain)
+    objective = state.objective.name
+    with tf.summary.create_file_writer(str(board)).as_default():
+        api.hparams_config(list(domains.values()), [api.Metric(objective, display_name=f"best {objective}")])
+    for trial in trials:
+        epochs = settings.epochs(plan, trial)
+        values = plan.effective(trial.values) | {"epochs": epochs}
+        with tf.summary.create_file_writer(str(board / trial.number)).as_default():
+            api.hparams(
+                {hparam: values[name] for name, hparam in domains.items() if name in values}, trial_id=trial.number
+            )
+            tf.summary.scalar(objective, trial.score, step=epochs)
+
+
+def _cell(plan: SearchPlan, trial: Trial, name: str) -> str:
+    value = plan.effective(trial.values).get(name, "")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _nets(plan: SearchPlan) -> list[str]:
+    return [net.name for net in plan.nets] or [plan.name]

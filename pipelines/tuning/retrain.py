@@ -1,4 +1,4 @@
-"""The winners of a search trained anew, with several seeds."""
+"""Retraining the winners of a search with several seeds."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from pipelines.recipes import named_recipe
 from pipelines.training.processes.pool import say, train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
-from pipelines.tuning.state import Objective
+from pipelines.tuning.search_state import Objective
 
 
 def retrain(
@@ -28,19 +28,19 @@ def retrain(
     objective: Objective,
     console: Console,
 ) -> Path:
-    """Trains each recipe with the seeds 0, 1, ...; runs that are there already are finished or left as they are.
+    """Trains each recipe with the seeds 0, 1, ...; resumes unfinished runs and keeps finished ones.
 
     Args:
-        recipes: recipe files, by the name of their net.
-        folder: of the search.
-        seeds: how many.
-        workers: runs at the same time; the next starts as soon as one ends.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        objective: what is told of them.
-        console: for a line for each run and each net, and on a terminal a bar.
+        recipes: recipe files by the name of their net.
+        folder: the folder of the search.
+        seeds: number of seeds.
+        workers: runs at the same time.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        objective: the metric to report.
+        console: for a line for each run and each net, and a bar on a terminal.
 
     Returns:
-        retrained.csv, with a row for each run.
+        The file retrained.csv, with a row for each run.
 
     Raises:
         UserError: a run cannot be trained.
@@ -52,7 +52,7 @@ def retrain(
         task = TrainTask(folder=path, data_dir=data_dir, config=config)
         if not task.done:
             members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
-    train_all(members, workers=workers, console=console, doing="retrains", found=lambda run: _told(run, objective))
+    train_all(members, workers=workers, console=console, doing="retrains", found=lambda run: _outcome(run, objective))
     rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -61,15 +61,15 @@ def retrain(
     write_text(folder / "retrained.csv", text.getvalue())
     for net in recipes:
         scores = [row[2] for row in rows if row[0] == net and row[2] is not None]
-        found = f"best {objective.name} {_spread(scores)} (n = {len(scores)} of {seeds}, seeds from 0 on)"
-        say(console, f"{net} retrained: {found}")
+        best = f"best {objective.name} {_spread(scores)}"
+        say(console, f"{net} retrained: {best} (n = {len(scores)} of {seeds}, seeds from 0)")
     return folder / "retrained.csv"
 
 
-def _told(run: Run, objective: Objective) -> str:
+def _outcome(run: Run, objective: Objective) -> str:
     score, _ = _score(run, objective)
-    found = "diverged" if run.record.state == "diverged" else f"best {objective.name} {score:.6g}"
-    return f"{found}, {clock(run.record.seconds)}"
+    outcome = "diverged" if run.record.state == "diverged" else f"best {objective.name} {score:.6g}"
+    return f"{outcome}, {clock(run.record.seconds)}"
 
 
 def _score(run: Run, objective: Objective) -> tuple[float | None, float | None]:
@@ -78,5 +78,5 @@ def _score(run: Run, objective: Objective) -> tuple[float | None, float | None]:
 
 def _spread(scores: list[float]) -> str:
     if len(scores) < 2:
-        return "".join(f"{score:.6g}" for score in scores) or "none, as every run diverged"
-    return f"{statistics.mean(scores):.6g} +- {statistics.stdev(scores):.2g}"
+        return "".join(f"{score:.6g}" for score in scores) or "none: every run diverged"
+    return f"{statistics.mean(scores):.6g} ± {statistics.stdev(scores):.2g}"

@@ -1,40 +1,40 @@
-"""What a search tried, as the columns of its figures: each setting once, by the trial that trained it longest."""
+"""The settings of a search as columns of figures: each setting once, by its longest trial."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import Trial
 from pipelines.tuning.space import CHOICES, Value, searched
-from pipelines.tuning.state import Trial
 
 
 def longest(trials: Sequence[Trial]) -> list[Trial]:
-    """Of each setting its longest trial: Hyperband goes on with a good one, as another trial, up to a few times.
+    """Selects the longest trial of each setting, which Hyperband may continue as further trials.
 
     Args:
-        trials: of a search.
+        trials: trials of a search.
 
     Returns:
-        Those that none of the others goes on with, in the same order.
+        The trials that no other trial continues, in the same order.
     """
     earlier = {trial.earlier for trial in trials}
     return [trial for trial in trials if trial.number not in earlier]
 
 
 def epochs(plan: SearchPlan, trial: Trial) -> int:
-    """For how many epochs a setting was trained in all by the end of a trial."""
+    """Returns the epochs a setting has been trained for by the end of a trial."""
     return trial.epochs or plan.config.epochs
 
 
 def names(plan: SearchPlan, trials: Sequence[Trial]) -> list[str]:
-    """What differs between trials: "net" in a study, what was searched, and "epochs" where they are not the same."""
+    """Lists the columns: "net" in a study, the hyperparameters of the search, and "epochs" where they differ."""
     differ = len({epochs(plan, trial) for trial in trials}) > 1
     return [*(["net"] if plan.nets else []), *searched(plan.space), *(["epochs"] if differ else [])]
 
 
 def choices(plan: SearchPlan, trials: Sequence[Trial], name: str) -> list[Value]:
-    """What one of the `names` is chosen from, in order; nothing for a range."""
+    """Lists the choices of one of the `names` in order; empty for a range."""
     if name == "net":
         return [net.name for net in plan.nets]
     if name == "epochs":
@@ -43,18 +43,18 @@ def choices(plan: SearchPlan, trials: Sequence[Trial], name: str) -> list[Value]
 
 
 def column(plan: SearchPlan, trials: Sequence[Trial], name: str) -> np.ndarray:
-    """The values of one of the `names` as numbers: a choice by its place among the choices, a range as it is.
+    """Returns the values of one of the `names` as numbers; a choice becomes its index.
 
     Args:
-        plan: of the search.
-        trials: that drew them.
-        name: of the column.
+        plan: the plan of the search.
+        trials: trials of the search.
+        name: name of the column.
 
     Returns:
-        float [trials]; NaN where the value means nothing to the net of the trial.
+        float [trials]; NaN where the value has no effect on the net of the trial.
     """
     order = choices(plan, trials, name)
-    kept = [plan.meant(trial.values) | {"epochs": epochs(plan, trial)} for trial in trials]
+    rows = [plan.effective(trial.values) | {"epochs": epochs(plan, trial)} for trial in trials]
     if order:
-        return np.array([order.index(values[name]) for values in kept], float)
-    return np.array([values.get(name, np.nan) for values in kept], float)
+        return np.array([order.index(row[name]) for row in rows], float)
+    return np.array([row.get(name, np.nan) for row in rows], float)

@@ -1,4 +1,4 @@
-"""From a space to what KerasTuner draws from, and from what it drew to a configuration."""
+"""Search spaces: their hyperparameters, and the configuration that sampled values give."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,17 +24,17 @@ FIELDS = {
     "batch_size": "batch_size",
     "precision": "precision",
 }
-"""The field of a `Config` that each parameter of a `Space` is."""
+"""The field of a `Config` that each hyperparameter of a `Space` sets."""
 
 CHOICES = ("activation", "depth", "width", "batch_size", "precision")
-"""Parameters with values of their own; the others are ranges."""
+"""Hyperparameters with listed values; the others are ranges."""
 LOGARITHMIC = ("learning_rate",)
-"""Ranges in which each order of magnitude is as likely as any other."""
+"""Ranges sampled on a logarithmic scale."""
 DECAYING = ("step", "exponential")
 
 
 def searched(space: Space) -> dict[str, tuple[Value, ...]]:
-    """The parameters that a search changes, with their bounds or choices.
+    """Returns the hyperparameters of a search with their bounds or choices.
 
     Example:
         searched(Space(momentum=(0.5, 0.9)))  # {"momentum": (0.5, 0.9)}
@@ -43,25 +43,23 @@ def searched(space: Space) -> dict[str, tuple[Value, ...]]:
 
 
 def gated(model: ModelConfig) -> bool:
-    """Whether a net has transform gates, by the name of its preset."""
+    """Returns whether a net has transform gates, by the name of its preset."""
     return not model.preset.endswith(KINDS)
 
 
 def check(space: Space, config: Config) -> None:
-    """Refuses a search that changes nothing, or something that has no effect on the training.
+    """Refuses an empty search space and hyperparameters without an effect on the training.
 
     Args:
-        space: of the search.
-        config: what it changes.
+        space: the search space.
+        config: the configuration that it varies.
 
     Raises:
-        UserError: names the parameter and the reason.
+        UserError: names the hyperparameter and the reason.
     """
     names = searched(space)
     if not names:
-        raise UserError(
-            "there is nothing to search: the space is empty. Name a range or a choice, as --search.learning-rate 0.01 1"
-        )
+        raise UserError("the search space is empty. Name a range or choices, for example --search.learning-rate 0.01 1")
     useless = {
         "momentum": "--optimizer.name sgd" if config.optimizer.name != "sgd" else "",
         "decay": "--schedule.kind exponential" if config.schedule.kind not in DECAYING else "",
@@ -71,23 +69,22 @@ def check(space: Space, config: Config) -> None:
         if name in names and needed:
             option = "--search." + name.replace("_", "-")
             raise UserError(
-                f"{option} needs {needed}: without that it changes nothing. Leave it out of the search with "
-                f"{option} and no values."
+                f"{option} has no effect without {needed}. Remove it from the search with {option} and no values."
             )
 
 
 def changed(config: Config, values: Mapping[str, Value]) -> Config:
-    """The configuration of a trial.
+    """Applies sampled values to a configuration.
 
     Args:
-        config: what the search starts from.
-        values: drawn, by the names of `FIELDS`; others are left alone, as is the bias of gates that are not there.
+        config: the base configuration.
+        values: by the names of `FIELDS`; other names, and the gate bias of a net without gates, are ignored.
 
     Returns:
         The configuration with these values.
 
     Raises:
-        UserError: the values do not go together.
+        UserError: the values are incompatible.
 
     Example:
         changed(config, {"learning_rate": 0.1}).optimizer.learning_rate  # 0.1

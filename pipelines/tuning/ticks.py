@@ -1,4 +1,4 @@
-"""Labels of an axis: its two ends as they are, and few round numbers between them."""
+"""Labels of an axis: both ends exactly, and a few round numbers between them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,21 +7,21 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 Ticks = list[tuple[float, str]]
-"""Places on an axis from 0 to 1, with their labels."""
+"""Positions on an axis from 0 to 1, with their labels."""
 
 CLOSE = 0.09
-"""Share of an axis that a label needs for itself."""
+"""Least distance of two labels, as a share of the axis."""
 MOST = 10
-"""Labels of an axis."""
+"""Most labels of an axis."""
 
 
-def linear(low: float, high: float, written: Callable[[Sequence[float]], list[str]] | None = None) -> Ticks:
-    """Labels of an axis from one number to a greater one, or of a point where they are the same.
+def linear(low: float, high: float, format_all: Callable[[Sequence[float]], list[str]] | None = None) -> Ticks:
+    """Labels a linear axis; a single point if both ends are equal.
 
     Args:
-        low: its lower end.
-        high: its upper end.
-        written: from the numbers to their labels, all at once; None writes each as short as it can be.
+        low: lower end.
+        high: upper end.
+        format_all: formats all numbers together; None formats each as short as possible.
 
     Returns:
         The labels, from the lower end.
@@ -29,21 +29,21 @@ def linear(low: float, high: float, written: Callable[[Sequence[float]], list[st
     Example:
         linear(-4, -0.2)  # labels -4, -3, -2, -1, -0.2
     """
-    written = written or (lambda values: [short(value) for value in values])
+    format_all = format_all or (lambda values: [short(value) for value in values])
     if low == high:
-        return [(0.5, written([low])[0])]
+        return [(0.5, format_all([low])[0])]
     between = np.asarray(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high))
     between[np.abs(between) < 1e-9 * (high - low)] = 0
     values = [low, *_inside(between, low, high), high]
-    return list(zip([(value - low) / (high - low) for value in values], written(values), strict=True))
+    return list(zip([(value - low) / (high - low) for value in values], format_all(values), strict=True))
 
 
 def logarithmic(low: float, high: float) -> Ticks:
-    """Labels of an axis of orders of magnitude.
+    """Labels a logarithmic axis.
 
     Args:
-        low: its lower end, above 0.
-        high: its upper end.
+        low: lower end, above 0.
+        high: upper end.
 
     Returns:
         The labels, from the lower end.
@@ -63,11 +63,11 @@ def logarithmic(low: float, high: float) -> Ticks:
     return list(zip([(value - ends[0]) / (ends[1] - ends[0]) for value in values], texts, strict=True))
 
 
-def chosen(order: Sequence[object]) -> Ticks:
-    """Labels of an axis of choices at equal distances; of many, only some are labelled.
+def categorical(order: Sequence[object]) -> Ticks:
+    """Labels an axis of equally spaced choices; only some if there are many.
 
     Example:
-        chosen(["relu", "tanh"])  # [(0.0, "relu"), (1.0, "tanh")]
+        categorical(["relu", "tanh"])  # [(0.0, "relu"), (1.0, "tanh")]
     """
     last = len(order) - 1
     if not last:
@@ -78,7 +78,7 @@ def chosen(order: Sequence[object]) -> Ticks:
 
 
 def percents(values: Sequence[float]) -> list[str]:
-    """Shares as percentages, with as many decimals as tell them apart and write those between the ends as they are.
+    """Formats shares as percentages, with enough decimals to distinguish them and to write the inner ones exactly.
 
     Example:
         percents([0.8237, 0.824, 0.825])  # ["82.37%", "82.40%", "82.50%"]
@@ -92,7 +92,7 @@ def percents(values: Sequence[float]) -> list[str]:
 
 
 def significant(values: Sequence[float]) -> list[str]:
-    """Numbers with three significant figures, or as many more as tell them apart."""
+    """Formats numbers with three significant figures, or as many more as distinguish them."""
     for digits in range(3, 9):
         texts = [short(value, digits) for value in values]
         if len(set(texts)) == len(values):
@@ -101,7 +101,7 @@ def significant(values: Sequence[float]) -> list[str]:
 
 
 def short(value: float, digits: int = 6) -> str:
-    """A number without needless characters.
+    """Formats a number as short as possible.
 
     Example:
         short(1e-05)  # "1e-5"
@@ -110,10 +110,10 @@ def short(value: float, digits: int = 6) -> str:
 
 
 def _inside(between: np.ndarray, low: float, high: float) -> list[float]:
-    """Of round numbers those that lie between two ends, away from them and from each other."""
+    """Selects round numbers between two ends, far enough from them and from each other."""
     room = CLOSE * (high - low)
-    kept = [low]
+    selected = [low]
     for value in between.tolist():
-        if kept[-1] + room <= value <= high - room:
-            kept.append(value)
-    return kept[1:]
+        if selected[-1] + room <= value <= high - room:
+            selected.append(value)
+    return selected[1:]

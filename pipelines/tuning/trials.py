@@ -1,13 +1,15 @@
-"""One trial: a run directory trained to its end, or for Hyperband to the end of its round."""
+"""Trials: a run directory trained to its end, or to the end of its Hyperband rung, and what stops it early."""
 
 import io
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import keras
 from rich.console import Console
 
 from pipelines.core.config import Config
@@ -18,21 +20,76 @@ from pipelines.training import launch, table
 from pipelines.training.callbacks import CHECKPOINTS
 from pipelines.training.heartbeat import Heartbeat
 from pipelines.training.intervals import Interval
-from pipelines.tuning.callbacks import HopelessError, RoundError, StopAfter, StopOnDeadGates
-from pipelines.tuning.state import Objective
+from pipelines.tuning.search_state import Objective
+
+LEAST_SLOPE = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
+"""Slope T * (1 - T) of a gate below which its gradient underflows in each precision, with denormals flushed to 0."""
+
+
+class HopelessError(Exception):
+    """A trial cannot produce a useful result."""
+
+
+class RungEndError(Exception):
+    """A trial has reached the end of its Hyperband rung."""
+
+
+class StopOnDeadGates(keras.callbacks.Callback):
+    """Raises `HopelessError` once the gates of all layers are saturated, so that none receives a gradient.
+
+    Args:
+        path: the run directory, for its precision and the gates before training.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Keras's hook."""
+        record = open_run(self.path).record
+        self.least = LEAST_SLOPE[record.precision.policy]
+        self._check(record.gates, "before training")
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        gates = {name: float(value) for name, value in (logs or {}).items() if name.startswith("gate/")}
+        self._check(gates, f"after epoch {epoch + 1}")
+
+    def _check(self, gates: Mapping[str, float], when: str) -> None:
+        if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
+            state = "shut" if min(gates.values()) < 0.5 else "open"
+            raise HopelessError(f"dead gates: all {len(gates)} layers are {state} {when}")
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Raises `RungEndError` after an epoch before the last.
+
+    Args:
+        epochs: epochs at the end of the rung.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__()
+        self.epochs = epochs
+
+    def on_epoch_end(self, epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        if epoch + 1 >= self.epochs:
+            raise RungEndError
 
 
 def objective(config: Config, data_dir: Path | None) -> Objective:
-    """What a search over a configuration makes as good as possible: validation accuracy, of a regression the loss.
+    """Returns the objective of a search: validation accuracy, or validation loss for regression.
 
     Raises:
-        UserError: the data cannot be had, or there is nothing to validate on.
+        UserError: the data are not available, or there are no validation examples.
     """
     info = sources.describe(config.data, data_dir, config.validation)
     if not info.counts["validation"]:
         raise UserError(
-            f"{info.name} has no validation examples, and a search never looks at the test split. Hold some of the "
-            f"{info.counts['train']:,} training examples out: --validation {max(1, info.counts['train'] // 12)}."
+            f"{info.name} has no validation examples, and a search never reads the test split. Hold out some of the "
+            f"{info.counts['train']:,} training examples: --validation {max(1, info.counts['train'] // 12)}."
         )
     return Objective("val_accuracy", "max") if info.labels else Objective("val_loss", "min")
 
@@ -46,15 +103,15 @@ def train(
     *,
     heartbeat: Callable[[], None],
 ) -> float:
-    """Trains a trial, or goes on with it, and gives its score.
+    """Trains a trial and returns its score.
 
-    A trial whose worker died goes on from its checkpoint, one that a round of Hyperband paused does too.
+    A trial resumes from its checkpoint if its worker died or if a Hyperband rung paused it.
 
     Args:
-        config: of the trial.
+        config: configuration of the trial.
         path: its run directory.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        epochs: after which to pause; None for the end.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        epochs: number of epochs after which to pause; None for the end.
         wanted: the objective.
         heartbeat: called after every execution of training and validation.
 
@@ -67,7 +124,7 @@ def train(
     """
     pausing = epochs is not None and epochs < config.epochs
     callbacks = [Heartbeat(heartbeat), StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
-    # The state at the end of the round is what the next one goes on from.
+    # The next rung resumes from the state at the end of this one.
     interval: Interval = _steps_per_epoch(config, data_dir) if pausing else "auto"
     quiet = Console(file=io.StringIO())
     try:
@@ -75,14 +132,14 @@ def train(
             launch.start(config, path, data_dir, quiet, interval=interval, callbacks=callbacks)
         elif (run := _free(path)).record.state == "running" and not (epochs and _done(run) >= epochs):
             launch.resume(path, data_dir, quiet, interval=interval, callbacks=callbacks)
-    except RoundError:
+    except RungEndError:
         pass
     except UserError:
         if path.exists() and open_run(path).record.state == "diverged":
-            raise HopelessError("the loss is not finite any more") from None
+            raise HopelessError("the loss is no longer finite") from None
         raise
     if open_run(path).record.state == "diverged":
-        raise HopelessError("the loss is not finite any more")
+        raise HopelessError("the loss is no longer finite")
     scores = [row[wanted.name] for row in table.read(path / "metrics.csv")]
     finite = [score for score in scores[:epochs] if math.isfinite(score)]
     if not finite:
@@ -91,7 +148,7 @@ def train(
 
 
 def shed(path: Path) -> None:
-    """Removes the weights of a trial: what is kept of it are its settings and its curves."""
+    """Removes the weights of a trial; its settings and curves stay."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path / CHECKPOINTS)
     for name in FILES.values():
@@ -99,7 +156,7 @@ def shed(path: Path) -> None:
 
 
 def _free(path: Path) -> Run:
-    """Waits until no other worker trains in a run directory: one that was taken for lost may only have been slow."""
+    """Waits until no other worker trains in a run directory: a worker considered lost may only have been slow."""
     while True:
         run = open_run(path)
         try:

@@ -13,22 +13,22 @@ from pipelines.core.parsing import parse_over
 from pipelines.recipes import named_recipe
 from pipelines.training.processes import signals
 from pipelines.tuning import space
-from pipelines.tuning.plan import Algorithm, SearchPlan, planned
-from pipelines.tuning.tune import tune
+from pipelines.tuning.search import tune
+from pipelines.tuning.search_plan import Algorithm, SearchPlan, planned
 
 TUNE = "highway tune"
 TRIALS = 20
 HELP = """usage: highway tune RECIPE [--search.PARAMETER ...] [--trials N] [--workers N] [--field VALUE ...]
 
-Searches the hyperparameters of a recipe; scores are those of the validation split. Repeat the command to go on with a
-search that was stopped, in whatever way.
+Searches the hyperparameters of a recipe; trials are scored on the validation split. Repeat the command to resume an
+interrupted search.
   highway tune demo --trials 30 --workers 2 --search.transform-bias -5 -1 --search.dropout
 
-  highway tune RECIPE --help   every option, with the recipe's space
+  highway tune RECIPE --help   every option, with the search space of the recipe
   RECIPE                       a recipe, or a recipe file (best.json)
   highway reproduce optimization   the paper's random search over eight nets
 
-Several machines, with a folder that all of them see, and the same arguments for each:
+On several machines, with a shared folder and the same arguments for each:
   KERASTUNER_TUNER_ID=chief KERASTUNER_ORACLE_IP=10.0.0.1 KERASTUNER_ORACLE_PORT=8400 highway tune RECIPE --to DIR
   KERASTUNER_TUNER_ID=worker-a KERASTUNER_ORACLE_IP=10.0.0.1 KERASTUNER_ORACLE_PORT=8400 highway tune RECIPE --to DIR
 
@@ -39,7 +39,7 @@ recipes:
 
 @dataclass(frozen=True)
 class TuneArguments:
-    """What `highway tune` was asked for."""
+    """Arguments of `highway tune`."""
 
     plan: SearchPlan
     folder: Path
@@ -53,37 +53,37 @@ class _Search(Config):
     """A search over a recipe."""
 
     search: Space
-    """What is searched: of a range LOW HIGH, of a choice its values; no values leave a parameter out."""
+    """Search space: LOW HIGH for a range, the values for a choice; no values leave a hyperparameter out."""
     algorithm: Algorithm = "random"
-    """Random search, Hyperband (which stops poor trials early), or Bayesian optimisation."""
+    """Random search, Hyperband (stops poor trials early), or Bayesian optimisation."""
     trials: Count | None = None
-    """Trials; none is 20. Hyperband decides by --epochs."""
+    """Number of trials, 20 by default. Hyperband decides by --epochs."""
     budget: Share = 1.0
-    """Share of the full work to spend: with 0.01 a tenth of the trials, each of a tenth of the epochs."""
+    """Share of the full work: 0.01 runs a tenth of the trials, each for a tenth of the epochs."""
     workers: Count = 1
     """Processes that train at the same time; each gets its share of the cores."""
     deadline: Positive | None = None
-    """Minutes after which the search stops; repeat the command to go on."""
+    """Minutes until the search stops; repeat the command to resume."""
     retrain: NonNegative = 0
-    """Train the winner so many times at the end, with seeds from 0 on."""
+    """Number of times to train the winner at the end, with seeds from 0."""
     to: Path | None = None
-    """Folder of the search; none is searches/RECIPE."""
+    """Folder of the search, searches/RECIPE by default."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; TFDS_DATA_DIR by default, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:
     """Runs the verb.
 
-    Without KerasTuner's environment variables this process starts a chief and workers of its own; with them it is the
-    chief, or workers, of a search over several machines.
+    Without KerasTuner's environment variables it starts a chief and workers on this machine; with them it starts the
+    chief or workers of a search over several machines.
 
     Args:
         arguments: the words after `highway tune`.
 
     Raises:
         UserError: see `tune`.
-        StoppedError: after SIGTERM or Ctrl-C, once all processes have ended.
+        StoppedError: SIGTERM or Ctrl-C arrived, and all processes have ended.
     """
     with signals.raised():
         given = parse_tune(arguments)
@@ -94,17 +94,18 @@ def main(arguments: list[str]) -> None:
 
 
 def parse_tune(words: list[str]) -> TuneArguments:
-    """Reads `RECIPE [--search.PARAMETER ...] [--option VALUE ...]`.
+    """Parses `RECIPE [--search.PARAMETER ...] [--option VALUE ...]`.
 
     Args:
-        words: after `highway tune`.
+        words: the words after `highway tune`.
 
     Returns:
-        The checked arguments.
+        The validated arguments.
 
     Raises:
-        UserError: no or an unknown recipe, an unknown option, a value out of range, or a search of what has no effect.
-        SystemExit: after `--help` (status 0), or when the value of an option is missing (2).
+        UserError: the recipe is missing or unknown, an option is unknown, a value is out of range, or a hyperparameter
+            has no effect.
+        SystemExit: `--help` was printed (status 0), or the value of an option is missing (2).
 
     Example:
         parse_tune(["demo", "--trials", "30", "--search.transform-bias", "-5", "-1"]).plan.trials  # 30
@@ -116,22 +117,22 @@ def parse_tune(words: list[str]) -> TuneArguments:
         raise UserError(f"which recipe? It comes first: {TUNE} RECIPE [--search.PARAMETER ...] [--option VALUE ...].")
     if words[0] == "depth_study":
         raise UserError(
-            "the paper's search over nets of 10 to 100 layers is a study: highway reproduce optimization. It searches "
-            "in a folder of its own; what `highway tune depth_study` left stays as it is."
+            "the paper's search over nets of 10 to 100 layers is a study: highway reproduce optimization. It uses "
+            "its own folder; an existing folder of `highway tune depth_study` stays unchanged."
         )
     base = named_recipe(words[0])
     default = _Search(**dict(base.config), search=base.search)
     about = f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
-    asked = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
-    return _arguments(asked, base.config.recipe)
+    parsed = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
+    return _arguments(parsed, base.config.recipe)
 
 
-def _arguments(asked: _Search, name: str) -> TuneArguments:
-    config = Config(**{field: getattr(asked, field) for field in Config.model_fields})
-    space.check(asked.search, config)
-    if asked.algorithm == "hyperband" and asked.trials:
-        raise UserError("Hyperband decides by --epochs how many trials there are. Leave --trials out.")
-    trials = None if asked.algorithm == "hyperband" else asked.trials or TRIALS
-    plan = planned(name, config, asked.search, algorithm=asked.algorithm, trials=trials, share=asked.budget)
-    folder = asked.to or Path("searches") / name
-    return TuneArguments(plan, folder, asked.workers, asked.deadline, asked.retrain, asked.data_dir)
+def _arguments(parsed: _Search, name: str) -> TuneArguments:
+    config = Config(**{field: getattr(parsed, field) for field in Config.model_fields})
+    space.check(parsed.search, config)
+    if parsed.algorithm == "hyperband" and parsed.trials:
+        raise UserError("Hyperband derives the number of trials from --epochs. Leave out --trials.")
+    trials = None if parsed.algorithm == "hyperband" else parsed.trials or TRIALS
+    plan = planned(name, config, parsed.search, algorithm=parsed.algorithm, trials=trials, share=parsed.budget)
+    folder = parsed.to or Path("searches") / name
+    return TuneArguments(plan, folder, parsed.workers, parsed.deadline, parsed.retrain, parsed.data_dir)

@@ -15,7 +15,7 @@ import pytest
 from pipelines import studies
 from pipelines.studies.run import plan as plans
 from pipelines.studies.run.measure import measured
-from pipelines.tuning import state as states
+from pipelines.tuning import search_state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 

@@ -15,8 +15,8 @@ import tensorflow_datasets as tfds
 
 from pipelines import recipes
 from pipelines.core.config import Space
-from pipelines.tuning.plan import keep, locked
-from pipelines.tuning.state import read
+from pipelines.tuning.search_plan import keep, locked
+from pipelines.tuning.search_state import read
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
 from tests.toy_data import COUNTS, ToyData, toy_config
@@ -27,7 +27,7 @@ MINUTES = "15"
 # A chief and workers whose processes nobody starts again, as on machines that lose their power.
 LONELY = """
 import os, sys
-from pipelines.tuning import fault_tolerance, process
+from pipelines.tuning.distributed import fault_tolerance, process
 fault_tolerance.LEASE = 4.0
 status = process.main(sys.argv[1:])
 sys.stdout.flush()
@@ -156,14 +156,14 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     assert ended(folder)
 
     said = finished(start(*words, "0.01"))
-    assert "goes on with the search" in said
+    assert "resumes the search" in said
     assert "stopped at the deadline" in said
     assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
 
     # In place of a search that might be over before another has started.
     with locked(folder):
         second = start(*words, MINUTES)
-        assert "another process searches in" in second.communicate()[0]
+        assert "another process is searching in" in second.communicate()[0]
     assert second.returncode == 2
 
     search = start(*words, MINUTES)
@@ -218,7 +218,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
     assert state.over
     assert {trial.status for trial in state.trials} == {"completed", "failed"}
     assert len(state.trials) == 4
-    assert {trial.reason for trial in state.trials} == {"", "the loss is not finite any more"}
+    assert {trial.reason for trial in state.trials} == {"", "the loss is no longer finite"}
     assert [one["lost"] for one in clock(folder).values() if one["lost"]] == [1]
 
 
@@ -242,7 +242,7 @@ def test_mistakes_end_the_search_with_one_message(start, tmp_path):
     for folder, port in ((tmp_path / "b", "99999"), (Path("/proc/search"), "8400")):
         search = start("--to", str(folder), KERASTUNER_TUNER_ID="chief", KERASTUNER_ORACLE_PORT=port)
         said = search.communicate()[0]
-        assert "is a port, 1 to 65535. Received: 99999" in said or "cannot be written" in said
+        assert "must be a port, 1 to 65535. Received: 99999" in said or "cannot be written" in said
         assert "Traceback" not in said
         assert search.returncode == 2
     with socket.socket() as taken:
@@ -250,5 +250,5 @@ def test_mistakes_end_the_search_with_one_message(start, tmp_path):
         taken.listen()
         port = str(taken.getsockname()[1])
         search = start("--to", str(tmp_path / "c"), KERASTUNER_TUNER_ID="chief", KERASTUNER_ORACLE_PORT=port)
-        assert "another process listens there" in search.communicate()[0]
+        assert "another process is listening there" in search.communicate()[0]
     assert search.returncode == 2

@@ -10,9 +10,9 @@ from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig, Optimizer
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint, table
-from pipelines.tuning import callbacks, trials
-from pipelines.tuning.callbacks import HopelessError
-from pipelines.tuning.state import Objective
+from pipelines.tuning import trials
+from pipelines.tuning.search_state import Objective
+from pipelines.tuning.trials import HopelessError
 from tests.toy_data import ToyData, toy_config
 
 ACCURACY = Objective("val_accuracy", "max")
@@ -71,7 +71,7 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
         epochs=3,
     )
     for _ in range(2):  # The second worker finds it as the first left it.
-        with pytest.raises(HopelessError, match="the loss is not finite"):
+        with pytest.raises(HopelessError, match="the loss is no longer finite"):
             train(config, tmp_path / "0", None, None, ACCURACY)
 
 
@@ -83,7 +83,7 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
 def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, state):
     model = ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=bias)
     config = toy_config(model=model, precision=precision)
-    with pytest.raises(HopelessError, match=f"dead gates: those of all . layers are {state} before training"):
+    with pytest.raises(HopelessError, match=f"dead gates: all . layers are {state} before training"):
         train(config, tmp_path / "0", None, None, ACCURACY)
     assert rows(tmp_path / "0") == []
 
@@ -95,8 +95,8 @@ def test_gates_that_only_start_far_away_are_not_dead(tmp_path, bias):
 
 
 def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
-    callback = callbacks.StopOnDeadGates(tmp_path)
-    callback.least = callbacks.LEAST["mixed_float16"]
+    callback = trials.StopOnDeadGates(tmp_path)
+    callback.least = trials.LEAST_SLOPE["mixed_float16"]
     callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
     callback.on_epoch_end(0, {"loss": 0.0})
     with pytest.raises(HopelessError, match="after epoch 2"):

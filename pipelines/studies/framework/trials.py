@@ -9,10 +9,10 @@ import numpy as np
 from pipelines.core.errors import UserError
 from pipelines.core.run import Run, open_run
 from pipelines.training import table
-from pipelines.tuning import state as states
-from pipelines.tuning.plan import SearchPlan, open_plan
+from pipelines.tuning import search_state as states
+from pipelines.tuning.search_plan import SearchPlan, open_plan
+from pipelines.tuning.search_state import SearchState, Trial
 from pipelines.tuning.space import Value, searched
-from pipelines.tuning.state import SearchState, Trial
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _tried(folder: Path, plan: SearchPlan, state: SearchState, trial: Trial) -> 
     return Tried(
         arm=plan.net(trial.values),
         number=trial.number,
-        values={name: value for name, value in plan.meant(trial.values).items() if name != "net"},
+        values={name: value for name, value in plan.effective(trial.values).items() if name != "net"},
         losses=np.array([row["loss"] for row in table.read(path / "metrics.csv")]),
         score=trial.score,
         reason=trial.reason,

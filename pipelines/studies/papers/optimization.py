@@ -31,7 +31,7 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
-from pipelines.tuning.loss_curves import BEST, compared, scale
+from pipelines.tuning.loss_curves import BEST, draw_losses, use_log_scale
 
 DEPTHS = (10, 20, 50, 100)
 PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
@@ -132,7 +132,7 @@ def curves(trials: Trials, figures: Figures) -> None:
     if any(losses.values()):
         title = "Training loss of highway and plain nets by depth"
         with figures.figure("training_curves", (11, 4.6), title, curves_caption(trials)) as figure:
-            compared(figure, losses)
+            draw_losses(figure, losses)
 
 
 def curves_caption(trials: Trials) -> str:
@@ -180,7 +180,7 @@ def settings(trials: Trials, figures: Figures) -> None:
                 axes.plot(places[failed], heights[failed], "x", ms=5, color=COLOURS[kind], alpha=0.8)
         axes.axhline(GUESSING, color=GREY, ls="--", lw=1, label="guessing, ln 10")
         axes.plot([], [], "x", ms=5, color=GREY, label="failed")
-        scale(axes)
+        use_log_scale(axes)
         axes.set_ylabel("training loss in the last epoch")
         axes.set_xticks(range(len(DEPTHS)), [f"{depth} layers" for depth in DEPTHS])
         axes.xaxis.set_minor_locator(NullLocator())

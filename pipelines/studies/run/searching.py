@@ -8,10 +8,10 @@ from pipelines.studies.framework.study import Study
 from pipelines.studies.run.budget import Work
 from pipelines.studies.run.plan import search_folder
 from pipelines.training.processes.pool import say
-from pipelines.tuning import plan as plans
 from pipelines.tuning import search as searches
-from pipelines.tuning import state as states
-from pipelines.tuning.plan import Budget, Candidate, SearchPlan
+from pipelines.tuning import search_plan as plans
+from pipelines.tuning import search_state as states
+from pipelines.tuning.search_plan import Budget, Candidate, SearchPlan
 
 
 def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, workers: int, console: Console) -> None:
@@ -28,7 +28,7 @@ def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, wor
     Raises:
         UserError: the folder holds another search, the data cannot be had, or a process dies again and again.
     """
-    one = searches.here(planned(study, work), search_folder(folder), data_dir)
+    one = searches.local_search(planned(study, work), search_folder(folder), data_dir)
     plans.keep(one.plan, one.folder)
     state = states.read(one.folder)
     drawn = len(work.arms) * work.seeds
@@ -36,8 +36,8 @@ def search(study: Study, work: Work, folder: Path, *, data_dir: Path | None, wor
     done = f", {over} of them done" if over else ""
     say(console, f"{study.name} in {folder}: {drawn} settings{done}{f' ({work.label})' if work.label else ''}")
     if state is None or not state.over:
-        names = searches.numbered(workers)
-        searches.lead(one, [searches.chief(one), *searches.workers(one, names)], console)
+        names = searches.worker_names(workers)
+        searches.lead(one, [searches.chief_member(one), *searches.worker_members(one, names)], console)
 
 
 def planned(study: Study, work: Work) -> SearchPlan:

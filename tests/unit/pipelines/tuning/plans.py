@@ -2,8 +2,8 @@
 
 from pipelines.core.config import Space
 from pipelines.studies.papers.optimization import STUDY
-from pipelines.tuning.plan import Candidate, planned
-from pipelines.tuning.state import Objective, SearchState, Trial
+from pipelines.tuning.search_plan import Candidate, planned
+from pipelines.tuning.search_state import Objective, SearchState, Trial
 from tests.toy_data import toy_config
 
 SPACE = Space(learning_rate=(0.001, 1.0), activation=("relu", "tanh"), transform_bias=(-10.0, -1.0))

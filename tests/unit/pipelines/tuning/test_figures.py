@@ -13,13 +13,13 @@ from .searches import hyperband_state, searched_state
 
 def lines(plan, state):
     figure = Figure()
-    figures.parallel(figure, plan, state, "title")
+    figures.draw_parallel(figure, plan, state, "title")
     return figure.axes[0].collections[0]
 
 
 def texts(plan, state):
     figure = Figure()
-    figures.parallel(figure, plan, state, "title")
+    figures.draw_parallel(figure, plan, state, "title")
     return [text.get_text() for text in figure.axes[0].texts], [
         text.get_text() for text in figure.axes[0].get_xticklabels()
     ]
@@ -83,7 +83,7 @@ def test_the_ticks_of_one_epoch_are_plain_numbers(tmp_path):
         run.mkdir(parents=True)
         (run / "metrics.csv").write_text(f"epoch,loss\n1,{2.2 + 0.02 * place}\n")
     figure = Figure()
-    figures.curves(figure, tmp_path, plan, state, "title")
+    figures.draw_depths(figure, tmp_path, plan, state, "title")
     figure.canvas.draw()
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert len(labels) > 2

@@ -4,13 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
 
 from pipelines.core.errors import UserError
 from pipelines.tuning import results
-from pipelines.tuning.state import Objective
+from pipelines.tuning.search_state import Objective
 from pipelines.verbs.train import parse_train
 
 from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
+from .searches import hyperband_state
 
 
 def rows(plan, state):
@@ -38,13 +41,7 @@ def test_a_short_search_says_so_in_every_row_and_in_the_recipe():
     state = toy_state(toy_trial(0, 0.5), toy_trial(1, 0.6))
     assert {row["budget"] for row in rows(plan, state)} == {"budget 0.01: 10 of 100 trials, 2 of 20 epochs"}
     assert plan.label in results.recipe(plan, state, state.trials[0]).source
-    assert plan.label in results.told(plan, state, {"toy": plan_file("best.json")})
-
-
-def plan_file(name):
-    from pathlib import Path
-
-    return Path("searches") / name
+    assert plan.label in results.report(plan, state, {"toy": Path("searches/best.json")})
 
 
 def test_the_winner_is_a_recipe_that_train_takes(tmp_path):
@@ -78,8 +75,10 @@ def test_each_net_of_a_study_has_its_winner(tmp_path):
 
 def test_a_search_without_a_result_tells_its_reasons(tmp_path):
     failed = [toy_trial(number, status="failed", reason="dead gates") for number in range(3)]
-    state = toy_state(*failed, toy_trial(4, status="failed", reason="the loss is not finite any more"))
-    with pytest.raises(UserError, match=r"none of 4 trials has a result. 3 x dead gates. 1 x the loss is not finite"):
+    state = toy_state(*failed, toy_trial(4, status="failed", reason="the loss is no longer finite"))
+    with pytest.raises(
+        UserError, match=r"none of 4 trials has a result. 3 x dead gates. 1 x the loss is no longer finite"
+    ):
         results.write(tmp_path, toy_plan(), state)
     assert (tmp_path / "trials.csv").exists()
     assert not (tmp_path / "best.json").exists()
@@ -99,9 +98,45 @@ def test_the_recipe_of_a_round_of_hyperband_has_the_schedule_that_it_was_the_beg
     assert recipe.source.startswith("trial 0 after 3 epochs of the hyperband search")
 
 
-def test_a_space_with_fewer_settings_than_trials_is_told():
+def test_a_space_with_fewer_settings_than_trials_is_reported():
     trials = [toy_trial(number, 0.5) for number in range(2)]
-    told = results.told(toy_plan(trials=8), toy_state(*trials), {"toy": Path("best.json")})
-    assert "no more than these 2 settings were found in the space" in told
-    told = results.told(toy_plan(trials=8), toy_state(*trials, over=False), {"toy": Path("best.json")})
-    assert not any("no more" in line for line in told)
+    lines = results.report(toy_plan(trials=8), toy_state(*trials), {"toy": Path("best.json")})
+    assert "the space has no more than these 2 settings" in lines
+    lines = results.report(toy_plan(trials=8), toy_state(*trials, over=False), {"toy": Path("best.json")})
+    assert not any("no more" in line for line in lines)
+
+
+def content(board, tag):
+    events = EventAccumulator(str(board)).Reload()
+    return events.PluginTagToContent(metadata.PLUGIN_NAME)[tag]
+
+
+def values(board):
+    start = metadata.parse_session_start_info_plugin_data(content(board, metadata.SESSION_START_INFO_TAG))
+    return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
+
+
+def names(board):
+    return [
+        info.name
+        for info in metadata.parse_experiment_plugin_data(content(board, metadata.EXPERIMENT_TAG)).hparam_infos
+    ]
+
+
+def test_a_setting_is_one_session_that_tells_its_epochs(tmp_path):
+    results.write_hparams(tmp_path, toy_plan("hyperband", None, epochs=3), hyperband_state(9))
+    board = tmp_path / "tensorboard"
+    assert {path.name for path in board.iterdir() if path.is_dir()} == {"1", "2", "4", "5", "7", "8", "9", "10", "11"}
+    assert names(board) == ["learning_rate", "activation", "transform_bias", "epochs"]
+    assert values(board / "1")["epochs"] == 1
+    assert values(board / "9")["epochs"] == 3
+
+
+@pytest.mark.parametrize(("net", "biased"), [("plain-10", False), ("highway-10", True)])
+def test_a_net_without_gates_has_no_bias_of_theirs(tmp_path, net, biased):
+    trial = toy_trial(0, 0.5, net=net, momentum=0.5, decay=0.9)
+    results.write_hparams(tmp_path, study_plan(), toy_state(trial))
+    shown = values(tmp_path / "tensorboard" / "0")
+    assert shown["net"] == net
+    assert ("transform_bias" in shown) == biased
+    assert "epochs" not in shown

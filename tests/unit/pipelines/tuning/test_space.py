@@ -73,10 +73,14 @@ def test_a_space_is_checked(wrong, message):
 @pytest.mark.parametrize(
     ("wanted", "config", "message"),
     [
-        ({}, {}, "there is nothing to search"),
-        ({"momentum": (0.5, 0.9)}, {"optimizer": Optimizer(name="adam")}, "needs --optimizer.name sgd"),
-        ({"decay": (0.5, 0.9)}, {"schedule": Schedule(kind="cosine")}, "needs --schedule.kind exponential"),
-        ({"transform_bias": (-5.0, 0.0)}, {"model": ModelConfig(preset="factor_plain")}, "needs a highway net"),
+        ({}, {}, "the search space is empty"),
+        ({"momentum": (0.5, 0.9)}, {"optimizer": Optimizer(name="adam")}, "without --optimizer.name sgd"),
+        ({"decay": (0.5, 0.9)}, {"schedule": Schedule(kind="cosine")}, "without --schedule.kind exponential"),
+        (
+            {"transform_bias": (-5.0, 0.0)},
+            {"model": ModelConfig(preset="factor_plain")},
+            "without a highway net",
+        ),
     ],
 )
 def test_a_search_without_effect_is_refused(wanted, config, message):

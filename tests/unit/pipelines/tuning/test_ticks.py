@@ -40,7 +40,7 @@ def test_between_the_ends_of_an_axis_lie_round_numbers(low, high, expected):
     [
         *(ticks.logarithmic(low, low * 10.0**span) for low in (1e-30, 0.003, 1.0) for span in (0.01, 0.7, 3, 9.5, 40)),
         *(ticks.linear(low, low + span) for low in (-7.3, 0.0, 0.1) for span in (1e-4, 0.17, 1, 33.3, 1e6)),
-        *(ticks.chosen(range(count)) for count in (2, 3, 10, 11, 19, 50, 97)),
+        *(ticks.categorical(range(count)) for count in (2, 3, 10, 11, 19, 50, 97)),
     ],
 )
 def test_labels_never_run_into_each_other_and_reach_both_ends(labels):
@@ -52,7 +52,7 @@ def test_labels_never_run_into_each_other_and_reach_both_ends(labels):
 
 
 def test_a_single_choice_lies_in_the_middle():
-    assert ticks.chosen(["relu"]) == [(0.5, "relu")]
+    assert ticks.categorical(["relu"]) == [(0.5, "relu")]
 
 
 def test_scores_have_the_decimals_that_tell_them_apart():

@@ -38,7 +38,7 @@ def test_a_space_given_on_the_command_line_overrides_the_recipes():
 
 def test_hyperband_decides_the_number_of_trials():
     assert parse_tune(["demo", "--algorithm", "hyperband"]).plan.trials is None
-    assert "Leave --trials out" in refused("demo --algorithm hyperband --trials 3")
+    assert "Leave out --trials" in refused("demo --algorithm hyperband --trials 3")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_hyperband_decides_the_number_of_trials():
         ),
         ("demo --search.bias -5 -1", "there is no option '--search.bias'"),
         ("demo --search.transform-bias -1 -5", "transform_bias is a range, LOW HIGH"),
-        ("demo --search.decay 0.5 0.9", "--search.decay needs --schedule.kind exponential"),
+        ("demo --search.decay 0.5 0.9", "--search.decay has no effect without --schedule.kind exponential"),
         ("demo --search.momentum 0.5 1.5", "--search.momentum must be"),
         ("demo --workers 0", "--workers must be a whole number of at least 1"),
         ("demo --budget 2", "--budget must be"),

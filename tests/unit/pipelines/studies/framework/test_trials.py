@@ -8,8 +8,8 @@ from pipelines.studies.framework.trials import read
 from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run.budget import scheduled
 from pipelines.studies.run.searching import planned
-from pipelines.tuning.fault_tolerance import Clock
-from pipelines.tuning.plan import keep
+from pipelines.tuning.distributed.fault_tolerance import Clock
+from pipelines.tuning.search_plan import keep
 from tests.unit.pipelines.studies.fake import RECORD
 
 DRAWN = {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.9, "activation": "relu", "transform_bias": -2.5}

@@ -11,7 +11,7 @@ import pytest
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.training.processes import supervisor as module
 from pipelines.training.processes.supervisor import DEATHS, Member, Supervisor, shares
-from pipelines.tuning.process import SearchTask
+from pipelines.tuning.search import SearchTask
 
 
 @pytest.fixture
@@ -154,6 +154,6 @@ def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
     task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
     (tmp_path / "logs").mkdir()
     lonely = Member("a", task, {"PYTHONPATH": os.pathsep.join(sys.path)}, tmp_path / "logs" / "a.log")
-    with pytest.raises(UserError, match=r"is no search: search\.json is missing"):
+    with pytest.raises(UserError, match=r"is not a search folder: it has no search\.json"):
         run(lonely)
     assert Path(lonely.log).exists()

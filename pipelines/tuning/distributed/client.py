@@ -1,4 +1,4 @@
-"""What a worker says to its chief: KerasTuner's client, which would wait an hour for a chief that is gone."""
+"""KerasTuner's client with retries and heartbeats; alone it would wait an hour for a chief that is gone."""
 
 import os
 import time
@@ -12,19 +12,19 @@ import grpc
 from pipelines.core.errors import UserError
 
 PATIENCE = 120.0
-"""Seconds that a worker waits for its chief, who may be starting again."""
+"""Seconds that a worker waits for its chief, which may be restarting."""
 PING = 1.0
-"""Seconds between two signs of life, and between two questions of an idle worker."""
+"""Seconds between two heartbeats, and between two requests of an idle worker."""
 UNREACHED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
-class Patient:
-    """The stub of KerasTuner's client, whose calls are repeated until the chief answers or `PATIENCE` is over.
+class RetryingStub:
+    """The stub of KerasTuner's client with calls that are retried for up to `PATIENCE` seconds.
 
-    Every call may be repeated: the chief gives a worker the trial that it has, and ends a trial once.
+    Every call is idempotent: the chief returns the trial that a worker already has, and ends a trial once.
 
     Args:
-        stub: of the chief's service.
+        stub: the stub of the chief's service.
     """
 
     def __init__(self, stub: Any) -> None:
@@ -45,38 +45,38 @@ class Patient:
         address = f"{os.environ['KERASTUNER_ORACLE_IP']}:{os.environ['KERASTUNER_ORACLE_PORT']}"
         raise UserError(
             f"the chief at {address} has not answered for {PATIENCE:.0f} s. "
-            f"Start it with KERASTUNER_TUNER_ID=chief and the same command, or check the address."
+            f"Start it with the same command and KERASTUNER_TUNER_ID=chief, or check the address."
         )
 
 
-class Link:
-    """KerasTuner's client with patience, which does not ask without a pause when there is nothing to do.
+class ChiefClient:
+    """KerasTuner's client with retries and heartbeats, which pauses between requests when there is no trial.
 
     Args:
-        client: `keras_tuner`'s stand-in for the oracle in a worker.
+        client: KerasTuner's proxy of the oracle in a worker.
     """
 
     def __init__(self, client: Any) -> None:
-        client.stub = Patient(client.stub)
+        client.stub = RetryingStub(client.stub)
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def create_trial(self, tuner_id: str) -> Any:
-        """The next trial, once there is one."""
+        """Returns the next trial once there is one."""
         while (trial := self._client.create_trial(tuner_id)).status == "IDLE":
             time.sleep(PING)
         return trial
 
     @contextmanager
     def heartbeat(self, trial_id: str, leave: Callable[[str | UserError], None]) -> Iterator[None]:
-        """Gives signs of life while a trial runs.
+        """Sends heartbeats while a trial runs.
 
         Args:
             trial_id: the trial.
-            leave: called, in a thread of its own, when the chief does not want the trial any more, with the status
-                that it has there; or when the chief is gone, with the error.
+            leave: called in another thread, with the status of the trial if the chief no longer wants it, or with the
+                error if the chief is gone.
         """
         done = Event()
 
@@ -91,7 +91,7 @@ class Link:
                     leave(status)
                     return
 
-        thread = Thread(target=ping, name="signs of life", daemon=True)
+        thread = Thread(target=ping, name="heartbeat", daemon=True)
         thread.start()
         try:
             yield

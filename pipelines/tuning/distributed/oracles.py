@@ -1,21 +1,20 @@
-"""The oracles, which draw trials: KerasTuner's three kinds, made to endure."""
+"""Oracles that propose trials: the three of KerasTuner, made fault-tolerant."""
 
 from typing import Any
 
 import keras_tuner
 
-from pipelines.tuning.fault_tolerance import Enduring
-from pipelines.tuning.hyperband import FACTOR
-from pipelines.tuning.plan import SearchPlan
+from pipelines.tuning.distributed.fault_tolerance import Enduring
+from pipelines.tuning.search_plan import FACTOR, SearchPlan
+from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import CHOICES, LOGARITHMIC, searched
-from pipelines.tuning.state import Objective
 
 FINGERPRINT = "tuner/search"
-"""Where a trial carries the fingerprint of its plan."""
+"""Hyperparameter that carries the fingerprint of the plan."""
 
 
 class Random(Enduring, keras_tuner.oracles.RandomSearchOracle):
-    """Random search; in a study the nets take turns."""
+    """Random search; the nets of a study take turns."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """KerasTuner's method."""
@@ -30,7 +29,7 @@ class Bayesian(Enduring, keras_tuner.oracles.BayesianOptimizationOracle):
 
 
 class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
-    """Hyperband; trials that failed count as the worst of their round, so that a round with failures still ends."""
+    """Hyperband; failed trials count as the worst of their rung, so that a rung with failures still ends."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """KerasTuner's method."""
@@ -46,11 +45,11 @@ class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
 
 
 def make(plan: SearchPlan, objective: Objective) -> Enduring:
-    """The oracle of a plan, before `endure`.
+    """Makes the oracle of a plan, before `endure`.
 
     Args:
         plan: algorithm, space, number of trials and seed.
-        objective: on the validation split.
+        objective: the validation metric.
 
     Returns:
         The oracle.
@@ -58,13 +57,13 @@ def make(plan: SearchPlan, objective: Objective) -> Enduring:
     shared: dict[str, Any] = {
         "objective": keras_tuner.Objective(objective.name, objective.direction),
         "hyperparameters": _parameters(plan),
-        "seed": plan.config.seed + 1,  # 0 would be drawn at random
+        "seed": plan.config.seed + 1,  # KerasTuner replaces 0 by a random seed.
         "max_consecutive_failed_trials": None,
     }
     if plan.algorithm == "hyperband":
         return Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
     if plan.algorithm == "bayesian":
-        # Drawn at random: three for each dimension, as KerasTuner has it, and in a short search half of all.
+        # Initial random trials: three per dimension, KerasTuner's default, and at most half of all.
         first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
         return Bayesian(max_trials=plan.trials, num_initial_points=first, **shared)
     return Random(max_trials=plan.trials, **shared)

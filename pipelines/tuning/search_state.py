@@ -1,6 +1,6 @@
-"""oracle.json: how far a search is. The chief replaces it as a whole; whoever shows or sums up the search reads it.
+"""The state of a search, oracle.json: replaced atomically by the chief, read by progress displays and summaries.
 
-No framework needed.
+Needs no framework.
 """
 
 import json
@@ -13,7 +13,7 @@ from pipelines.core.errors import UserError
 from pipelines.tuning.space import Value
 
 FILE = "oracle.json"
-# What KerasTuner's statuses mean here: a trial whose worker was lost is INVALID until another worker takes it.
+# KerasTuner's statuses. A trial whose worker was lost is INVALID until another worker takes it.
 STATES: dict[str, "Status"] = {
     "RUNNING": "running",
     "INVALID": "waiting",
@@ -25,92 +25,92 @@ Status = Literal["running", "waiting", "completed", "failed"]
 
 @dataclass(frozen=True)
 class Objective:
-    """What is made as good as possible, on the validation split."""
+    """The validation metric that a search optimises."""
 
     name: str
     """Column of metrics.csv."""
     direction: Literal["max", "min"]
-    """Whether more is better."""
+    """"max" if higher is better."""
 
     def key(self, score: float) -> float:
-        """What sorts scores, the best first."""
+        """A sort key that puts the best score first."""
         return -score if self.direction == "max" else score
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial as the chief knows it."""
+    """A trial as recorded by the chief."""
 
     number: str
-    """Its name in KerasTuner, and of its folder."""
+    """Its id in KerasTuner and the name of its folder."""
     status: Status
     values: dict[str, Value]
-    """Drawn, by the names of `pipelines.core.config.Space`, and "net" in a study."""
+    """Sampled values by the names of `pipelines.core.config.Space`, and "net" in a study."""
     score: float | None
     """The objective of the best epoch; None unless completed."""
     reason: str
-    """Why it failed."""
+    """Reason of a failure."""
     worker: str
-    """Who has it, or had it last."""
+    """The worker that has it, or had it last."""
     since: float
-    """When it was given to that worker, seconds since 1970."""
+    """When that worker received it, in seconds since 1970."""
     seconds: float
-    """Spent on it, all attempts together, once it is over."""
+    """Time spent on all its attempts, once it is over."""
     epochs: int | None
-    """After which it stops, where Hyperband says so."""
+    """Epochs at the end of its Hyperband rung; None outside Hyperband."""
     earlier: str | None
-    """The trial that it goes on with, in Hyperband."""
+    """The Hyperband trial that it continues."""
     before: int
-    """The epochs that this one had been trained."""
+    """Epochs of the trial that it continues."""
 
     @property
     def over(self) -> bool:
-        """Whether it needs no worker any more."""
+        """Whether it is completed or failed."""
         return self.status in ("completed", "failed")
 
 
 @dataclass(frozen=True)
 class SearchState:
-    """A search at one moment."""
+    """A snapshot of a search."""
 
     objective: Objective
     over: bool
     """Whether all trials are done."""
     trials: tuple[Trial, ...]
-    """In the order they were drawn."""
+    """In the order of sampling."""
 
     @property
     def ranked(self) -> list[Trial]:
-        """The completed trials, the best first; the earlier of equals."""
+        """The completed trials, the best first; ties in the order of sampling."""
         scored = [(trial.score, trial) for trial in self.trials if trial.score is not None]
         return [trial for score, trial in sorted(scored, key=lambda pair: self.objective.key(pair[0]))]
 
     @property
     def reasons(self) -> list[str]:
-        """Why trials failed: the three commonest reasons, with their number."""
-        counted = Counter(trial.reason for trial in self.trials if trial.reason)
-        return [f"{number} x {reason.rstrip('.')}" for reason, number in counted.most_common(3)]
+        """The three most frequent reasons of failures, with their counts."""
+        counts = Counter(trial.reason for trial in self.trials if trial.reason)
+        return [f"{number} x {reason.rstrip('.')}" for reason, number in counts.most_common(3)]
 
     def root(self, trial: Trial) -> Trial:
-        """The first of the trials that Hyperband made of each other: they share its run directory."""
-        numbered = {other.number: other for other in self.trials}
+        """The first trial of a chain of Hyperband, whose run directory all trials of the chain share."""
+        by_number = {other.number: other for other in self.trials}
         while trial.earlier:
-            trial = numbered[trial.earlier]
+            trial = by_number[trial.earlier]
         return trial
 
 
 def read(folder: Path) -> SearchState | None:
-    """The state of the search in a folder; None before its chief has written one.
+    """Reads the state of the search in a folder; None before its chief has written one.
 
     Raises:
         UserError: the file is damaged.
     """
     try:
-        kept = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return SearchState(
-            Objective(**kept["objective"]),
-            kept["over"],
-            tuple(_trial(trial, kept["clock"][trial["trial_id"]]) for trial in kept["trials"]),
+            Objective(**stored["objective"]),
+            stored["over"],
+            tuple(_trial(trial, stored["clock"][trial["trial_id"]]) for trial in stored["trials"]),
         )
     except FileNotFoundError:
         return None

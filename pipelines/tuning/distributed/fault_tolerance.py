@@ -1,8 +1,8 @@
-"""What makes an oracle of KerasTuner outlive its workers and itself.
+"""Fault tolerance for KerasTuner's oracles.
 
-KerasTuner waits for ever for a worker that died, writes its state in pieces, keeps a lock that was taken when an error
-came, and stops a search after three failed trials. Here a worker that is not heard of loses its trial to the next one
-that asks, the state is one file that is replaced as a whole, and an error ends the chief.
+KerasTuner waits forever for a worker that died, writes its state in pieces, holds its lock after an error, and stops a
+search after three failed trials. Here a silent worker loses its trial to the next one that asks, the state is one file
+that is replaced atomically, and an error ends the chief.
 """
 
 import json
@@ -18,20 +18,20 @@ import keras_tuner
 from keras_tuner.engine.trial import Trial
 
 from pipelines.core.files import write_text
-from pipelines.tuning.plan import SearchPlan
-from pipelines.tuning.state import FILE
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import FILE
 
 LEASE = 60.0
-"""Seconds without a sign of life after which a worker is taken for lost."""
+"""Seconds without a heartbeat after which a worker is considered lost."""
 ATTEMPTS = 3
-"""Workers that a trial may cost: what kills three of them would kill a fourth."""
+"""Workers that a trial may lose before it counts as failed."""
 REASON = "tuner/reason"
-"""Where a worker puts the reason of a failure: KerasTuner's messages do not cross the network."""
+"""Hyperparameter in which a worker sends the reason of a failure: KerasTuner does not send its messages."""
 
 
 @dataclass
 class Clock:
-    """When a trial was last given to whom, and what it has cost."""
+    """The worker of a trial, when it received the trial, and the cost of the trial so far."""
 
     worker: str
     since: float
@@ -40,18 +40,18 @@ class Clock:
 
 
 class Enduring(keras_tuner.Oracle):
-    """What makes an oracle of KerasTuner endure; stands before it among the bases of a class.
+    """Mixin that makes an oracle of KerasTuner fault-tolerant; precedes it among the bases of a class.
 
-    Every method that a worker reaches takes its turn here, so that an error cannot leave KerasTuner's lock behind.
+    Every method that a worker calls is serialised here, so that an error cannot leave KerasTuner's lock held.
     """
 
     def endure(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:
-        """Takes up the search in its folder where it was left, or begins it.
+        """Begins or resumes the search in its folder.
 
         Args:
-            plan: of the search.
-            folder: of the search.
-            now: seconds since 1970.
+            plan: the plan of the search.
+            folder: the folder of the search.
+            now: returns the seconds since 1970.
         """
         self.plan = plan
         self.file = folder / FILE
@@ -63,7 +63,7 @@ class Enduring(keras_tuner.Oracle):
         self.waiting: list[str] = []
         self.clock: dict[str, Clock] = {}
         self.began = now()
-        # When each worker last said something to this chief; those of a chief before it have not.
+        # The last heartbeat of each worker to this chief; an earlier chief's workers are unknown.
         self.heard: dict[str, float] = {}
         self.verbose = 0
         if self.file.exists():
@@ -79,7 +79,7 @@ class Enduring(keras_tuner.Oracle):
                 raise
 
     def create_trial(self, tuner_id: str) -> Trial:
-        """KerasTuner's method: a trial for a worker that has none, and a sign of life."""
+        """KerasTuner's method: gives a worker a trial, and records a heartbeat."""
         with self._taking_turns():
             known = tuner_id in self.heard
             self.heard[tuner_id] = self.now()
@@ -87,7 +87,7 @@ class Enduring(keras_tuner.Oracle):
                 return self._dismissed(tuner_id)
             if tuner_id in self.ongoing_trials:
                 if not known:
-                    # The chief was away as well: whatever stopped both is not the trial's fault.
+                    # The chief restarted too, so the trial is not to blame.
                     return self._given(self.ongoing_trials[tuner_id].trial_id, tuner_id)
                 self._lose(tuner_id)
             if self.waiting:
@@ -95,7 +95,7 @@ class Enduring(keras_tuner.Oracle):
             trial = super().create_trial(tuner_id)
             if trial.status == "STOPPED":
                 if self.ongoing_trials:
-                    # Somebody must be there if a worker is lost now.
+                    # Idle workers stay, to take over a trial if its worker is lost.
                     self.tuner_ids.add(tuner_id)
                     trial.status = "IDLE"
                 else:
@@ -104,33 +104,33 @@ class Enduring(keras_tuner.Oracle):
             return trial
 
     def get_trial(self, trial_id: str) -> Trial:
-        """KerasTuner's method, which workers also use to say that they are alive and to hear whether to go on."""
+        """KerasTuner's method; workers also use it as a heartbeat and to learn whether to continue."""
         with self._taking_turns():
             if trial_id not in self.trials:
                 return self._foreign(trial_id)
             trial = self.trials[trial_id]
             worker = self.clock[trial_id].worker
             if self.closed:
-                # The worker leaves its trial as soon as it hears of this.
+                # The worker leaves its trial when it receives this.
                 self.tuner_ids.discard(worker)
                 return Trial(trial.hyperparameters, trial_id, "STOPPED")
             self.heard[worker] = self.now()
             if trial_id in self.waiting and worker not in self.ongoing_trials:
-                # It was only slow.
+                # The worker was only slow.
                 self.waiting.remove(trial_id)
                 self.clock[trial_id].lost -= 1
                 self._given(trial_id, worker)
             return trial
 
     def update_trial(self, trial_id: str, metrics: dict[str, float], step: int = 0) -> Trial:
-        """KerasTuner's method: the score of a trial."""
+        """KerasTuner's method: records the score of a trial."""
         with self._taking_turns():
             if trial_id not in self.trials:
                 return self._foreign(trial_id)
             return super().update_trial(trial_id, metrics, step)
 
     def end_trial(self, trial: Trial) -> None:
-        """KerasTuner's method; a second worker's end of the same trial changes nothing."""
+        """KerasTuner's method; ending a trial twice has no effect."""
         with self._taking_turns():
             known = self.trials.get(trial.trial_id)
             if known is None or known.status not in ("RUNNING", "INVALID"):
@@ -147,23 +147,23 @@ class Enduring(keras_tuner.Oracle):
             self.save()
 
     def expire(self) -> None:
-        """Takes trials from workers that were not heard of for `LEASE` seconds, and forgets idle ones."""
+        """Takes trials from workers without a heartbeat for `LEASE` seconds, and forgets idle ones."""
         with self._taking_turns():
             for tuner_id in dict.fromkeys([*self.ongoing_trials, *self.tuner_ids]):
                 if self.now() - self.heard.get(tuner_id, self.began) > LEASE:
-                    # Once closed, no trial is taken from anybody: its worker was asked to leave it.
+                    # A closed search takes no trials away: their workers were asked to leave them.
                     if tuner_id in self.ongoing_trials and not self.closed:
                         self._lose(tuner_id)
                     self.tuner_ids.discard(tuner_id)
 
     def awake(self) -> None:
-        """Begins all leases anew, after this process itself was stopped for a while and could hear nobody."""
+        """Renews all leases, after this process itself was suspended and missed heartbeats."""
         with self._taking_turns():
             self.began = self.now()
             self.heard = {}
 
     def close(self) -> None:
-        """From now on tells every worker to stop; what was begun can be taken up by another chief."""
+        """Asks every worker to stop from now on; another chief can resume unfinished trials."""
         with self._taking_turns():
             self.closed = True
             for trial in self.ongoing_trials.values():
@@ -173,7 +173,7 @@ class Enduring(keras_tuner.Oracle):
             self.save()
 
     def _foreign(self, trial_id: str) -> Trial:
-        # Of a worker that was left over from another search: it must not end this one.
+        # A leftover worker of another search must not end this one.
         return Trial(self.get_space(), trial_id, "INVALID")
 
     def _dismissed(self, tuner_id: str) -> Trial:
@@ -197,7 +197,7 @@ class Enduring(keras_tuner.Oracle):
         clock.seconds += self.now() - clock.since
         clock.since = self.now()
         if clock.lost < ATTEMPTS:
-            # KerasTuner draws nothing from a trial that is INVALID, and does not count it as done.
+            # KerasTuner learns nothing from an INVALID trial, and does not count it as done.
             trial.status = "INVALID"
             self.waiting.append(trial.trial_id)
             self.save()
@@ -208,7 +208,7 @@ class Enduring(keras_tuner.Oracle):
             self.end_trial(ended)
 
     def save(self) -> None:
-        """KerasTuner's method: everything in one file, complete or not at all."""
+        """KerasTuner's method: writes the whole state to one file, atomically."""
         for tuner_id, trial in self.ongoing_trials.items():
             self.clock.setdefault(trial.trial_id, Clock(tuner_id, self.now()))
         state = {
@@ -222,14 +222,14 @@ class Enduring(keras_tuner.Oracle):
         write_text(self.file, json.dumps(state))
 
     def reload(self) -> None:
-        """KerasTuner's method; unlike there, trials that run stay with their workers, who may still be there."""
+        """KerasTuner's method; unlike KerasTuner, leaves running trials with their workers, who may still be alive."""
         state: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
         self.over = state["over"]
         self.waiting = state["waiting"]
         self.clock = {trial_id: Clock(**clock) for trial_id, clock in state["clock"].items()}
         self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
         self.set_state(state["oracle"])
-        # KerasTuner writes the end of a trial before it takes it from its worker.
+        # KerasTuner saves the end of a trial before it takes the trial from its worker.
         for tuner_id, trial in [*self.ongoing_trials.items()]:
             if trial.status != "RUNNING":
                 del self.ongoing_trials[tuner_id]

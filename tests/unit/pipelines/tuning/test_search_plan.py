@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
-from pipelines.tuning.plan import keep, locked, open_plan
+from pipelines.tuning.search_plan import keep, locked, open_plan
 
 from .plans import SPACE, study_plan, toy_plan
 
@@ -59,23 +59,23 @@ def test_another_search_in_the_same_folder_is_refused_by_what_differs(tmp_path):
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="exists and is no search"):
+    with pytest.raises(UserError, match="exists and is not a search folder"):
         keep(toy_plan(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_damaged_plan_is_told(tmp_path):
+def test_a_damaged_plan_is_reported(tmp_path):
     keep(toy_plan(), tmp_path / "a")
     (tmp_path / "a" / "search.json").write_text('{"name": 3}')
     with pytest.raises(UserError, match=r"search.json is damaged or of another version"):
         open_plan(tmp_path / "a")
-    with pytest.raises(UserError, match="is no search"):
+    with pytest.raises(UserError, match="is not a search folder"):
         open_plan(tmp_path)
 
 
 def test_a_search_is_held_once(tmp_path):
     keep(toy_plan(), tmp_path / "a")
-    with locked(tmp_path / "a"), pytest.raises(UserError, match="another process searches"), locked(tmp_path / "a"):
+    with locked(tmp_path / "a"), pytest.raises(UserError, match="another process is searching"), locked(tmp_path / "a"):
         pass
     with locked(tmp_path / "a"):
         pass

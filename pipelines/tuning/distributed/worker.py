@@ -1,4 +1,4 @@
-"""A worker: takes trials from the chief and trains them, until there are none."""
+"""The worker: trains trials of the chief until there are none."""
 
 import gc
 import os
@@ -16,25 +16,26 @@ from keras_tuner.errors import FailedTrialError, FatalError
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.training.processes.task import AGAIN
 from pipelines.training.processes.watchdog import watchdog
-from pipelines.tuning import oracles, trials
-from pipelines.tuning.callbacks import HopelessError
-from pipelines.tuning.chief_client import Link
-from pipelines.tuning.fault_tolerance import REASON, Enduring
-from pipelines.tuning.plan import SearchPlan
-from pipelines.tuning.state import Objective
+from pipelines.tuning import trials
+from pipelines.tuning.distributed import oracles
+from pipelines.tuning.distributed.client import ChiefClient
+from pipelines.tuning.distributed.fault_tolerance import REASON, Enduring
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_state import Objective
+from pipelines.tuning.trials import HopelessError
 
 TRIALS = 16
-"""Trials of one process: TensorFlow keeps about 18 MB of every small net that it compiled, whatever is cleared."""
+"""Trials per process: TensorFlow leaks about 18 MB for every small net that it compiles."""
 
 
 class Worker(keras_tuner.Tuner):
-    """KerasTuner's tuner for trials that are runs of ours; in the chief it is only the server's shell.
+    """A tuner of KerasTuner whose trials are training runs; in the chief it only runs the server.
 
     Args:
-        plan: of the search.
-        folder: of the search.
+        plan: the plan of the search.
+        folder: the folder of the search.
         oracle: from `oracles.make`.
-        data_dir: where prepared data lies; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the default of TFDS.
     """
 
     def __init__(self, plan: SearchPlan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
@@ -45,13 +46,13 @@ class Worker(keras_tuner.Tuner):
         self.done = 0
 
     def save(self) -> None:
-        """KerasTuner's method; there is nothing that only a worker knows."""
+        """KerasTuner's method; a worker has no state of its own."""
 
     def pre_create_trial(self) -> None:
-        """KerasTuner's hook: looks whose chief it is, and after its share makes place for a fresh process."""
+        """KerasTuner's hook: checks the chief's search, and exits after `TRIALS` trials for a fresh process."""
         if self.oracle.get_space().values.get(oracles.FINGERPRINT) != self.plan.fingerprint:
             raise FatalError(
-                "the chief at this address searches something else. Start chief and workers with the same command."
+                "the chief at this address runs another search. Start the chief and the workers with the same command."
             )
         if self.done == TRIALS:
             sys.exit(AGAIN)
@@ -61,18 +62,18 @@ class Worker(keras_tuner.Tuner):
         """KerasTuner's method: trains a trial.
 
         Args:
-            trial: with the values that were drawn.
+            trial: the trial with its sampled values.
 
         Returns:
             The objective.
 
         Raises:
-            FailedTrialError: the trial has no result, and no other worker would get one.
+            FailedTrialError: the trial has no result, and a retry would not help.
             FatalError: the disk is full.
         """
         try:
             with self.oracle.heartbeat(trial.trial_id, _leave), watchdog() as heartbeat:
-                return self._trained(trial, heartbeat)
+                return self._train(trial, heartbeat)
         except FailedTrialError as error:
             trial.hyperparameters.values[REASON] = str(error)
             raise
@@ -80,9 +81,9 @@ class Worker(keras_tuner.Tuner):
             keras.utils.clear_session()
             gc.collect()
 
-    def _trained(self, drawn: Trial, heartbeat: Callable[[], None]) -> dict[str, float]:
-        values = drawn.hyperparameters.values
-        path = self.folder / "trials" / self._root(drawn)
+    def _train(self, trial: Trial, heartbeat: Callable[[], None]) -> dict[str, float]:
+        values = trial.hyperparameters.values
+        path = self.folder / "trials" / self._root(trial)
         epochs = values.get("tuner/epochs")
         try:
             config = self.plan.configured(values)
@@ -90,12 +91,12 @@ class Worker(keras_tuner.Tuner):
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:
-            # Asked to end, with the state saved: the trial goes on elsewhere, and has not failed.
+            # A signal, with the state saved: another worker resumes the trial.
             sys.exit(128 + stopped.number)
         except Exception as error:
             if disk_is_full(error):
                 raise FatalError(str(error)) from error
-            # A mistake of ours or of a framework: told in full in the log, and one trial's failure.
+            # An unexpected error fails this trial alone; its traceback goes to the log.
             traceback.print_exc()
             raise FailedTrialError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
         if not epochs or epochs >= self.plan.config.epochs:
@@ -106,27 +107,27 @@ class Worker(keras_tuner.Tuner):
     def _objective(self) -> Objective:
         return Objective(self.oracle.objective.name, self.oracle.objective.direction)
 
-    def _root(self, drawn: Trial) -> str:
-        """The first trial of those that Hyperband made of each other: they share a run directory."""
-        while earlier := drawn.hyperparameters.values.get("tuner/trial_id"):
-            drawn = self.oracle.get_trial(earlier)
-        return str(drawn.trial_id)
+    def _root(self, trial: Trial) -> str:
+        """The first trial of a chain of Hyperband, whose run directory all trials of the chain share."""
+        while earlier := trial.hyperparameters.values.get("tuner/trial_id"):
+            trial = self.oracle.get_trial(earlier)
+        return str(trial.trial_id)
 
 
 def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
-    """Works until the search is over.
+    """Trains trials until the search is over.
 
     Args:
-        plan: of the search.
-        folder: of the search.
-        data_dir: where prepared data lies; None for the default of TFDS.
+        plan: the plan of the search.
+        folder: the folder of the search.
+        data_dir: folder of prepared data; None for the default of TFDS.
 
     Raises:
-        UserError: the chief is gone or searches something else, or the data cannot be had.
+        UserError: the chief is gone or runs another search, or the data are not available.
         SystemExit: with status `AGAIN` after `TRIALS` trials.
     """
     worker = Worker(plan, folder, oracles.make(plan, trials.objective(plan.config, data_dir)), data_dir)
-    worker.oracle = Link(worker.oracle)
+    worker.oracle = ChiefClient(worker.oracle)
     try:
         worker.search()
     except FatalError as error:
@@ -136,7 +137,7 @@ def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
 
 
 def _leave(why: str | UserError) -> None:
-    # Whatever the training is doing at this moment may be cut off: that is what runs are made for.
+    # Training may be cut off at any moment: runs resume.
     if isinstance(why, UserError):
         sys.stderr.write(f"highway tune: error: {why}\n")
         sys.stderr.flush()

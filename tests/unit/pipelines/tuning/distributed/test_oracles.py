@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from pipelines.tuning import fault_tolerance
-from pipelines.tuning.fault_tolerance import ATTEMPTS, LEASE, REASON
-from pipelines.tuning.oracles import make
-from pipelines.tuning.state import Objective, read
+from pipelines.tuning.distributed import fault_tolerance
+from pipelines.tuning.distributed.fault_tolerance import ATTEMPTS, LEASE, REASON
+from pipelines.tuning.distributed.oracles import make
+from pipelines.tuning.search_state import Objective, read
 
-from .plans import ACCURACY, study_plan, toy_plan
+from ..plans import ACCURACY, study_plan, toy_plan
 
 
 class Time:
@@ -191,9 +191,9 @@ def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
 def test_failures_do_not_end_a_search(tmp_path):
     search = Search(tmp_path, toy_plan(trials=10))
     for _ in range(10):
-        search.finish(search.ask("a"), status="FAILED", reason="the loss is not finite any more")
+        search.finish(search.ask("a"), status="FAILED", reason="the loss is no longer finite")
     assert search.ask("a").status == "STOPPED"
-    assert {trial.reason for trial in search.state().trials} == {"the loss is not finite any more"}
+    assert {trial.reason for trial in search.state().trials} == {"the loss is no longer finite"}
 
 
 def test_a_closed_search_sends_everybody_home_and_can_be_taken_up(search):
@@ -325,7 +325,7 @@ def test_a_regression_is_ranked_by_its_loss(tmp_path):
     assert [trial.score for trial in search.state().ranked] == [1.0, 2.0]
 
 
-def test_a_damaged_state_is_told(search):
+def test_a_damaged_state_is_reported(search):
     search.ask("a")
     kept = json.loads(search.oracle.file.read_text())
     del kept["clock"]

@@ -1,0 +1,1 @@
+"""Chief and workers of a search: KerasTuner over gRPC, made fault-tolerant."""

@@ -1,0 +1,249 @@
+"""The plan of a search: fixed when the search starts and stored in its folder, so that a repeated command resumes it.
+
+The folder of a search:
+
+    search.json      the plan
+    oracle.json      the state, replaced atomically (`search_state`)
+    trials/0007/     run directory of a trial, without weights
+    logs/            output of the chief and the workers
+    trials.csv       one row per trial
+    best.json        the winner as a recipe for `highway train`; best-NET.json for each net of a study
+    figures/         parallel coordinates and importance
+    tensorboard/     hyperparameters and objectives for the HParams page
+    retrained/       runs of the winner
+    kerastuner/      KerasTuner's own files; never read
+"""
+
+import hashlib
+import math
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Literal
+
+from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space, read
+from pipelines.core.errors import UserError
+from pipelines.core.files import held, write_text
+from pipelines.recipes.provenance import flat
+from pipelines.tuning.space import Value, changed, gated
+
+Algorithm = Literal["random", "hyperband", "bayesian"]
+FILE = "search.json"
+FACTOR = 3
+"""Reduction factor of Hyperband: each rung keeps a third of the trials and trains them three times as long."""
+
+
+class Candidate(Frozen):
+    """One of the nets that a study compares."""
+
+    name: str
+    """Name in tables and figures."""
+    model: ModelConfig
+    """The net."""
+
+
+class Budget(Frozen):
+    """The full search and the share of it to run."""
+
+    share: Share
+    """Share of the full work."""
+    trials: Count | None
+    """Trials per net of the full search; None where the algorithm decides."""
+    epochs: Count
+    """Epochs per trial of the full search."""
+
+
+class SearchPlan(Frozen):
+    """The plan of a search."""
+
+    name: str
+    """The recipe or the study."""
+    config: Config
+    """Configuration shared by all trials."""
+    nets: tuple[Candidate, ...] = ()
+    """Nets that replace `config.model` in turn; empty for a search over one net."""
+    space: Space
+    """Hyperparameters that differ between trials."""
+    algorithm: Algorithm
+    """Search algorithm."""
+    trials: Count | None
+    """Trials of all nets together; None for Hyperband, which decides by the epochs."""
+    budget: Budget
+    """Share of the full search."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the plan, by which a chief recognises the workers of its own search."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """The budget as every output states it; empty for a full search."""
+        budget, nets = self.budget, max(1, len(self.nets))
+        if budget.share == 1:
+            return ""
+        parts = [f"{self.config.epochs} of {budget.epochs} epochs"]
+        if self.trials and budget.trials:
+            parts.insert(0, f"{self.trials // nets} of {budget.trials} trials{' a net' if self.nets else ''}")
+        return f"budget {budget.share:g}: {', '.join(parts)}"
+
+    @property
+    def work(self) -> list[int]:
+        """Epochs of every trial; a promoted trial of Hyperband counts only the epochs that it adds."""
+        return [self.config.epochs] * self.trials if self.trials else hyperband_epochs(self.config.epochs)
+
+    def net(self, values: Mapping[str, Value]) -> str:
+        """Name of the net of a trial."""
+        return str(values["net"]) if self.nets else self.name
+
+    def model(self, values: Mapping[str, Value]) -> ModelConfig:
+        """The net of a trial before the sampled values are applied."""
+        models = {net.name: net.model for net in self.nets}
+        return models[self.net(values)] if models else self.config.model
+
+    def effective(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The sampled values that affect the net of a trial: a net without gates ignores the gate bias."""
+        has_gates = gated(self.model(values))
+        return {name: value for name, value in values.items() if has_gates or name != "transform_bias"}
+
+    def configured(self, values: Mapping[str, Value]) -> Config:
+        """The configuration of a trial.
+
+        Args:
+            values: the sampled values.
+
+        Returns:
+            The configuration for `pipelines.training`.
+
+        Raises:
+            UserError: the values are incompatible.
+        """
+        return changed(self.config.model_copy(update={"model": self.model(values)}), values)
+
+
+def planned(
+    name: str,
+    config: Config,
+    space: Space,
+    *,
+    algorithm: Algorithm,
+    trials: int | None,
+    share: float = 1.0,
+    nets: tuple[Candidate, ...] = (),
+) -> SearchPlan:
+    """Plans a search within a budget, which reduces trials and epochs by the same factor.
+
+    Args:
+        name: the recipe or the study.
+        config: configuration shared by all trials, with the epochs of the full search.
+        space: hyperparameters that differ between trials.
+        algorithm: search algorithm.
+        trials: trials per net of the full search; None for Hyperband, where the budget reduces the epochs alone.
+        share: share of the full work.
+        nets: the nets of a study.
+
+    Returns:
+        The plan.
+
+    Example:
+        planned("demo", config, space, algorithm="random", trials=100, share=0.01).trials  # 10
+    """
+    part = share if trials is None else math.sqrt(share)
+    fewer = None if trials is None else max(1, round(trials * part))
+    return SearchPlan(
+        name=name,
+        config=config.model_copy(update={"epochs": max(1, round(config.epochs * part))}),
+        nets=nets,
+        space=space,
+        algorithm=algorithm,
+        trials=fewer and fewer * max(1, len(nets)),
+        budget=Budget(share=share, trials=trials, epochs=config.epochs),
+    )
+
+
+def open_plan(folder: Path) -> SearchPlan:
+    """Reads the plan of a search.
+
+    Raises:
+        UserError: the plan is missing, damaged or of another version.
+    """
+    path = folder / FILE
+    try:
+        return read(path, SearchPlan)
+    except FileNotFoundError:
+        raise UserError(f"{folder} is not a search folder: it has no {FILE}. Expected one of `highway tune`.") from None
+
+
+def keep(plan: SearchPlan, folder: Path) -> None:
+    """Stores the plan in its folder, or checks that the folder holds the same plan.
+
+    Raises:
+        UserError: the folder holds something else, or another search.
+    """
+    path = folder / FILE
+    if path.exists():
+        _check_same(open_plan(folder), plan, folder)
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} exists and is not a search folder. Choose another folder with --to DIR.")
+    write_text(path, plan.model_dump_json(indent=2) + "\n")
+
+
+def forget(folder: Path) -> None:
+    """Removes the files of a search that never began, and its folder if nothing else is in it."""
+    (folder / FILE).unlink(missing_ok=True)
+    for name in ("kerastuner", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Locks the search until the block ends or the process dies.
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    return held(
+        folder / FILE,
+        f"another process is searching in {folder}. Wait for it, or search in another folder with --to DIR.",
+    )
+
+
+def _check_same(stored: SearchPlan, requested: SearchPlan, folder: Path) -> None:
+    before, now = flat(stored), flat(requested)
+    changes = [f"{name} was {before.get(name)} and is {now[name]}" for name in now if before.get(name) != now[name]]
+    if changes:
+        raise UserError(
+            f"{folder} holds another search: {'; '.join(changes)}. Repeat its command to resume it, or search in "
+            "another folder with --to DIR."
+        )
+
+
+def hyperband_epochs(longest: int) -> list[int]:
+    """Lists the epochs of every trial of a Hyperband search, which its longest trial determines.
+
+    Args:
+        longest: epochs of the longest trial.
+
+    Returns:
+        One number per trial; a promoted trial counts only the epochs that it adds.
+
+    Example:
+        hyperband_epochs(3)  # [1, 1, 1, 2, 3, 3]
+    """
+    # As many brackets as `longest` can be divided by the factor; the first reduces the most.
+    brackets, least = 0, float(longest)
+    while least >= 1:
+        least /= FACTOR
+        brackets += 1
+    last = math.ceil(1 + math.log(longest, FACTOR))
+    epochs: list[int] = []
+    for bracket in reversed(range(brackets)):
+        before = 0
+        for rung in range(bracket, -1, -1):
+            trained = math.ceil(longest / FACTOR**rung)
+            epochs += [trained - before] * math.ceil(last / (bracket + 1) * FACTOR**rung)
+            before = trained
+    return epochs
