@@ -191,10 +191,17 @@ class Parity(_Part):
     """SavedModel, loaded back from disk, against the Keras model in float32."""
     onnx: Agreement
     """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
+    other_forms: dict[str, Agreement] = Field(default={}, exclude_if=lambda forms: not forms)
+    """Further forms against the Keras model in float32, by their key; left out of the file if there are none."""
     files: Files | None = None
     """`serving_bytes`, and `picture.onnx` before `model.onnx`, against Keras; null in versions without them."""
     precision: Agreement | None
     """Keras model in the precision it was trained in against float32, for information; null if that is float32."""
+
+    @property
+    def forms(self) -> dict[str, Agreement]:
+        """Every form against the Keras model, by its key."""
+        return {"saved_model": self.saved_model, "onnx": self.onnx, **self.other_forms}
 
 
 class File(_Part):

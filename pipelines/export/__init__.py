@@ -1,1 +1,1 @@
-"""The steps of `highway export`: the graph, the files, their parity, the version folder."""
+"""Engine of `highway export`: traces the graph, writes every form, measures parity, publishes the version folder."""

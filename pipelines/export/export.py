@@ -1,4 +1,4 @@
-"""Exports a run as a version of a model, with its measured parity, complete or not at all; and verifies one."""
+"""Exports a run as a version of a model, atomically and with its measured parity; verifies a version."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
+from pipelines.export import forms, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
 from serving.manifest import PictureKind
@@ -37,19 +38,19 @@ def export(
         path: the run directory.
         to: the folder of the model's versions; None is `models/` and the run directory's name.
         weights: "final" or "best".
-        data_dir: where prepared data lies, for the pictures that parity is measured on; None for TFDS's own rule.
-        gates: whether the graphs give `gate_means`.
+        data_dir: folder of prepared data, for the images that parity is measured on; None for TFDS's own rule.
+        gates: whether the graphs return `gate_means`.
         int8: whether to write `model.int8.onnx`.
-        pictures: "digit" or "natural"; None goes by the data set.
-        sign: the key to sign it with; None leaves it unsigned.
+        pictures: how image files become inputs, "digit" or "natural"; None chooses by the data set.
+        sign: the key to sign the version with; None leaves it unsigned.
 
     Returns:
         The version folder.
 
     Raises:
-        UserError: if the run is unfinished or damaged, is no image classifier, its data or the key cannot be read, the
-            folder cannot be used, or an exported form does not compute what the Keras model computes. Nothing is left
-            then.
+        UserError: the run is unfinished or damaged or is no image classifier, its data or the key cannot be read, the
+            folder cannot be used, or an exported form does not compute what the Keras model computes. Nothing is
+            written then.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -60,19 +61,19 @@ def export(
             f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
         )
     if not run.record.data.labels:
-        raise UserError(f"{path} predicts a number from a vector. Only classifiers of images can be exported.")
+        raise UserError(f"{path} predicts a number from a vector. Only image classifiers can be exported.")
     model_file(run, weights)
-    # Before minutes of work: a key that cannot be used.
+    # Read first, so that an unusable key fails before minutes of work.
     key = _key(sign)
     _use_tensorflow()
-    from pipelines.export import version, writing
+    from pipelines.export import writing
 
     trained = load_model(run, weights)
     _check_classifier(run, trained)
     to = to or Path("models") / run.path.resolve().name
     job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
-        writing.write(job, folder, number, int8)
+        writing.write(job, forms.requested(["int8"] if int8 else []), folder, number)
         if key:
             (folder / signature.NAME).write_bytes(signature.sign(folder, key))
     return to / str(number)
@@ -82,14 +83,14 @@ def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]
     """Checks an exported version from its files alone.
 
     Args:
-        path: a version folder, or a model's folder, whose newest version is taken.
+        path: a version folder, or a model's folder for its newest version.
         sign: the key to sign it with afterwards; None leaves it as it is.
 
     Returns:
-        The version folder, and what was measured.
+        The version folder, and the measurements.
 
     Raises:
-        UserError: if a file is missing, damaged or added, or a form does not compute what the Keras model gave.
+        UserError: a file is missing, damaged or added, or a form does not compute what the Keras model computed.
 
     Example:
         verify(Path("models/demo"))
@@ -102,23 +103,23 @@ def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]
         raise UserError(str(error)) from error
     key = _key(sign)
     _use_tensorflow()
-    from pipelines.export import parity, reference
+    from pipelines.export import reference
 
-    kept = reference.load(folder)
-    assert content.pictures, "a version with a reference has pictures"
-    measured = content.parity
-    found = parity.measure(
+    expected = reference.load(folder)
+    assert content.pictures, "a version with a reference has a kind of images"
+    measured = parity.measure(
         folder,
-        kept,
-        split=measured.split,
+        forms.present(content.files),
+        expected,
+        split=content.parity.split,
         labels=content.labels,
         kind=content.pictures,
-        precision=measured.precision,
+        precision=content.parity.precision,
     )
     if key:
         with replacing(folder / signature.NAME) as aside:
             aside.write_bytes(signature.sign(folder, key))
-    return folder, found
+    return folder, measured
 
 
 def _key(path: Path | None) -> "Ed25519PrivateKey | None":
@@ -130,7 +131,7 @@ def _key(path: Path | None) -> "Ed25519PrivateKey | None":
 
 
 def _use_tensorflow() -> None:
-    # SavedModel and tf2onnx need it, whatever the run was trained on; .keras files are the same for every backend.
+    # SavedModel and tf2onnx need it, whatever the run was trained on; .keras files load on every backend.
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = "tensorflow"
     frameworks.load()
@@ -138,8 +139,8 @@ def _use_tensorflow() -> None:
 
     if keras.backend.backend() != "tensorflow":
         raise UserError(
-            f"export needs Keras on TensorFlow, and this process has it on {keras.backend.backend()} already. "
-            "Export in a process of its own: `highway export RUN`."
+            f"export needs Keras on TensorFlow, but this process runs it on {keras.backend.backend()}. "
+            "Export in a separate process: `highway export RUN`."
         )
 
 

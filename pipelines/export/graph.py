@@ -1,4 +1,4 @@
-"""From uint8 pixels to probabilities: the one function that every exported form is traced from."""
+"""The function from uint8 pixels to probabilities that every exported form is traced from."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -18,10 +18,10 @@ Function: TypeAlias = Any
 
 
 def in_float32(model: keras.Model) -> keras.Model:
-    """The same net with the same weights, computed in float32 throughout.
+    """Rebuilds a net in float32 with the same weights.
 
-    A mixed policy must not leak into a graph: ONNX Runtime does not load bfloat16 products. The net is built again
-    from its own configuration, so that any net can be exported, not only an unchanged preset.
+    A mixed policy must not leak into a graph: ONNX Runtime does not load bfloat16 products. The net is rebuilt from its
+    own configuration, so that any net can be exported, not only an unchanged preset.
 
     Args:
         model: a trained net of any dtype policy; it is not changed.
@@ -43,13 +43,13 @@ def in_float32(model: keras.Model) -> keras.Model:
 
 
 def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
-    """Preprocessing, net and softmax as one traced function.
+    """Combines preprocessing, net and softmax in one traced function.
 
     Args:
-        model: a net in float32 that gives logits for `[batch, height, width, channels]`.
+        model: a net in float32 that returns logits for `[batch, height, width, channels]`.
         fitted: the preprocessing it was trained with.
         labels: names of the classes.
-        gates: whether to give `gate_means` too.
+        gates: whether to return `gate_means` too.
 
     Returns:
         A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to the dict of `probabilities`,
@@ -81,15 +81,15 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
 
 
 def prediction_of_files(predict: Function, convert: Function) -> Function:
-    """The same for pictures as they lie on disk, of any size.
+    """Extends a prediction to encoded image files of any size.
 
     Args:
         predict: from `prediction`.
         convert: from `pipelines.data.images.kinds.converter`, for the same net.
 
     Returns:
-        A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to what `predict` gives. A file
-        that is neither is an error for its whole batch.
+        A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to the outputs of `predict`. A
+        file that is neither fails the whole batch.
 
     Example:
         prediction_of_files(predict, converter("digit", (28, 28, 1)))(tf.constant([Path("7.png").read_bytes()]))
@@ -109,7 +109,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
 
 
 def _float32(config: Any) -> Any:
-    """A serialised net with every floating-point dtype and policy replaced; indices and masks keep theirs."""
+    """Replaces every floating-point dtype and policy of a serialised net; indices and masks keep theirs."""
     if isinstance(config, dict):
         if config.get("class_name") == "DTypePolicy":
             return {**config, "config": {**config["config"], "name": "float32"}}

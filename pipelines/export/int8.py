@@ -1,4 +1,4 @@
-"""`model.int8.onnx`: products of whole numbers, and what they cost in accuracy and gain in time."""
+"""`model.int8.onnx`: int8 products, with their measured cost in accuracy and gain in speed."""
 
 import logging
 import time
@@ -8,18 +8,51 @@ import numpy as np
 
 from pipelines.core import environment
 from pipelines.core.errors import UserError
-from pipelines.export.parity import Predict, onnx_form
+from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
+from pipelines.export.onnx_model import predictor
 from serving.manifest import CLASS_ID, INPUT, INT8, ONNX, PROBABILITIES, Int8, Speed
 
-# Pictures that are run at a time, and sizes of batches that are timed.
+# Images that activation ranges are taken from, and at most so many to measure accuracy on.
+CALIBRATION, JUDGED = 512, 10_000
+# Images per run, and batch sizes that are timed.
 BATCH = 64
 TIMED = (1, 32)
-# Seconds that each net is timed for at each size, in turns of a few calls.
+# Seconds that each net is timed at each batch size, alternating after a few calls.
 SECONDS, TURN = 1.0, 10
 
 
-class Calibration:
-    """The pictures that ranges of activations are taken from, as ONNX Runtime reads them."""
+def write(source: Source, folder: Path) -> Int8:
+    """Quantises `model.onnx` statically, weights by channel, and measures the result.
+
+    Args:
+        source: of the calibration images and the labelled ones.
+        folder: the version's files, with `model.onnx`.
+
+    Returns:
+        Accuracy and speed of both nets.
+
+    Raises:
+        UserError: nothing in the net can be quantised, as in a stack whose layers are a loop.
+    """
+    calibration, _ = source.examples("train", CALIBRATION)
+    _quantise(folder, calibration)
+    images, labels = source.examples(source.split, JUDGED)
+    return _measure(folder, len(calibration), source.split, images, labels)
+
+
+FORM = Form(
+    "int8 ONNX model",
+    "int8",
+    (INT8,),
+    write,
+    lambda folder: Predictor(predictor(folder / INT8)),
+    tolerance=None,
+    optional=True,
+)
+
+
+class _Calibration:
+    """Feeds calibration images to ONNX Runtime."""
 
     def __init__(self, images: np.ndarray) -> None:
         self._batches = iter([images[start : start + BATCH] for start in range(0, len(images), BATCH)])
@@ -29,26 +62,17 @@ class Calibration:
         return next(({INPUT: batch} for batch in self._batches), None)
 
 
-def write_int8(folder: Path, calibration: np.ndarray) -> None:
-    """Writes `model.int8.onnx` beside `model.onnx`: static quantisation, weights by channel.
-
-    Args:
-        folder: the version's files.
-        calibration: training images, uint8 `[n, height, width, channels]`.
-
-    Raises:
-        UserError: nothing in the net can be quantised, as in a stack whose layers are a loop.
-    """
+def _quantise(folder: Path, calibration: np.ndarray) -> None:
     import onnx
     from onnxruntime import quantization
 
-    # Its advice to rewrite the graph first does not concern one that TensorFlow's own passes have been through.
+    # It recommends a pre-processing pass, which TensorFlow's own graph passes make superfluous.
     logging.disable(logging.WARNING)
     try:
         quantization.quantize_static(
             folder / ONNX,
             folder / INT8,
-            Calibration(calibration),
+            _Calibration(calibration),
             per_channel=True,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
@@ -59,26 +83,14 @@ def write_int8(folder: Path, calibration: np.ndarray) -> None:
     kinds = {array.data_type for array in onnx.load(folder / INT8).graph.initializer if len(array.dims) > 1}
     if onnx.TensorProto.INT8 not in kinds:
         raise UserError(
-            "--int8 found no layers to quantise: those of a stack of more than 100 layers are a loop, which ONNX "
+            "--int8 found no layers to quantise: a stack of more than 100 layers is exported as a loop, which ONNX "
             "Runtime computes in float32. Export without --int8."
         )
 
 
-def measure(folder: Path, calibration: int, split: str, images: np.ndarray, labels: np.ndarray) -> Int8:
-    """Compares both nets on pictures whose classes are known.
-
-    Args:
-        folder: the version's files.
-        calibration: how many pictures the ranges are from.
-        split: where the pictures are from.
-        images: uint8 `[n, height, width, channels]`.
-        labels: int64 `[n]`.
-
-    Returns:
-        Accuracy and speed of both.
-    """
-    plain, small = onnx_form(folder / ONNX), onnx_form(folder / INT8)
-    expected, found = (_answers(predict, images) for predict in (plain, small))
+def _measure(folder: Path, calibration: int, split: str, images: np.ndarray, labels: np.ndarray) -> Int8:
+    plain, small = predictor(folder / ONNX), predictor(folder / INT8)
+    expected, found = (_in_batches(predict, images) for predict in (plain, small))
     model, features = environment.cpu()
     return Int8(
         calibration=calibration,
@@ -93,19 +105,19 @@ def measure(folder: Path, calibration: int, split: str, images: np.ndarray, labe
     )
 
 
-def _answers(predict: Predict, images: np.ndarray) -> dict[str, np.ndarray]:
-    answers = [predict(images[start : start + BATCH]) for start in range(0, len(images), BATCH)]
-    return {name: np.concatenate([answer[name] for answer in answers]) for name in (CLASS_ID, PROBABILITIES)}
+def _in_batches(predict: Predict, images: np.ndarray) -> Outputs:
+    outputs = [predict(images[start : start + BATCH]) for start in range(0, len(images), BATCH)]
+    return {name: np.concatenate([batch[name] for batch in outputs]) for name in (CLASS_ID, PROBABILITIES)}
 
 
 def _speed(plain: Predict, small: Predict, images: np.ndarray, batch: int) -> Speed:
-    given = np.resize(images, (batch, *images.shape[1:]))
+    inputs = np.resize(images, (batch, *images.shape[1:]))
     times: tuple[list[float], list[float]] = [], []
     until = time.perf_counter() + 2 * SECONDS
     while time.perf_counter() < until:
-        for predict, taken in zip((plain, small), times, strict=True):
-            taken += [_seconds(predict, given) for _ in range(TURN)]
-    float32, int8 = (1000 * float(np.median(taken)) for taken in times)
+        for predict, seconds in zip((plain, small), times, strict=True):
+            seconds += [_seconds(predict, inputs) for _ in range(TURN)]
+    float32, int8 = (1000 * float(np.median(seconds)) for seconds in times)
     return Speed(batch=batch, float32_ms=float32, int8_ms=int8)
 
 

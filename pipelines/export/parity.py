@@ -1,89 +1,46 @@
-"""Do the written files compute what the Keras model computes? Measured on real pictures, from disk."""
+"""Parity: compares the written files, loaded back from disk, with the Keras model on real images."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from pipelines.core.errors import UserError
-from pipelines.export.reference import Reference
-from serving import pictures
+from pipelines.export.form import TOLERANCE, Form, Outputs, Predict
 from serving.manifest import (
     CLASS_ID,
-    ENCODED,
     GATE_MEANS,
     INPUT,
     LABEL,
-    ONNX,
-    PICTURE,
     PROBABILITIES,
-    RGBA,
-    SIGNATURE,
-    SIGNATURE_FILES,
     Agreement,
     Files,
     Parity,
     PictureKind,
 )  # fmt: skip
-from serving.session import open_session
 
-TOLERANCE = 1e-4
+if TYPE_CHECKING:
+    from pipelines.export.reference import Reference
+
 # A pixel that two decoders or two machines round differently by one level moves a probability by more than that.
 FILES_TOLERANCE, PIXEL = 1e-2, 1
 IMAGES = 256
-# Batch sizes that a fixed or forgotten batch axis would fail on; what is left of the pictures is the last batch.
+# Batch sizes that a fixed or forgotten batch axis would fail on; the last batch has the remaining images.
 FIRST_BATCHES = (1, 3)
-
-Outputs = dict[str, np.ndarray]
-# What a form gives for a batch, by the names of the outputs.
-Predict = Callable[[np.ndarray], Outputs]
-
-
-def saved_model_forms(folder: Path) -> tuple[Predict, Predict]:
-    """The two signatures of the SavedModel, loaded from disk: of pixels, and of files."""
-    loaded = tf.saved_model.load(folder)
-
-    def form(signature: str, name: str) -> Predict:
-        def predict(values: np.ndarray) -> Outputs:
-            # `loaded` owns the variables: the signature alone does not keep them alive.
-            outputs = loaded.signatures[signature](**{name: tf.constant(values)})
-            return {key: value.numpy() for key, value in outputs.items()}
-
-        return predict
-
-    return form(SIGNATURE, INPUT), form(SIGNATURE_FILES, ENCODED)
-
-
-def onnx_form(path: Path) -> Predict:
-    """An ONNX file, loaded from disk into ONNX Runtime."""
-    session = open_session(path)
-    names = [output.name for output in session.get_outputs()]
-
-    def predict(images: np.ndarray) -> Outputs:
-        return dict(zip(names, session.run(names, {INPUT: images}), strict=True))
-
-    return predict
-
-
-def seen_by(folder: Path, files: Sequence[bytes]) -> np.ndarray:
-    """What `picture.onnx` makes of picture files, uint8 `[n, height, width, channels]`."""
-    session = open_session(folder / PICTURE)
-    return np.concatenate([session.run([INPUT], {RGBA: pictures.decode(file, "a file")})[0][None] for file in files])
 
 
 def compare(
     expected: np.ndarray, labels: Sequence[str], found: Outputs, gate_means: np.ndarray | None, tolerance: float
 ) -> Agreement:
-    """Compares what a form gives with what it should give.
+    """Compares the outputs of a form with the expected ones.
 
     Args:
         expected: probabilities, float32 `[n, classes]`.
         labels: names of the classes.
-        found: the outputs of a form for the same pictures.
-        gate_means: float32 `[n, layers]`, or None if the form gives none.
-        tolerance: of a probability; decides what a tie is.
+        found: the outputs of a form for the same images.
+        gate_means: expected gate means, float32 `[n, layers]`, or None if the form has no such output.
+        tolerance: of a probability; decides which classes are tied.
 
     Returns:
         How far they agree.
@@ -103,8 +60,8 @@ def compare(
     )
 
 
-def of_precision(reference: Reference, probabilities: np.ndarray, labels: Sequence[str]) -> Agreement:
-    """How far the net as it was trained, in a narrower precision, is from itself in float32; for information."""
+def of_precision(reference: "Reference", probabilities: np.ndarray, labels: Sequence[str]) -> Agreement:
+    """Compares the net in the precision it was trained in with its float32 copy; for information only."""
     classes = np.argmax(probabilities, axis=-1)
     found = {PROBABILITIES: probabilities, CLASS_ID: classes, LABEL: np.array(labels)[classes]}
     return compare(reference.probabilities, labels, found, None, TOLERANCE)
@@ -112,92 +69,97 @@ def of_precision(reference: Reference, probabilities: np.ndarray, labels: Sequen
 
 def measure(
     folder: Path,
-    reference: Reference,
+    forms: Sequence[Form],
+    reference: "Reference",
     *,
     split: str,
     labels: Sequence[str],
     kind: PictureKind,
     precision: Agreement | None,
 ) -> Parity:
-    """Measures the files of a version against what the Keras model gave.
+    """Measures the forms of a version against the answers of the Keras model.
 
     Args:
         folder: the written files.
-        reference: what it gave.
-        split: where the pictures are from.
+        forms: those to open.
+        reference: the answers of the Keras model.
+        split: where the images are from.
         labels: names of the classes.
-        kind: of pictures.
-        precision: what was measured before, to be kept.
+        kind: of images.
+        precision: a comparison made earlier, to be kept.
 
     Returns:
         The measurements.
 
     Raises:
-        UserError: if a form differs by more than `TOLERANCE`, or gives another class where there is no tie.
+        UserError: a form differs by more than its tolerance, or predicts another class where there is no tie.
     """
     images, files = reference.images, reference.files(kind)
     gates = reference.gate_means if reference.gate_means.shape[1] else None
-    onnx = onnx_form(folder / ONNX)
-    with _full_float32():
-        of_pixels, of_files = saved_model_forms(folder)
-        answers = {"SavedModel": _in_batches(of_pixels, images), "ONNX model": _in_batches(onnx, images)}
-        from_files = of_files(np.array(files, object))
-    seen = seen_by(folder, files)
-    agreement = {
-        name: compare(reference.probabilities, labels, found, gates, TOLERANCE) for name, found in answers.items()
-    }
-    ways = [
-        compare(reference.seen_probabilities, labels, found, None, FILES_TOLERANCE)
-        for found in (from_files, onnx(seen))
-    ]
+    agreements: dict[str, Agreement] = {}
+    from_files: list[Agreement] = []
+    pixels = 0.0
+    for form in forms:
+        predictor = form.load(folder)
+        found = _in_batches(predictor.images, images)
+        agreements[form.key] = compare(reference.probabilities, labels, found, gates, form.tolerance or TOLERANCE)
+        if predictor.files:
+            found = predictor.files(files)
+            from_files.append(compare(reference.seen_probabilities, labels, found, None, FILES_TOLERANCE))
+            if INPUT in found:
+                pixels = max(pixels, _furthest(found[INPUT], reference.seen))
     parity = Parity(
         split=split,
         images=len(images),
         batch_sizes=tuple(len(batch) for batch in _batches(images)),
         tolerance=TOLERANCE,
-        saved_model=agreement["SavedModel"],
-        onnx=agreement["ONNX model"],
+        saved_model=agreements.pop("saved_model"),
+        onnx=agreements.pop("onnx"),
+        other_forms=agreements,
         files=Files(
             images=len(files),
             tolerance=FILES_TOLERANCE,
-            max_abs_difference=max(way.max_abs_difference for way in ways),
-            same_label=min(way.same_label for way in ways),
-            ties=max(way.ties for way in ways),
-            pixels=_furthest(seen, reference.seen),
+            max_abs_difference=max(agreement.max_abs_difference for agreement in from_files),
+            same_label=min(agreement.same_label for agreement in from_files),
+            ties=max(agreement.ties for agreement in from_files),
+            pixels=pixels,
         ),
         precision=precision,
     )
-    check(parity)
+    check(parity, forms)
     return parity
 
 
-def check(parity: Parity) -> None:
-    """Whether measurements are good enough to ship.
+def check(parity: Parity, forms: Sequence[Form]) -> None:
+    """Checks measurements against the tolerances of the forms.
 
     Raises:
-        UserError: they are not; the message names the form.
+        UserError: they are exceeded; the message names the form.
     """
-    forms = [("SavedModel", parity.saved_model, parity.images, parity.tolerance)]
-    forms.append(("ONNX model", parity.onnx, parity.images, parity.tolerance))
-    if parity.files:
-        forms.append(("way from picture files", parity.files, parity.files.images, parity.files.tolerance))
-    for name, agreement, images, tolerance in forms:
-        if not passes(agreement, images, tolerance):
+    for form in forms:
+        if form.tolerance is not None:
+            _check(form.name, parity.forms[form.key], parity.images, form.tolerance, parity.split)
+    if files := parity.files:
+        _check("path from image files", files, files.images, files.tolerance, parity.split)
+        if files.pixels > PIXEL:
             raise UserError(
-                f"the exported {name} does not compute what the Keras model computes: on {images} images of the "
-                f"{parity.split} split, probabilities differ by up to {agreement.max_abs_difference:.2g} (at most "
-                f"{tolerance:g} is let pass) and {agreement.same_label + agreement.ties} labels agree. "
-                "Check the run with `highway evaluate`; if it is sound, report this."
+                f"picture.onnx gives the net other pixels than the exporter computed, by {files.pixels:g} of 255 "
+                f"(tolerance {PIXEL}). Export the run again; if that does not help, report this."
             )
-    if parity.files and parity.files.pixels > PIXEL:
+
+
+def _check(name: str, agreement: Agreement, images: int, tolerance: float, split: str) -> None:
+    if not passes(agreement, images, tolerance):
         raise UserError(
-            f"picture.onnx shows the net other pixels than the exporter saw, by {parity.files.pixels:g} of 255 (at "
-            f"most {PIXEL} is let pass). Export the run again; if that does not help, report this."
+            f"the exported {name} does not compute what the Keras model computes: on {images} images of the {split} "
+            f"split, probabilities differ by up to {agreement.max_abs_difference:.2g} (tolerance {tolerance:g}) and "
+            f"{agreement.same_label + agreement.ties} labels agree. Check the run with `highway evaluate`; if it is "
+            "sound, report this."
         )
 
 
 def passes(agreement: Agreement, images: int, tolerance: float) -> bool:
-    """Whether a measurement over so many images is good enough to ship."""
+    """Whether a form may ship: every difference within tolerance, and every label right or tied."""
     return (
         max(agreement.max_abs_difference, agreement.gate_means or 0.0) <= tolerance
         and agreement.same_label + agreement.ties == images
@@ -205,26 +167,15 @@ def passes(agreement: Agreement, images: int, tolerance: float) -> bool:
 
 
 def _furthest(found: np.ndarray, expected: np.ndarray) -> float:
-    # np.max keeps a NaN, which no comparison then lets pass.
+    # np.max keeps NaN, which fails every comparison.
     distance = np.abs(found.astype(np.float64) - expected)
     return float(np.nan_to_num(np.max(distance), nan=1.0))
 
 
 def _in_batches(predict: Predict, images: np.ndarray) -> Outputs:
-    answers = [predict(batch) for batch in _batches(images)]
-    return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    outputs = [predict(batch) for batch in _batches(images)]
+    return {name: np.concatenate([batch[name] for batch in outputs]) for name in outputs[0]}
 
 
 def _batches(images: np.ndarray) -> list[np.ndarray]:
     return [batch for batch in np.split(images, np.cumsum(FIRST_BATCHES)) if len(batch)]
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Without TensorFloat-32, in which newer GPUs compute float32 products to three digits."""
-    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(enabled)

@@ -1,4 +1,4 @@
-"""What the Keras model gives for some pictures, kept with a version so that its files can be checked at any time."""
+"""Images and the answers of the Keras model, stored with a version so that its files can be verified at any time."""
 
 import io
 import zipfile
@@ -15,37 +15,37 @@ from pipelines.core.errors import UserError
 from pipelines.data import preprocess
 from serving.manifest import INPUT, REFERENCE, PictureKind
 
-# Pictures that are made into files, and how much larger than the net's input these are.
+# Images that become files, and how many times larger than the net's input these are.
 FILES, ENLARGED = 32, 3
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Pictures, and the answers that every form of a model is compared with."""
+    """Images, and the answers that every form of a model is compared with."""
 
     images: np.ndarray
-    """Real pictures, uint8 `[n, height, width, channels]`."""
+    """Real images, uint8 `[n, height, width, channels]`."""
     probabilities: np.ndarray
     """float32 `[n, classes]`."""
     gate_means: np.ndarray
-    """float32 `[n, layers]`; no layers where the exported graph does not give them."""
+    """float32 `[n, layers]`; no layers if the exported graphs do not return them."""
     seen: np.ndarray
-    """What the net sees of `files()`, uint8 `[files, height, width, channels]`."""
+    """The net's inputs for `files()`, uint8 `[files, height, width, channels]`."""
     seen_probabilities: np.ndarray
     """float32 `[files, classes]`."""
 
     def files(self, kind: PictureKind) -> list[bytes]:
-        """Some of the pictures as PNG files, larger, and digits dark on light, as people have them."""
+        """Some of the images as larger PNG files; digits dark on light, as people write them."""
         return [_file(image, kind) for image in self.images[:FILES]]
 
 
 def keras_probabilities(model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray) -> np.ndarray:
-    """What the Keras model itself gives, called eagerly, not through the function that was exported."""
+    """Calls the Keras model eagerly, not through the function that is exported."""
     logits = model(preprocess.apply(fitted, tf.constant(images)), training=False)
     return keras.ops.convert_to_numpy(keras.ops.softmax(keras.ops.cast(logits, "float32")))
 
 
-def refer(
+def compute(
     model: keras.Model,
     fitted: preprocess.Fitted,
     images: np.ndarray,
@@ -54,15 +54,15 @@ def refer(
     kind: PictureKind,
     gates: bool,
 ) -> tuple[Reference, tuple[str, ...]]:
-    """Asks the Keras model.
+    """Computes the answers of the Keras model.
 
     Args:
         model: the net in float32.
         fitted: its preprocessing.
-        images: real pictures, uint8 `[n, height, width, channels]`.
+        images: real images, uint8 `[n, height, width, channels]`.
         convert: from `pipelines.data.images.kinds.converter`.
-        kind: the kind it was made for.
-        gates: whether gates are read too.
+        kind: the kind that `convert` is for.
+        gates: whether to read gate means too.
 
     Returns:
         The reference, and the names of the highway layers in the order of its gates.
@@ -94,29 +94,29 @@ def load(folder: Path) -> Reference:
     """
     path = folder / REFERENCE
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            return Reference(**{name: kept[name] for name in Reference.__dataclass_fields__})
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            return Reference(**{name: arrays[name] for name in Reference.__dataclass_fields__})
     except FileNotFoundError:
         raise UserError(
-            f"{folder} has no {REFERENCE}: it was exported before versions could be verified. Export the run again."
+            f"{folder} has no {REFERENCE}: versions of that age cannot be verified. Export the run again."
         ) from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({error}). Export the run again.") from None
 
 
-def _drawn(image: np.ndarray, kind: PictureKind) -> np.ndarray:
+def _enlarged(image: np.ndarray, kind: PictureKind) -> np.ndarray:
     large = image.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
     return 255 - large if kind == "digit" else large
 
 
 def _rgba(image: np.ndarray, kind: PictureKind) -> np.ndarray:
-    drawn = _drawn(image, kind)
-    opaque = np.full((*drawn.shape[:2], 1), 255, np.uint8)
-    return np.concatenate([np.broadcast_to(drawn, (*drawn.shape[:2], 3)), opaque], axis=-1)
+    enlarged = _enlarged(image, kind)
+    opaque = np.full((*enlarged.shape[:2], 1), 255, np.uint8)
+    return np.concatenate([np.broadcast_to(enlarged, (*enlarged.shape[:2], 3)), opaque], axis=-1)
 
 
 def _file(image: np.ndarray, kind: PictureKind) -> bytes:
-    drawn = _drawn(image, kind)
+    enlarged = _enlarged(image, kind)
     file = io.BytesIO()
-    Image.fromarray(drawn[..., 0] if drawn.shape[-1] == 1 else drawn).save(file, "PNG")
+    Image.fromarray(enlarged[..., 0] if enlarged.shape[-1] == 1 else enlarged).save(file, "PNG")
     return file.getvalue()

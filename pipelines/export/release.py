@@ -1,4 +1,4 @@
-"""Says which versions of a model are served and labels them, for endpoints and for TF Serving."""
+"""Chooses and labels the versions of a model that endpoints and TF Serving load."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ from serving.tf_serving import configuration
 def release(
     model: Path, versions: Sequence[int] = (), labels: Mapping[str, int] | None = None, *, newest: bool = False
 ) -> Release:
-    """Writes which versions of a model are served; without versions and labels that stays as it is.
+    """Sets the versions of a model that are served; without versions and labels nothing changes.
 
     Args:
         model: the folder of the model's versions.
-        versions: to serve; none are those that have labels, and those served so far.
-        labels: versions by label, in place of all labels so far; None keeps those whose versions are served.
-        newest: serve the newest version, whichever that is, without labels.
+        versions: to serve; if empty, the labelled ones and those served so far.
+        labels: versions by label, replacing all labels; None keeps those whose versions are served.
+        newest: serve the newest version, without labels.
 
     Returns:
-        What is served now.
+        The versions and labels served now.
 
     Raises:
         UserError: there is no such model or version, the arguments contradict each other, or the repository cannot be

@@ -1,20 +1,19 @@
-"""From the Loop that tf2onnx writes for a stack to a Scan, which ONNX Runtime runs twice as fast."""
+"""Turns the ONNX Loop that tf2onnx writes for a stack into a Scan, which ONNX Runtime runs twice as fast."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 
 def replace_loops(graph: Any, name: str) -> None:
-    """Replaces each Loop through the rows of arrays by a Scan over them, and removes what nothing reads then.
+    """Replaces each Loop over the rows of arrays by a Scan, and removes nodes that become unused.
 
-    A Loop copies its row out of each array in each step, counts, and computes whether it goes on. A Scan does none of
-    that: its body is handed the rows where they lie.
+    In each step a Loop copies a row out of each array, counts, and evaluates its condition. A Scan does none of that:
+    its body reads the rows in place.
 
     Args:
         graph: `onnx.GraphProto` from tf2onnx; changed in place.
-        name: part of the names of the loops to replace. Each goes through all rows of its arrays in their order, uses
-            its counter to take them and for nothing else, and passes one float tensor on. What it collects from step to
-            step, a Scan collects too.
+        name: part of the names of the loops to replace. Each must visit all rows of its arrays in order, use its
+            counter for nothing else, and carry one float tensor. Scan outputs are preserved.
 
     Example:
         replace_loops(proto.graph, stack.LOOP)
@@ -33,8 +32,7 @@ def _scan(loop: Any) -> Any:
     from onnx import TensorProto, helper
 
     (body,) = (attribute.g for attribute in loop.attribute)
-    # The body's first inputs are the number of the step and whether there is another. What it gives back as it came
-    # does not change from step to step.
+    # The body's first inputs are the step's number and the condition. Values that it returns unchanged are constant.
     carried = len(loop.input) - 2
     collected = body.output[1 + carried :]
     passed = list(zip(body.input[2:], body.output[1 : 1 + carried], loop.input[2:], loop.output[:carried], strict=True))
@@ -52,7 +50,7 @@ def _scan(loop: Any) -> Any:
     ends = [after, *collected]
     nodes, read = _needed((node for node in body.node if node.output[0] not in taken), [value.name for value in ends])
     for node in nodes:
-        # A Scan sees the names around it.
+        # The body of a Scan can read the names of the graph around it.
         node.input[:] = [fixed.get(value, value) for value in node.input]
     layer = helper.make_graph(
         nodes, body.name, [before, *rows], ends, [array for array in body.initializer if array.name in read]
@@ -62,13 +60,13 @@ def _scan(loop: Any) -> Any:
 
 
 def _needed(nodes: Iterable[Any], names: Iterable[str]) -> tuple[list[Any], set[str]]:
-    """Of nodes in the order of computation those that the values of these names need, and the names that they read."""
-    kept, read = [], set(names)
+    """The nodes, in order of computation, that these names depend on, and all names that they read."""
+    needed, read = [], set(names)
     for node in reversed(list(nodes)):
         if read.intersection(node.output):
-            kept.append(node)
+            needed.append(node)
             read.update(_inputs(node))
-    return kept[::-1], read
+    return needed[::-1], read
 
 
 def _inputs(node: Any) -> Iterator[str]:

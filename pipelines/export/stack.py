@@ -1,4 +1,4 @@
-"""A stack as exported graphs have it: for inference alone, and of the operations that ONNX Runtime runs fastest."""
+"""The inference form of a stack, built from the operations that ONNX Runtime runs fastest."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ LOOP = "highway_layers"
 
 
 def for_inference(model: keras.Model) -> keras.Model:
-    """The same net with the same weights, its stacks in the form for inference.
+    """Copies a net with its weights, replacing its stacks by their inference form.
 
     Args:
         model: a functional or sequential model in float32; it is not changed.
@@ -32,26 +32,26 @@ def for_inference(model: keras.Model) -> keras.Model:
         kind = InferenceStack if type(layer) is HighwayStack else type(layer)
         return kind.from_config(layer.get_config())
 
-    made = keras.models.clone_model(model, clone_function=copy, recursive=True)
-    made.set_weights(model.get_weights())
-    return made
+    copied = keras.models.clone_model(model, clone_function=copy, recursive=True)
+    copied.set_weights(model.get_weights())
+    return copied
 
 
 class InferenceStack(HighwayStack):
-    """A stack that computes what `HighwayStack` computes in inference, with its arguments and weights."""
+    """Computes the inference of a `HighwayStack` with the same arguments and weights."""
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Runs through all layers, one operation after another or in a loop."""
+        """Applies all layers, unrolled or in a loop."""
         del training, mask
         x = inputs if len(inputs.shape) == 2 else tf.reshape(inputs, (-1, inputs.shape[-1]))
         kinds = (self.kernel, self.bias, self.transform_kernel, self.transform_bias)
         weights = [tf.convert_to_tensor(kind) for kind in kinds]
-        # An activation that mixes elements may do so along any axis, and sees the shape that single layers have.
+        # An activation that mixes elements may do so along any axis, so it gets the shape that single layers have.
         shape = None if self._elementwise or len(inputs.shape) == 2 else keras.ops.shape(inputs)
         through = self._unrolled if self.depth <= UNROLLED else self._loop
         x, gates = through(x, weights, is_recording(), shape)
         if gates is not None:
-            # Means over the units are all that is read of them: the last axis is one number.
+            # Only means over the units are read, so the last axis has length one.
             record(self, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
@@ -60,7 +60,7 @@ class InferenceStack(HighwayStack):
         for layer in zip(*(tf.unstack(array) for array in weights), strict=True):
             x, gate = self._layer(x, shape, layer)
             gates.append(gate)
-        # One mean for all layers, because each operation costs more than what it computes.
+        # One mean for all layers: the overhead of an operation exceeds its arithmetic.
         return x, tf.reduce_mean(tf.stack(gates, axis=1), axis=-1) if recorded else None
 
     def _loop(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:
@@ -80,8 +80,8 @@ class InferenceStack(HighwayStack):
 
     def _layer(self, x: Any, shape: Any, weights: Iterable[Any]) -> tuple[Any, Any]:
         kernel, bias, transform_kernel, transform_bias = weights
-        # Two products, because ONNX Runtime fuses each with its bias and its activation; of one product it does not.
-        # Examples first, because weights laid out otherwise would be transposed in each step of a loop.
+        # Two products, because ONNX Runtime fuses each with its bias and activation, which it cannot with one product.
+        # Examples first, because another layout would transpose the weights in each step of a loop.
         sums = tf.nn.bias_add(tf.matmul(x, kernel), bias)
         block = self.activation(sums if shape is None else tf.reshape(sums, shape))
         block = block if shape is None else tf.reshape(block, (-1, x.shape[-1]))

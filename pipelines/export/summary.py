@@ -1,47 +1,53 @@
-"""A version of a model in a few lines: what was measured, and what to do with it."""
+"""The report of a version: its size, its parity, and what to do next."""
 
 from pathlib import Path
 
+from pipelines.export import forms
 from serving import manifest
 
 
 def report(folder: Path) -> str:
-    """A few lines on a version: what was measured, and what to do with it."""
+    """Describes a version in a few lines: what was measured, and the next command."""
     content = manifest.read(folder)
+    *others, last = (form.name for form in forms.present(content.files))
     lines = [
-        f"{folder}: SavedModel and ONNX of {content.model.preset}, {content.model.parameters:,} parameters, "
+        f"{folder}: {', '.join(others)} and {last} of {content.model.preset}, {content.model.parameters:,} parameters, "
         f"{sum(file.size for file in content.files.values()) / 1e6:.1f} MB",
         *agreement(content.parity),
     ]
-    if content.int8:
-        one = content.int8
-        times = ", ".join(f"{s.float32_ms / s.int8_ms:.2f} times as fast at batch {s.batch}" for s in one.speed)
+    if int8 := content.int8:
+        speeds = ", ".join(f"{s.float32_ms / s.int8_ms:.2f} times as fast at batch {s.batch}" for s in int8.speed)
         lines.append(
-            f"int8: {one.int8_accuracy:.2%} of {one.images} images of the {one.split} split right, "
-            f"float32 {one.float32_accuracy:.2%}; {times}"
+            f"int8: accuracy {int8.int8_accuracy:.2%} on {int8.images} images of the {int8.split} split, float32 "
+            f"{int8.float32_accuracy:.2%}; {speeds}"
         )
-    lines.append(f"next: highway predict {folder} PICTURE.png")
+    lines.append(f"next: highway predict {folder} IMAGE.png")
     return "\n".join(lines) + "\n"
 
 
 def agreement(measured: manifest.Parity) -> list[str]:
-    """A line for each form of a model: how far it is from the Keras model."""
+    """Describes each form's difference from the Keras model, a line each."""
+    rows = [
+        (form.name, measured.forms[form.key], "" if form.tolerance else ", not checked")
+        for form in forms.FORMS
+        if form.key in measured.forms
+    ]
+    if measured.precision:
+        rows.append(("trained in mixed precision", measured.precision, ", not checked"))
     lines = [
         f"parity on {measured.images} images of the {measured.split} split, largest difference of a probability "
-        f"({measured.tolerance:g} is let pass):"
+        f"(tolerance {measured.tolerance:g}):"
     ]
-    forms = [("SavedModel", measured.saved_model), ("ONNX Runtime", measured.onnx)]
-    if measured.precision:
-        forms.append(("trained in mixed precision", measured.precision))
-    width = max(len(name) for name, _ in forms)
-    for name, form in forms:
+    width = max(len(name) for name, _, _ in rows)
+    for name, form, note in rows:
         gates = "" if form.gate_means is None else f", gates {form.gate_means:.1e}"
         lines.append(
-            f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels{gates}"
+            f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels"
+            f"{gates}{note}"
         )
     if files := measured.files:
         lines.append(
-            f"  picture files: {files.max_abs_difference:.1e} ({files.tolerance:g} is let pass), {files.same_label} of "
+            f"  image files: {files.max_abs_difference:.1e} (tolerance {files.tolerance:g}), {files.same_label} of "
             f"{files.images} labels, pixels within {files.pixels:g} of 255"
         )
     return lines

@@ -11,20 +11,20 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import flush
 from serving import manifest
 
-# Begins the name of a version that is being written; no server takes it for a version.
+# Prefix of a version that is being written; servers skip such names.
 ASIDE = ".export-"
 
 
 @contextmanager
 def new_version(model: Path) -> Iterator[tuple[int, Path]]:
-    """A hidden folder that becomes the next version of a model when the block ends without an error.
+    """Yields a hidden folder that becomes the next version of a model when the block ends without an error.
 
-    It lies in the model's own folder, hence in the same file system, and its name is no integer, so that no server
-    takes it for a version. Processes that do this at the same time get different numbers. If the block raises, it is
-    removed, and so are the folders that were made for it.
+    It is inside the model's own folder, hence in the same file system, and its name is no integer, so that servers skip
+    it. Concurrent processes get different numbers. If the block raises, the folder is removed, and so are the parents
+    that were created for it.
 
     Args:
-        model: the folder of the model's versions, made if missing.
+        model: the folder of the model's versions, created if missing.
 
     Yields:
         The number of the new version, and the folder to write its files to.
@@ -38,7 +38,7 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
     """
     if (model / manifest.NAME).exists() or (model / "saved_model.pb").exists():
         raise UserError(f"{model} is one version of a model. Name the folder of its versions: --to {model.parent}.")
-    made = [folder for folder in (model, *model.parents) if not folder.exists()]
+    created = [folder for folder in (model, *model.parents) if not folder.exists()]
     done, aside = False, None
     try:
         version, aside = _claim(model)
@@ -48,18 +48,18 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
         _publish(aside, model / str(version))
         done = True
     finally:
-        # KeyboardInterrupt comes through here too.
+        # Also after KeyboardInterrupt.
         if aside:
             shutil.rmtree(aside, ignore_errors=True)
-        for folder in () if done else made:
+        for folder in () if done else created:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
 
 def _claim(model: Path) -> tuple[int, Path]:
-    """Makes the hidden folder; its name has the number, so that no two processes have the same one.
+    """Creates the hidden folder. Its name has the version number, so that no two processes claim the same one.
 
-    The number is one more than the largest beside it, whatever bears that.
+    The number is one more than the largest in the model's folder, whether of a version or of a claim.
     """
     try:
         while True:
@@ -70,9 +70,9 @@ def _claim(model: Path) -> tuple[int, Path]:
                 aside = model / f"{ASIDE}{version}"
                 aside.mkdir()
             except (FileExistsError, FileNotFoundError):
-                # Another was faster, or failed and took the model's folder with it.
+                # Another process was faster, or failed and removed the model's folder.
                 continue
-            # Between the look and the claim another process may have published this very number.
+            # Another process may have published this number since the folder was listed.
             if not (model / str(version)).exists():
                 return version, aside
             aside.rmdir()
@@ -86,12 +86,12 @@ def _claim(model: Path) -> tuple[int, Path]:
 
 def _publish(aside: Path, version: Path) -> None:
     try:
-        # Only an empty folder would be replaced by this: a version never is.
+        # A rename replaces only an empty folder, so never a version.
         aside.rename(version)
     except OSError as error:
         if not version.exists():
             raise
         raise UserError(
-            f"{version} was made meanwhile by something else; it was left as it is. Run the command again."
+            f"{version} was created meanwhile by another program and left as it is. Run the command again."
         ) from error
     flush(version.parent)

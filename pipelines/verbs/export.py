@@ -1,4 +1,4 @@
-"""`highway export`: writes a version of a model, or verifies one."""
+"""`highway export`: exports a run as a version of a model, or verifies one."""
 
 import sys
 from pathlib import Path
@@ -21,24 +21,23 @@ class Arguments(Frozen):
     run: tyro.conf.Positional[Path]
     """The run directory to export; with --verify a version folder, or a model's folder for its newest version."""
     verify: bool = False
-    """Check an exported version again instead: each file's SHA-256, and each form against what the Keras model gave."""
+    """Verify an exported version instead: the SHA-256 of each file, and each form against the answers of Keras."""
     to: Path | None = None
-    """Folder of the model's versions; none is models/ and the name of the run directory."""
+    """Folder of the model's versions; by default models/ and the name of the run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
     gates: bool = False
-    """Give the mean transform gate of each highway layer with each prediction."""
+    """Return the mean transform gate of each highway layer with each prediction."""
     int8: bool = False
-    """Write a quantised ONNX model too, with its measured accuracy and speed."""
+    """Also write a quantised ONNX model, with its measured accuracy and speed."""
     pictures: PictureKind | None = None
-    """How picture files of any size become inputs: as MNIST's digits, or as the middle of a photograph; none goes by
-    the data set."""
+    """How image files of any size become inputs: as MNIST's digits, or as the centre of a photograph; by default chosen
+    by the data set."""
     sign: Path | None = None
-    """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, as `openssl
-    genpkey -algorithm ed25519` makes it; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify a version that was
-    exported before is signed."""
+    """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
+    genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; by default TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:
@@ -55,7 +54,7 @@ def main(arguments: list[str]) -> None:
     if given.verify:
         with console.status(f"verifying {escape(str(given.run))}"):
             folder, parity = verify(given.run, given.sign)
-        lines = [f"{folder}: all files are as they were written", *agreement(parity)]
+        lines = [f"{folder}: all files are unchanged", *agreement(parity)]
         sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
         return
     with console.status(f"exporting {escape(str(given.run))}"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
-from pipelines.export import export
+from pipelines.export.export import export
 from tests.finished_run import finished, tiny_net
 
 HERE = Path(__file__).parent

@@ -14,7 +14,8 @@ from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
 from pipelines.data.images import kinds
 from pipelines.data.preprocess import fit
-from pipelines.export import artefacts, graph, parity, reference, stack
+from pipelines.export import forms, graph, onnx_model, parity, reference, stack
+from pipelines.export.form import Source
 from serving import pictures
 from tests.finished_run import scramble, tiny_net
 
@@ -28,17 +29,23 @@ def digits():
     return np.concatenate([images, np.zeros_like(images[:1]), np.full_like(images[:1], 255)])
 
 
-def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS):
-    predict, convert = graph.prediction(model, fitted, labels, gates), kinds.converter(kind, model.input_shape[1:])
-    artefacts.write_saved_model(folder, predict, graph.prediction_of_files(predict, convert))
-    artefacts.write_onnx(folder, predict)
-    artefacts.write_picture(folder, convert)
+def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, only=None):
+    """Writes the forms of a net, or only one of them."""
+    shape = model.input_shape[1:]
+    images = np.zeros((1, *shape), np.uint8)
+    predict, convert = graph.prediction(model, fitted, labels, gates), kinds.converter(kind, shape)
+    source = Source(
+        predict, convert, images, reference.Reference(images, *[images] * 4).files(kind), "train", examples=None
+    )
+    for form in forms.requested():
+        if only in {None, form.key}:
+            form.write(source, folder)
 
 
 def measure(folder, model, fitted, images, *, kind="digit", gates=True):
     convert = kinds.converter(kind, model.input_shape[1:])
-    kept, _ = reference.refer(model, fitted, images, convert=convert, kind=kind, gates=gates)
-    return parity.measure(folder, kept, split="train", labels=LABELS, kind=kind, precision=None)
+    expected, _ = reference.compute(model, fitted, images, convert=convert, kind=kind, gates=gates)
+    return parity.measure(folder, forms.requested(), expected, split="train", labels=LABELS, kind=kind, precision=None)
 
 
 def conv(**arguments):
@@ -109,7 +116,8 @@ def test_colour_and_photographs(tmp_path):
     file = io.BytesIO()
     Image.fromarray(photograph).save(file, "PNG")
     expected = kinds.converter("natural", (32, 32, 3))(photograph)["image"]
-    np.testing.assert_allclose(parity.seen_by(tmp_path, [file.getvalue()])[0].astype(int), expected, atol=1)
+    seen = onnx_model.load(tmp_path).files([file.getvalue()])["image"][0]
+    np.testing.assert_allclose(seen.astype(int), expected, atol=1)
     np.testing.assert_array_equal(pictures.decode(file.getvalue(), "a"), photograph)
 
 
@@ -137,15 +145,15 @@ def test_names_of_classes_in_another_order_are_refused(tmp_path, digits):
 def test_a_picture_function_of_another_kind_is_refused(tmp_path, digits):
     fitted = fit(Preprocess(), digits)
     write(tmp_path, tiny_net(), fitted)
-    artefacts.write_picture(tmp_path, kinds.converter("natural", (28, 28, 1)))
-    with pytest.raises(UserError, match=r"way from picture files does not compute|picture\.onnx shows"):
+    write(tmp_path, tiny_net(), fitted, kind="natural", only="onnx")
+    with pytest.raises(UserError, match=r"path from image files does not compute|picture\.onnx gives"):
         measure(tmp_path, tiny_net(), fitted, digits)
 
 
 def test_an_onnx_file_that_lost_its_preprocessing_is_refused(tmp_path, digits):
     model, fitted = tiny_net(), fit(Preprocess(), digits)
     write(tmp_path, model, fitted)
-    artefacts.write_onnx(tmp_path, graph.prediction(model, fit(Preprocess(scale=1 / 256), digits), LABELS, gates=True))
+    write(tmp_path, model, fit(Preprocess(scale=1 / 256), digits), only="onnx")
     with pytest.raises(UserError, match="the exported ONNX model does not compute"):
         measure(tmp_path, model, fitted, digits)
 
@@ -167,7 +175,7 @@ def test_onnx_has_names_types_and_one_open_axis(tmp_path, digits):
         "label": (onnx.TensorProto.STRING, ["batch"]),
         "gate_means": (onnx.TensorProto.FLOAT, ["batch", 2]),
     }
-    assert {entry.domain: entry.version for entry in found.opset_import}[""] == artefacts.OPSET
+    assert {entry.domain: entry.version for entry in found.opset_import}[""] == onnx_model.OPSET
 
 
 def one_layer():

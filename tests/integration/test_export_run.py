@@ -1,9 +1,11 @@
 """`highway export` on run directories: what is written, and what is refused without leaving anything."""
 
+import dataclasses
 import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from pipelines.core.config import Preprocess
 from pipelines.data import sources
-from pipelines.export import parity
+from pipelines.export import forms, int8, onnx_model, parity
+from pipelines.export.form import Form, Predictor
 from pipelines.training.evaluation import evaluate
 from pipelines.verbs.cli import main
 from serving.manifest import Agreement, read
@@ -189,6 +192,46 @@ def test_a_form_that_computes_something_else_is_not_exported(home, data_dir, cap
     monkeypatch.setattr(parity, "compare", lambda *_: off)
     assert "does not compute what the Keras model computes" in refused(capsys, export(made.path, data_dir))
     assert not (home / "models").exists()
+
+
+def test_a_further_form_takes_one_row(home, data_dir, capsys, monkeypatch):
+    def write(_, folder):
+        shutil.copy(folder / "model.onnx", folder / "copy.onnx")
+
+    def load(folder):
+        return Predictor(onnx_model.predictor(folder / "copy.onnx"))
+
+    known, form = forms.FORMS, Form("copy", "copy", ("copy.onnx",), write, load)
+    monkeypatch.setattr(forms, "FORMS", (*known, form))
+    monkeypatch.setattr(int8, "SECONDS", 0.01)
+    run = finished(home / "run", tiny_net())
+    assert export(run.path, data_dir, "--int8") == 0
+    output = capsys.readouterr().out
+    assert "SavedModel, ONNX model, int8 ONNX model and copy of tiny" in output
+    assert "\nint8: accuracy" in output
+    content = read(home / "models" / "run" / "1")
+    assert list(content.parity.forms) == ["saved_model", "onnx", "int8", "copy"]
+    assert content.parity.forms["copy"] == content.parity.onnx
+    assert content.parity.forms["int8"].max_abs_difference > 1e-4
+    assert (content.int8.calibration, content.int8.images) == (512, 500)
+
+    assert main(["export", "models/run", "--verify"]) == 0
+    rows = capsys.readouterr().out.splitlines()[2:6]
+    assert [row.split("  ")[1] for row in rows] == ["SavedModel", "ONNX model", "int8 ONNX model", "copy"]
+    assert "not checked" in rows[2]
+    assert rows[3].endswith("256 of 256 labels")
+
+    # Another program may know fewer forms, and a row that computes something else is refused by name.
+    monkeypatch.setattr(forms, "FORMS", known)
+    assert main(["export", "models/run", "--verify"]) == 0
+    assert "copy" not in capsys.readouterr().out
+    assert open_model(home / "models" / "run").predict(np.zeros((1, 28, 28, 1), np.uint8))["probabilities"].shape == (
+        1,
+        10,
+    )
+    lossy = dataclasses.replace(form, load=lambda folder: Predictor(onnx_model.predictor(folder / "model.int8.onnx")))
+    monkeypatch.setattr(forms, "FORMS", (*known, lossy))
+    assert "the exported copy does not compute" in refused(capsys, main(["export", "models/run", "--verify"]))
 
 
 def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pipelines.export.parity import TOLERANCE, compare, passes
+from pipelines.export.form import TOLERANCE
+from pipelines.export.parity import compare, passes
 
 LABELS = ("cat", "dog", "owl")
 CERTAIN = np.tile(np.float32([0.7, 0.2, 0.1]), (10, 1))

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf2onnx
 
-from pipelines.export.artefacts import OPSET
+from pipelines.export.onnx_model import OPSET
 from pipelines.export.scans import replace_loops
 
 LENGTH = 5

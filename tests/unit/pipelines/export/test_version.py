@@ -70,7 +70,7 @@ def test_a_version_is_never_overwritten(tmp_path):
             (tmp_path / str(version)).mkdir()
             (tmp_path / str(version) / "b.txt").write_text("of another")
 
-    with pytest.raises(UserError, match="1 was made meanwhile by something else"):
+    with pytest.raises(UserError, match="1 was created meanwhile by another program"):
         late()
     assert [path.name for path in tmp_path.rglob("*")] == ["1", "b.txt"]
 

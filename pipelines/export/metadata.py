@@ -1,14 +1,14 @@
-"""What the manifest of a version says."""
+"""The manifest of a version."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import environment
 from pipelines.core.run import Run, Weights
-from pipelines.export.artefacts import OPSET
+from pipelines.export.onnx_model import OPSET
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation
 from serving import files
@@ -18,7 +18,6 @@ from serving.manifest import (
     LABEL,
     PROBABILITIES,
     Input,
-    Int8,
     Manifest,
     Net,
     Parity,
@@ -32,29 +31,28 @@ PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx",
 COLOURS = {1: "grey", 3: "rgb"}
 
 
-@dataclass(frozen=True)
-class Written:
-    """What is in a version, and was measured on it."""
-
-    pictures: PictureKind
-    """How pictures of any size become inputs."""
-    gates: tuple[str, ...] | None
-    """Highway layers whose mean gate the graphs give."""
-    parity: Parity
-    """Of all forms."""
-    int8: Int8 | None
-    """Of the int8 form, if there is one."""
-
-
-def describe(run: Run, weights: Weights, version: int, folder: Path, written: Written) -> Manifest:
-    """Puts together the manifest of a version whose files are written. No path of this machine gets into it.
+def describe(
+    run: Run,
+    weights: Weights,
+    version: int,
+    folder: Path,
+    *,
+    kind: PictureKind,
+    gates: tuple[str, ...] | None,
+    parity: Parity,
+    sections: Mapping[str, Any],
+) -> Manifest:
+    """Builds the manifest of a version whose files are written. It names no path of this machine.
 
     Args:
-        run: where the weights come from.
+        run: the run that the weights come from.
         weights: which of the run's weights.
         version: its number.
-        folder: with all files but the manifest; lies in the model's folder, whose name is the model's.
-        written: what is in them, and was measured.
+        folder: with all files but the manifest, inside the model's folder, which has the model's name.
+        kind: how images of any size become inputs.
+        gates: highway layers in the order of the gate means; None if the graphs do not return them.
+        parity: of all forms.
+        sections: what forms report about themselves, by the form's key.
 
     Returns:
         The manifest.
@@ -65,8 +63,8 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, written: Wr
         CLASS_ID: Tensor(dtype="int64", shape=(None,)),
         LABEL: Tensor(dtype="string", shape=(None,)),
     }
-    if written.gates is not None:
-        outputs[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(written.gates)))
+    if gates is not None:
+        outputs[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(gates)))
     return Manifest(
         name=folder.resolve().parent.name,
         version=version,
@@ -74,8 +72,8 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, written: Wr
         input=Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]]),
         outputs=outputs,
         labels=data.labels,
-        pictures=written.pictures,
-        gates=written.gates,
+        pictures=kind,
+        gates=gates,
         preprocess=config.preprocess.model_dump(),
         model=Net(
             preset=config.model.preset,
@@ -86,9 +84,9 @@ def describe(run: Run, weights: Weights, version: int, folder: Path, written: Wr
         run=_training(run, weights),
         opset=OPSET,
         versions=environment.versions(PACKAGES),
-        parity=written.parity,
-        int8=written.int8,
+        parity=parity,
         files=files.digests(folder),
+        **sections,
     )
 
 
@@ -96,7 +94,7 @@ def _training(run: Run, weights: Weights) -> Training:
     record = run.record
     config = run.config.model_dump(mode="json")
     if os.sep in run.config.data:
-        config["data"] = record.data.name  # it may be a folder of this machine
+        config["data"] = record.data.name  # instead of a folder of this machine
     return Training(
         name=run.path.resolve().name,
         config=config,
@@ -113,7 +111,7 @@ def _training(run: Run, weights: Weights) -> Training:
 
 
 def _test(path: Path, weights: Weights) -> dict[str, Any] | None:
-    """What was measured on the test split, short of single classes, if it was and of these weights."""
+    """The result on the test split without its per-class part; None if these weights were not evaluated."""
     found = evaluation.read(path, Evaluation)
     if found is None or found.weights != weights:
         return None

@@ -1,0 +1,71 @@
+"""One row of the table of export forms: how a format is written, opened and checked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from pipelines.export.graph import Function
+
+TOLERANCE = 1e-4
+
+Split = Literal["validation", "train"]
+# Arrays by the names of the outputs.
+Outputs = dict[str, np.ndarray]
+Predict = Callable[[np.ndarray], Outputs]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The traced functions of a net and the images that its forms are made from."""
+
+    predict: "Function"
+    """From pixels to the outputs; see `pipelines.export.graph.prediction`."""
+    convert: "Function"
+    """From an image of any size to the net's input; see `pipelines.data.images.kinds.converter`."""
+    images: np.ndarray
+    """Real images, uint8 `[n, height, width, channels]`."""
+    files: Sequence[bytes]
+    """Some of them as PNG files."""
+    split: Split
+    """Split that images for measurements are drawn from."""
+    examples: Callable[[Split, int], tuple[np.ndarray, np.ndarray]]
+    """Returns up to that many images of a split, with their classes."""
+
+
+class Predictor(NamedTuple):
+    """A form, opened from disk."""
+
+    images: Predict
+    """From uint8 `[batch, height, width, channels]`."""
+    files: Callable[[Sequence[bytes]], Outputs] | None = None
+    """From PNG or JPEG files. Outputs may include the net's input, under `serving.manifest.INPUT`."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One format that models are exported to.
+
+    Args:
+        name: in messages and reports.
+        key: name of its parity in the manifest; an optional form is requested by it.
+        files: paths inside the version folder that show that a version has this form.
+        write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms
+            are written in the order of the table.
+        load: opens the form of a version folder.
+        tolerance: largest difference of a probability or gate mean from the Keras model; None reports the difference
+            of a lossy form without checking it.
+        optional: written only on request.
+    """
+
+    name: str
+    key: str
+    files: tuple[str, ...]
+    write: Callable[[Source, Path], BaseModel | None]
+    load: Callable[[Path], Predictor]
+    tolerance: float | None = TOLERANCE
+    optional: bool = False

@@ -1,0 +1,79 @@
+"""`model.onnx`, and `picture.onnx`, which turns an image of any size into its input."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.core import frameworks
+from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
+from serving import pictures
+from serving.manifest import INPUT, ONNX, PICTURE, RGBA
+from serving.session import open_session
+
+if TYPE_CHECKING:
+    from pipelines.export.graph import Function
+
+# The newest opset that tf2onnx 1.17 writes; ONNX Runtime has read it since 1.14.
+OPSET = 18
+
+
+def write(source: Source, folder: Path) -> None:
+    """Writes both graphs into an existing folder."""
+    import onnx
+
+    from pipelines.export.scans import replace_loops
+    from pipelines.export.stack import LOOP
+
+    proto = _converted(source.predict)
+    replace_loops(proto.graph, LOOP)
+    for value in (*proto.graph.input, *proto.graph.output):
+        # tf2onnx gives the open dimension of each tensor a name of its own, such as unk__12.
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.checker.check_model(proto, full_check=True)
+    onnx.save(proto, folder / ONNX)
+    (folder / PICTURE).write_bytes(_picture(source.convert))
+
+
+def load(folder: Path) -> Predictor:
+    """Opens both graphs in ONNX Runtime."""
+    predict, picture = predictor(folder / ONNX), open_session(folder / PICTURE)
+
+    def from_files(files: Sequence[bytes]) -> Outputs:
+        seen = [picture.run([INPUT], {RGBA: pictures.decode(file, "a file")})[0] for file in files]
+        images = np.stack(seen)
+        return {INPUT: images, **predict(images)}
+
+    return Predictor(predict, from_files)
+
+
+def predictor(path: Path) -> Predict:
+    """Opens a graph from pixels to outputs in ONNX Runtime."""
+    session = open_session(path)
+    names = [output.name for output in session.get_outputs()]
+    return lambda images: dict(zip(names, session.run(names, {INPUT: images}), strict=True))
+
+
+FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
+
+
+# Identical for all models of one kind and size, and tf2onnx takes ten seconds to convert the one for digits.
+@cache
+def _picture(convert: "Function") -> bytes:
+    import onnx
+
+    proto = _converted(convert)
+    for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
+        size.dim_param = name
+    onnx.checker.check_model(proto, full_check=True)
+    return proto.SerializeToString()
+
+
+def _converted(function: "Function") -> Any:
+    import tf2onnx
+
+    with frameworks.quiet("tf2onnx"):
+        proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)
+    return proto

@@ -1,0 +1,89 @@
+"""The SavedModel of a version, with the requests that TF Serving warms it up with."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.export.form import Form, Outputs, Predictor, Source
+from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, WARMUP
+
+# Batch sizes that are warmed up: a single image, and the server's largest batch.
+BATCHES = (1, 32)
+
+
+def write(source: Source, folder: Path) -> None:
+    """Writes a SavedModel that can be loaded without this package and without Keras.
+
+    Args:
+        source: its function of pixels becomes the signature `serving_default`, that of files `serving_bytes`.
+        folder: created if missing.
+    """
+    import keras
+
+    from pipelines.export.graph import prediction_of_files
+
+    # The functions refer to the weights. Tracking the model as well would store each weight twice.
+    archive = keras.export.ExportArchive()
+    archive.add_endpoint(SIGNATURE, source.predict)
+    archive.add_endpoint(SIGNATURE_FILES, prediction_of_files(source.predict, source.convert))
+    archive.write_out(folder, verbose=False)
+    _write_warmup(folder, source)
+
+
+def load(folder: Path) -> Predictor:
+    """Opens both signatures of a SavedModel."""
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(folder)
+
+    def predict(signature: str, name: str, values: np.ndarray) -> Outputs:
+        with _full_float32():
+            # `loaded` owns the variables: the signature alone does not keep them alive.
+            outputs = loaded.signatures[signature](**{name: tf.constant(values)})
+        return {key: value.numpy() for key, value in outputs.items()}
+
+    def from_files(files: Sequence[bytes]) -> Outputs:
+        return predict(SIGNATURE_FILES, ENCODED, np.array(files, object))
+
+    return Predictor(lambda images: predict(SIGNATURE, INPUT, images), from_files)
+
+
+FORM = Form("SavedModel", "saved_model", ("saved_model.pb",), write, load)
+
+
+def _write_warmup(folder: Path, source: Source) -> None:
+    """Writes requests for each signature, so that TF Serving compiles before the first user asks."""
+    import tensorflow as tf
+
+    from serving.tf_serving import messages
+
+    path = folder / WARMUP
+    path.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for signature, name, values in (
+            (SIGNATURE, INPUT, source.images),
+            (SIGNATURE_FILES, ENCODED, np.array(source.files, object)),
+        ):
+            for batch in BATCHES:
+                log = messages.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.name = folder.resolve().parent.name
+                request.model_spec.signature_name = signature
+                # np.resize repeats the values until the batch is full.
+                request.inputs[name].CopyFrom(messages.tensor(np.resize(values, (batch, *values.shape[1:]))))
+                writer.write(log.SerializeToString())
+
+
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """Turns off TensorFloat-32, in which recent GPUs compute float32 products to three digits."""
+    import tensorflow as tf
+
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(enabled)
