@@ -29,6 +29,8 @@ class Limits:
     """For the head of a request, from its first byte, or from the start of the connection."""
     body: float = 30.0
     """For its body, and a second more for each `RATE` bytes; and for the client to read the answer."""
+    idle: float = 75.0
+    """Between two requests on one connection."""
     connections: int = 1024
     """In all."""
     address: int = 256
@@ -87,7 +89,7 @@ class _Open:
             loop.call_later(self._pause(), self._look, loop)
 
     def _pause(self) -> float:
-        return min(self.limits.header, self.limits.body, 4.0) / 4
+        return min(self.limits.header, self.limits.body, self.limits.idle, 4.0) / 4
 
 
 class Limited(HttpToolsProtocol):
@@ -139,7 +141,12 @@ class Limited(HttpToolsProtocol):
         """The client's turn, but for what it was sending meanwhile."""
         if self.sending is None:
             self.since = self.loop.time()
-        super().on_response_complete()
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        # As uvicorn does, without its keep-alive timer for each request: `look` closes idle connections.
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The client does not read its answer."""
@@ -172,6 +179,9 @@ class Limited(HttpToolsProtocol):
         elif self.transport.is_closing():
             # What is written has no more time from now on than another answer.
             self._unread_since = now
+        elif self.sending is None:
+            if self._is_free() and now > self.since + limits.idle:
+                self.transport.close()
         elif self.sending == "header" and self._is_free() and now > self.since + limits.header:
             self._refuse(_SLOW, "header")
         elif self.sending == "body" and now > min(self.since + limits.body + self._received / RATE, self._ends):
@@ -205,7 +215,7 @@ def protocol(limits: Limits) -> type[asyncio.Protocol]:
         A class for `uvicorn.Config(http=...)`.
 
     Example:
-        uvicorn.run(app, http=protocol(Limits(header=5)), timeout_keep_alive=75)
+        uvicorn.run(app, http=protocol(Limits(header=5)))
     """
     return type("Protocol", (Limited,), {"opened": _Open(limits)})
 

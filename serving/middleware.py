@@ -37,8 +37,9 @@ class Access:
         self._key = None if api_key is None else api_key.encode()
         self._body = body
         self._bodies = bodies
-        self._held = 0
+        self._held = self._in_flight = 0
         BODIES.set_function(lambda: self._held)
+        IN_FLIGHT.set_function(lambda: self._in_flight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -57,7 +58,7 @@ class Access:
                 message = {**message, "body": b""}
             await send(message)
 
-        IN_FLIGHT.inc()
+        self._in_flight += 1
         body = _Body(self, receive)
         try:
             refused = self._refusal(scope)
@@ -66,7 +67,7 @@ class Access:
             else:
                 await self._app(inner, body.receive, sent)
         finally:
-            IN_FLIGHT.dec()
+            self._in_flight -= 1
             body.free()
             _note(scope, inner, status, time.perf_counter() - start)
 

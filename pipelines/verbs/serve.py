@@ -109,6 +109,7 @@ def main(arguments: list[str]) -> None:
     limits = connections.Limits(
         header=given.header_timeout,
         body=given.body_timeout,
+        idle=given.idle_timeout,
         connections=connections.possible(given.connections),
         address=given.address_connections,
     )
@@ -120,8 +121,6 @@ def main(arguments: list[str]) -> None:
         lifespan="on",
         ws="none",
         server_header=False,
-        # uvicorn declares whole seconds, and takes any.
-        timeout_keep_alive=given.idle_timeout,  # type: ignore[arg-type]
         timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
     )
     # uvicorn raises the signal again after it has stopped: that it was asked to is no failure.

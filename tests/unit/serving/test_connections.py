@@ -25,7 +25,7 @@ class Server:
     def __init__(self, **limits):
         self.ended, self.gone = [], threading.Event()
         config = uvicorn.Config(
-            self.app, http=protocol(Limits(**limits)), timeout_keep_alive=0.3, timeout_graceful_shutdown=20,
+            self.app, http=protocol(Limits(**{"idle": 0.3, **limits})), timeout_graceful_shutdown=20,
             lifespan="off", ws="none", interface="asgi3", log_config=None,
         )  # fmt: skip
         self.listening = socket.create_server(("127.0.0.1", 0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.errors import GoneError, UnknownModelError
-from serving.predicting import Predictor
+from serving.predicting import Deadlines, Predictor
 from serving.protocols.request import Request
 from serving.settings import Settings
 
@@ -66,3 +66,28 @@ def test_an_error_in_finding_it_again_is_the_answer(tmp_path):
 
     with pytest.raises(UnknownModelError, match="no version 1"):
         predicted(tmp_path, version(1, gone=True), lambda: None, find)
+
+
+def test_deadlines_end_what_takes_too_long_and_nothing_else():
+    async def waits(deadlines, seconds, *, cancelled=False):
+        task = asyncio.current_task()
+        if cancelled:
+            asyncio.get_running_loop().call_later(0.02, task.cancel)
+        try:
+            with deadlines.start():
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            return "late"
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "in time"
+
+    async def main():
+        deadlines = Deadlines(0.1)
+        first = [waits(deadlines, 0.01), waits(deadlines, 5), waits(deadlines, 5, cancelled=True)]
+        found = await asyncio.gather(*first)
+        # Those that start later end later, and a task may have one deadline after another.
+        later = await asyncio.gather(waits(deadlines, 0.05), waits(deadlines, 5))
+        return found + later
+
+    assert asyncio.run(main()) == ["in time", "late", "cancelled", "in time", "late"]
