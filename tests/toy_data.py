@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from pipelines.core.config import Config, ModelConfig, Optimizer
+from pipelines.core.config import SGD, Config, ModelConfig
 from pipelines.data.sources import ALL, DataInfo, Examples
+from pipelines.recipes.provenance import flat
 
 COUNTS = {"train": 200, "validation": 40, "test": 60}
 
@@ -39,13 +40,26 @@ class ToyData:
         return self
 
 
+def changed_fields(config):
+    """The fields of a configuration that are not the defaults of their groups."""
+    groups = {"optimizer": type(config.optimizer)(), "schedule": type(config.schedule).model_construct()}
+    same = Config(recipe=config.recipe, model=ModelConfig(preset="none"), data="none")
+    default = flat(same.model_copy(update=groups))
+    changed = {field for field, value in flat(config).items() if value != default[field]}
+    return changed | {
+        f"{group}.{tag}"
+        for group, tag in (("optimizer", "name"), ("schedule", "kind"))
+        if type(getattr(config, group)) is not type(getattr(same, group))
+    }
+
+
 def toy_config(**changes):
     """A dense highway net of three layers that learns the toy data in a few epochs."""
     fields = {
         "recipe": "toy",
         "model": ModelConfig(preset="mnist_dense_50", depth=4, width=12),
         "data": "toy",
-        "optimizer": Optimizer(learning_rate=0.1),
+        "optimizer": SGD(learning_rate=0.1),
         "epochs": 2,
         "batch_size": 20,
         "precision": "float32",

@@ -7,7 +7,7 @@ from benchmarks.conv_problem import LEARNING_RATE, MOMENTUM, ConvProblem, Precis
 from benchmarks.worker import Train, serve
 from pipelines import recipes
 from pipelines.core import environment
-from pipelines.core.config import Config, Optimizer
+from pipelines.core.config import SGD, Config
 from pipelines.data.sources import DataInfo
 from pipelines.training import net as nets
 
@@ -16,7 +16,7 @@ CIFAR = DataInfo("cifar10", "", (32, 32, 3), tuple("0123456789"), {"train": 50_0
 
 def config() -> Config:
     """The recipe, with what all contestants leave out left out."""
-    optimizer = Optimizer(name="sgd", learning_rate=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
+    optimizer = SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
     return recipes.get("cifar10_19").config.model_copy(update={"optimizer": optimizer})
 
 

@@ -1,13 +1,12 @@
 """The configuration of a run: typed, frozen, validated, and nothing but data.
 
-It is what a recipe holds, what the command line overrides and what a run directory keeps, so it must be
-importable without any framework.
+A recipe holds one, the command line overrides its fields, a run directory keeps it. No framework is imported here.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from pipelines.core.errors import UserError
 
@@ -28,152 +27,241 @@ class Frozen(BaseModel):
 
 
 class ModelConfig(Frozen):
-    """Which net: a preset of `highway_keras`, and what differs from it."""
+    """A preset of `highway_keras`, and its overrides."""
 
     preset: str
     """Name of the preset (`highway_keras.from_preset`)."""
     depth: Count | None = None
     """Hidden layers of a dense net; None keeps the preset's."""
     width: Count | None = None
-    """Units a layer, or filters of the first stage; None keeps the preset's."""
+    """Units of a layer, or filters of the first stage; None keeps the preset's."""
     activation: str | None = None
     """Activation of the block state H; None keeps the preset's."""
     transform_bias: float | Literal["auto"] | None = None
-    """Initial bias of the transform gate; "auto" takes it from the depth, None keeps the preset's."""
+    """Initial bias of the transform gate; "auto" derives it from the depth, None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
-    """What a plain or residual twin shares with the highway net; None keeps the preset's."""
+    """Whether a plain or residual twin has the width or the parameter count of the highway net; None keeps the
+    preset's."""
     initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
-    """How the kernels of a dense net start: by normalised initialisation, or evenly within one over the root of the
-    inputs of a unit; None keeps the preset's."""
+    """Initializer of the kernels of a dense net, Glorot's or uniform within 1/sqrt(fan_in); None keeps the preset's."""
     dropout: Rate | None = None
-    """Share of units dropped while training: at each place where a convolutional net drops some, and before the
-    last layer of a dense net; None keeps the preset's."""
+    """Dropout rate, at each dropout layer of a convolutional net or before the last layer of a dense net; None keeps
+    the preset's."""
 
 
 class Subset(Frozen):
-    """How many examples are used, and how they are drawn."""
+    """The examples that are used."""
 
     train: Count | None = None
-    """Training examples, out of those that are not held out for validation; None takes all."""
+    """Training examples, out of those not held out for validation; None takes all."""
     test: Count | None = None
-    """Test examples, to evaluate on; None takes all."""
+    """Test examples to evaluate on; None takes all."""
     seed: NonNegative | None = None
-    """None draws of each class its share, the same examples in every run. A number draws of MNIST as it was published:
-    NumPy's `default_rng` with that seed shuffles the training and then the test examples, and the first are taken."""
+    """None takes the same share of every class, and the same examples in every run. With a number, NumPy's
+    `default_rng` of that seed shuffles MNIST's training and then its test examples, and the first are taken."""
 
 
 class Preprocess(Frozen):
-    """From stored pixels, or vectors, to what the net sees: scale, offset, contrast, mean. Applied in this order."""
+    """Preprocessing of stored pixels or vectors, in this order: scale, offset, contrast, mean."""
 
     scale: Positive = 1 / 255
     """Factor on the stored value."""
     offset: float = 0.0
-    """What is added to the scaled value; contrast and mean take it out again."""
+    """Added to the scaled value; contrast normalisation and mean subtraction cancel it."""
     contrast: Positive | None = None
-    """Global contrast normalisation: each image gets mean 0 and this standard deviation; None leaves it out."""
+    """Global contrast normalisation: each image gets mean 0 and this standard deviation; None skips it."""
     mean: Literal["none", "channel", "pixel"] = "none"
-    """Mean of the training images to subtract: of each channel, or of each pixel (of vectors: of each place)."""
+    """Mean of the training images to subtract: per channel, or per pixel (of vectors: per feature)."""
 
 
 class Augment(Frozen):
-    """Changes to the training images, made after preprocessing, so that padding is the mean."""
+    """Augmentation of the training images, after preprocessing, so that padding has the mean's value."""
 
     pad: NonNegative = 0
-    """Pixels of zero padding on each side before a random crop of the first size; 0 leaves both out."""
+    """Pixels of zero padding on each side before a random crop to the original size; 0 skips both."""
     mirror: bool = False
     """Mirror each image left to right with probability 1/2."""
 
 
-class Optimizer(Frozen):
-    """How weights follow gradients."""
+class _Optimizer(Frozen):
+    """The fields of every optimizer."""
 
-    name: Literal["sgd", "adam"] = "sgd"
-    """SGD with momentum, or Adam."""
-    learning_rate: Positive = 0.01
-    """At the start, before the schedule."""
-    momentum: Rate = 0.9
-    """Of SGD."""
-    nesterov: bool = True
-    """Of SGD."""
-    epsilon: Positive = 1e-7
-    """Of Adam: added to the root of the mean squared gradient before dividing by it."""
-    bias_multiplier: Positive = 1.0
-    """Factor on the learning rate of every bias (SGD)."""
+    name: str
+    """Tag of the union; the docstring of the class is its help."""
+    learning_rate: Positive
+    """Initial learning rate, before the schedule."""
     clip_norm: Positive | None = None
     """Largest global norm of the gradient; None does not clip."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Momentum of a running average of the weights, used for validation and for the final model."""
+    """Momentum of an exponential moving average of the weights, used for validation and for the final model; None
+    keeps none."""
 
 
-class Schedule(Frozen):
-    """Learning rate over steps."""
+class SGD(_Optimizer):
+    """SGD with momentum."""
 
-    kind: Literal["constant", "step", "exponential", "cosine"] = "constant"
-    """Constant; times `factor` at each boundary; times `factor` every `decay_steps`; cosine to zero at the end."""
+    name: Literal["sgd"] = "sgd"
+    learning_rate: Positive = 0.01
+    """Initial learning rate, before the schedule."""
+    momentum: Rate = 0.9
+    """Momentum."""
+    nesterov: bool = True
+    """Nesterov's momentum."""
+    bias_multiplier: Positive = 1.0
+    """Factor on the learning rate of every bias."""
+
+
+class Adam(_Optimizer):
+    """Adam."""
+
+    name: Literal["adam"] = "adam"
+    learning_rate: Positive = 0.001
+    """Initial learning rate, before the schedule."""
+    epsilon: Positive = 1e-7
+    """Added to the root of the mean squared gradient before dividing by it."""
+
+
+class AdamW(_Optimizer):
+    """Adam with decoupled weight decay."""
+
+    name: Literal["adamw"] = "adamw"
+    learning_rate: Positive = 0.001
+    """Initial learning rate, before the schedule."""
+    epsilon: Positive = 1e-7
+    """Added to the root of the mean squared gradient before dividing by it."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.004
+    """Each step subtracts this times the learning rate times the weight; biases do not decay."""
+
+
+class ConstantSchedule(Frozen):
+    """Constant."""
+
+    kind: Literal["constant"] = "constant"
+
+
+class StepSchedule(Frozen):
+    """Times `factor` at each boundary."""
+
+    kind: Literal["step"] = "step"
     boundaries: tuple[Count, ...] = ()
-    """Steps at which the rate is multiplied by `factor` (step)."""
-    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Multiplier (step, exponential)."""
-    decay_steps: Count = 1000
-    """Steps in which the rate falls by `factor` once (exponential)."""
-    warmup_steps: NonNegative = 0
-    """Steps of a linear rise from zero (cosine)."""
+    """Steps at which the learning rate is multiplied by `factor`."""
+    factor: Share = 0.1
+    """Multiplier."""
 
     @model_validator(mode="after")
-    def _boundaries_belong_to_step(self) -> Self:
-        if self.kind == "step" and not self.boundaries:
-            raise ValueError("a step schedule needs boundaries: the steps at which the rate falls")
-        if self.kind != "step" and self.boundaries:
-            raise ValueError(f"only a step schedule has boundaries. Received: boundaries={self.boundaries}")
+    def _boundaries_rise(self) -> Self:
+        if not self.boundaries:
+            raise ValueError("a step schedule needs boundaries: the steps at which the learning rate falls")
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise. Received: boundaries={self.boundaries}")
         return self
+
+
+class ExponentialSchedule(Frozen):
+    """Times `factor` every `decay_steps`, continuously."""
+
+    kind: Literal["exponential"] = "exponential"
+    factor: Share = 0.1
+    """Multiplier."""
+    decay_steps: Count = 1000
+    """Steps in which the learning rate falls by `factor` once."""
+
+
+class CosineSchedule(Frozen):
+    """Cosine to zero at the end."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup_steps: NonNegative = 0
+    """Steps of a linear rise from zero."""
+
+
+def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], later: set[str]) -> BeforeValidator:
+    """Reads configurations of version 0.1, in which one model had the fields of all members.
+
+    Args:
+        tag: the field that names the member; the first member is the default.
+        members: of the union.
+        flat: fields by which such a configuration is recognised.
+        later: fields that it may have as well.
+    """
+    fields = {member.model_fields[tag].default: set(member.model_fields) for member in members}
+
+    def migrate(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        value = {tag: next(iter(fields)), **value}
+        own = fields.get(value[tag])
+        if own is None or not flat <= value.keys():
+            return value
+        return {name: item for name, item in value.items() if name in own or name not in flat | later}
+
+    return BeforeValidator(migrate)
+
+
+Optimizer = Annotated[
+    SGD | Adam | AdamW,
+    Field(discriminator="name"),
+    _migrating("name", (SGD, Adam, AdamW), {"momentum", "nesterov", "bias_multiplier"}, {"epsilon"}),
+]
+"""Each optimizer has its own fields; `name` tells them apart."""
+
+Schedule = Annotated[
+    ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule,
+    Field(discriminator="kind"),
+    _migrating(
+        "kind",
+        (ConstantSchedule, StepSchedule, ExponentialSchedule, CosineSchedule),
+        {"boundaries", "factor", "decay_steps", "warmup_steps"},
+        set(),
+    ),
+]
+"""The learning rate over steps; `kind` tells the schedules apart."""
 
 
 class Config(Frozen):
     """Everything that decides what a run computes."""
 
     recipe: str
-    """Name of the recipe that this started from."""
+    """Name of the recipe that the run started from."""
     model: ModelConfig
     data: str
-    """TFDS name (`mnist`, `cifar10`, ..., with version or config if wanted), or the folder of a prepared data set."""
+    """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), or the folder of a prepared data set."""
     validation: NonNegative = 0
-    """Training examples held out for validation, drawn by a fixed seed; ignored for data with a validation split."""
+    """Training examples held out for validation, drawn with a fixed seed; ignored for data with a validation split."""
     subset: Subset = Subset()
     preprocess: Preprocess = Preprocess()
     augment: Augment = Augment()
-    optimizer: Optimizer = Optimizer()
-    schedule: Schedule = Schedule()
+    optimizer: Optimizer = SGD()
+    schedule: Schedule = ConstantSchedule()
     epochs: Count = 1
-    """Passes over the training examples; each has `examples // batch_size` steps."""
+    """Passes over the training examples, of `examples // batch_size` steps each."""
     batch_size: Count = 100
-    """Examples a step."""
+    """Examples per step."""
     label_smoothing: Rate = 0.0
     """Share of each target spread over all classes."""
     seed: NonNegative = 0
-    """Decides weights, order of the data, augmentation and dropout."""
+    """Seed of initial weights, order of the data, augmentation and dropout."""
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
-    """Keras dtype policy; "auto" is what this machine computes fastest with."""
+    """Keras dtype policy; "auto" picks the fastest one on this machine."""
     steps_per_execution: Count | Literal["auto"] = "auto"
-    """Steps in one call of the compiled program; metrics and progress follow at this interval. "auto" takes one, and
-    of a shallow dense highway net on a CPU many, as each is short."""
+    """Steps per call of the compiled program; metrics and progress update at this interval. "auto" is one, and more
+    for shallow dense highway nets on a CPU, whose steps are short."""
 
     @model_validator(mode="after")
     def _draws_by_seed_are_of_all(self) -> Self:
         if self.subset.seed is not None and self.validation:
             raise ValueError(
-                "a subset that is drawn by a seed is drawn from all training examples: none can be held out for "
+                "a subset with a seed is drawn from all training examples: none can be held out for "
                 f"validation. Received: subset.seed={self.subset.seed}, validation={self.validation}"
             )
         return self
 
     def seeded(self, seed: int, draws: int | None = None) -> Self:
-        """The same with another seed, by which a subset is drawn as well if it is drawn by one.
+        """Returns a copy with another seed, also of the subset if that has one.
 
         Args:
-            seed: of weights, order and the rest.
-            draws: how many subsets are drawn, which the seeds take in turn; None for one each.
+            seed: the new seed.
+            draws: number of different subsets, which successive seeds cycle through; None draws one per seed.
 
         Example:
             config.seeded(4, draws=3).subset.seed  # 1, if it had one
@@ -185,18 +273,18 @@ class Config(Frozen):
 
 
 class Space(Frozen):
-    """What a search may change. A range is LOW HIGH, a choice any number of values; empty is not searched."""
+    """The search space. A range is LOW HIGH, a choice any number of values; an empty parameter is not searched."""
 
     learning_rate: tuple[Positive, ...] = ()
-    """Range of `optimizer.learning_rate`, evenly over its logarithm."""
+    """Range of `optimizer.learning_rate`, log-uniform."""
     momentum: tuple[Rate, ...] = ()
     """Range of `optimizer.momentum`."""
-    decay: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
+    decay: tuple[Share, ...] = ()
     """Range of `schedule.factor`, by which the learning rate falls."""
     activation: tuple[str, ...] = ()
     """Choice of `model.activation`."""
     transform_bias: tuple[float, ...] = ()
-    """Range of `model.transform_bias`; nets without gates go without it."""
+    """Range of `model.transform_bias`; nets without gates ignore it."""
     depth: tuple[Count, ...] = ()
     """Choice of `model.depth`."""
     width: tuple[Count, ...] = ()
@@ -217,12 +305,12 @@ class Space(Frozen):
         for name in ("activation", "depth", "width", "batch_size", "precision"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ValueError(f"each choice of {name} stands once. Received: {' '.join(map(str, values))}")
+                raise ValueError(f"choices of {name} must be unique. Received: {' '.join(map(str, values))}")
         return self
 
 
 class Provenance(Frozen):
-    """Where the numbers of a recipe come from."""
+    """The sources of a recipe's numbers."""
 
     recorded: tuple[str, ...] = ()
     """Fields read in the authors' own files or printed in the paper."""
@@ -233,22 +321,22 @@ class Provenance(Frozen):
 
 
 class Recipe(Frozen):
-    """A named result: the configuration that makes it, and what is known of it."""
+    """A named result: its configuration and what is known about it."""
 
     config: Config
     source: str
     """Paper and table or figure."""
     published: str
-    """The source's own metric: best (mean +- std), and what it was measured on."""
+    """The source's own metric: best (mean ± std), and what it was measured on."""
     provenance: Provenance
     search: Space = Space()
-    """What `highway tune` searches; its bounds are ours."""
+    """Search space of `highway tune`; its bounds are ours."""
     measured: str = ""
-    """What this code made: best (mean +- std, n), command, hardware, versions, wall time; empty if not yet run."""
+    """Our own result: best (mean ± std, n), command, hardware, versions, wall time; empty if not yet run."""
 
     @property
     def name(self) -> str:
-        """The name of the recipe, that of its preset."""
+        """The name of the recipe, which is that of its preset."""
         return self.config.recipe
 
 
@@ -257,11 +345,11 @@ def read(path: Path, kind: type[Data]) -> Data:
 
     Args:
         path: the file.
-        kind: what it holds.
+        kind: its model.
 
     Raises:
         UserError: the file is damaged or of another version.
-        FileNotFoundError: there is none.
+        FileNotFoundError: the file is missing.
     """
     try:
         return kind.model_validate_json(path.read_bytes())

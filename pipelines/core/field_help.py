@@ -1,4 +1,4 @@
-"""What a field takes, in words: for the help of the command line and for errors that a person can act on."""
+"""Describes what a field takes, for the help of the command line and for errors that a user can act on."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,31 +16,34 @@ LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "les
 
 
 def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tuple[str, ...]], str] = ".".join) -> str:
-    """Says which fields are wrong, what they take and what they got.
+    """Describes which fields are wrong, what they take and what they got.
 
     Args:
-        error: what validation of `model` raised.
-        model: the model that was validated.
-        name: what the reader calls a field, from its path (("optimizer", "momentum")).
+        error: raised by the validation of `model`.
+        model: the validated model.
+        name: turns the path of a field (("optimizer", "momentum")) into the name that the user knows.
 
     Returns:
-        A line for each wrong field.
+        One line per wrong field.
 
     Example:
         explain(error, Config)  # "epochs must be a whole number of at least 1. Received: 0."
     """
     sentences = {}
     for detail in error.errors():
-        path, field = _find(model, detail["loc"])
+        path, field, owner = _find(model, detail["loc"])
         called = name(path)
         if detail["type"] == "missing":
             sentences[path] = f"{called} is missing."
         elif detail["type"] == "extra_forbidden":
-            close = nearest(path[-1], _siblings(model, path))
-            sentences[path] = f"there is no field {called}." + (f" Did you mean '{close}'?" if close else "")
+            sentences[path] = _no_field(called, path[-1], owner)
         elif detail["type"] == "value_error":
             group = f"{'.'.join(path)}: " if path else ""
             sentences[path] = f"{group}{detail['ctx']['error']}."
+        elif detail["type"] == "union_tag_invalid" and field is not None:
+            tag = name((*path, str(field.discriminator)))
+            received = detail["ctx"]["tag"]
+            sentences[path] = f"{tag} must be {quoted(members(field))}. Received: {received!r}."
         elif field is not None:
             sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}."
         else:
@@ -48,18 +51,24 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
     return "\n".join(sentences.values())
 
 
+def _no_field(called: str, field: str, owner: type[BaseModel]) -> str:
+    close = nearest(field, owner.model_fields)
+    hint = f" Did you mean '{close}'?" if close else f" {owner.__name__} has: {', '.join(owner.model_fields)}."
+    return f"there is no field {called}.{hint}"
+
+
 def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
-    """The values that a field takes, in words ("a number of at least 0 and less than 1").
+    """Describes the values that a field takes ("a number of at least 0 and less than 1").
 
     Args:
         annotation: a pydantic field, or the type of a value.
-        limits: what stands beside the type in `Annotated`.
+        limits: metadata of the type in `Annotated`.
     """
     kind, limits = _bare(annotation, limits)
     if options(kind):
-        return _either([expectation(option, limits) for option in options(kind)])
+        return _either(list(dict.fromkeys(expectation(option, limits) for option in options(kind))))
     if get_origin(kind) is Literal:
-        return _either([f"'{choice}'" for choice in get_args(kind)])
+        return quoted(get_args(kind))
     if several(kind):
         number = "one or more values" if any(getattr(limit, "min_length", 0) for limit in limits) else "values"
         return f"{number}, each {expectation(get_args(kind)[0])}"
@@ -72,7 +81,7 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
 
 
 def placeholder(annotation: Any) -> str:
-    """What stands for the value of a field in the help ("NUMBER|none")."""
+    """Returns the placeholder of a field's value in the help ("NUMBER|none")."""
     kind, _ = _bare(annotation)
     if options(kind):
         return "|".join(placeholder(option) for option in options(kind))
@@ -82,20 +91,35 @@ def placeholder(annotation: Any) -> str:
 
 
 def options(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union, or nothing."""
+    """Returns the members of a union, or nothing."""
     kind, _ = _bare(annotation)
     return get_args(kind) if get_origin(kind) in {Union, UnionType} else ()
 
 
 def several(annotation: Any) -> bool:
-    """Whether a field takes any number of values."""
+    """Returns whether a field takes any number of values."""
     kind, _ = _bare(annotation)
     return get_origin(kind) in {tuple, list}
 
 
 def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Whether a field is a configuration of its own."""
+    """Returns whether a field is a configuration of its own."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def members(field: FieldInfo) -> dict[str, type[BaseModel]]:
+    """Returns the members of a tagged union by their tags, or nothing if the field is none.
+
+    Example:
+        members(Config.model_fields["optimizer"])["sgd"]  # SGD
+    """
+    tag = field.discriminator
+    return {member.model_fields[tag].default: member for member in options(field)} if isinstance(tag, str) else {}
+
+
+def quoted(choices: Sequence[str] | dict[str, Any]) -> str:
+    """Lists choices ("'a', 'b' or 'c'")."""
+    return _either([f"'{choice}'" for choice in choices])
 
 
 def _either(choices: list[str]) -> str:
@@ -115,22 +139,23 @@ def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     return annotation, limits
 
 
-def _find(model: type[BaseModel], location: Sequence[str | int]) -> tuple[tuple[str, ...], FieldInfo | None]:
-    # A location goes on inside unions and tuples ("transform_bias", "float"): what counts is the last field on the way.
+def _find(
+    model: type[BaseModel], location: Sequence[str | int]
+) -> tuple[tuple[str, ...], FieldInfo | None, type[BaseModel]]:
+    """Returns path, field and owner of the last field on the way to a location.
+
+    A location also names the members of unions ("transform_bias", "float") and the places in tuples.
+    """
     path: tuple[str, ...] = ()
     field: FieldInfo | None = None
-    group: Any = model
+    owner = group = model
     for part in location:
+        if field is not None and part in members(field):
+            group = members(field)[str(part)]
+            continue
         if not is_group(group):
             break
-        path = (*path, str(part))
-        field = group.model_fields.get(str(part))
-        group = field.annotation if field else None
-    return path, field
-
-
-def _siblings(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    group: Any = model
-    for part in path[:-1]:
-        group = group.model_fields[part].annotation
-    return list(group.model_fields)
+        path, owner = (*path, str(part)), group
+        field = owner.model_fields.get(str(part))
+        group = field.annotation if field else None  # type: ignore[assignment]
+    return path, field, owner

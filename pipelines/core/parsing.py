@@ -1,10 +1,10 @@
-"""From the words of the command line to typed values: the arguments of a verb, or a configuration with its overrides.
+"""Parses the command line into typed values: the arguments of a verb, or a configuration and its overrides.
 
-tyro matches the words with the fields and writes the help; pydantic reads and checks every value, so that a wrong one
-is told in the same words whether it came from the command line or from a file.
+tyro matches words with fields and writes the help; pydantic converts and checks every value, so that errors read the
+same on the command line and in a file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import tyro
@@ -21,21 +21,21 @@ from tyro.constructors import (
 
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError, nearest
-from pipelines.core.field_help import explain, is_group, options, placeholder, several
+from pipelines.core.field_help import explain, is_group, members, options, placeholder, quoted, several
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Settings = TypeVar("Settings", bound=Config)
 
 
-def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str) -> Arguments:
-    """Reads the arguments of a verb.
+def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str = "") -> Arguments:
+    """Parses the arguments of a verb.
 
     Args:
-        kind: a pydantic model, best a `pipelines.core.config.Frozen`; the docstring under a field becomes its help. A
-            field of type `tyro.conf.Positional[...]` is given by its place, any other as `--field-name VALUE`.
+        kind: a pydantic model, usually a `pipelines.core.config.Frozen`; the docstring under a field is its help. A
+            field of type `tyro.conf.Positional[...]` is positional, any other is `--field-name VALUE`.
         arguments: the words after the verb.
-        prog: what stands before them ("highway export").
-        description: the first lines of the help.
+        prog: the words before them ("highway export").
+        description: the first lines of the help; by default the docstring of `kind`.
 
     Returns:
         The checked arguments.
@@ -53,19 +53,19 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
 
         parse(Arguments, ["runs/demo", "--to", "models/digits"], "highway export", "Writes a version of a model.")
     """
-    return _checked(kind, _read(kind, arguments, prog, description))
+    return _checked(kind, _read(kind, arguments, prog, description or kind.__doc__ or ""))
 
 
 def parse_over(kind: type[Settings], default: Settings, arguments: list[str], prog: str, description: str) -> Settings:
-    """Reads options that override a configuration.
+    """Parses options that override a configuration.
 
-    A schedule of another kind than the default's starts without its boundaries, which only a step schedule has.
+    Another optimizer or schedule than the default's starts from its own defaults.
 
     Args:
         kind: a `Config` with further fields.
-        default: the values of all fields that are not given.
+        default: the values of the fields that are not given.
         arguments: the words after the recipe.
-        prog: what stands before them.
+        prog: the words before them.
         description: the first lines of the help.
 
     Returns:
@@ -76,10 +76,6 @@ def parse_over(kind: type[Settings], default: Settings, arguments: list[str], pr
         SystemExit: as `parse`.
     """
     values = _read(kind, arguments, prog, description, default=default, hidden=("recipe",))
-    schedule = values["schedule"]
-    # tyro hands an untouched default back as it is, so a tuple that is the recipe's own was not given by the user.
-    if schedule["kind"] != default.schedule.kind and schedule["boundaries"] is default.schedule.boundaries:
-        schedule["boundaries"] = ()
     return _checked(kind, {"recipe": default.recipe, **values})
 
 
@@ -92,16 +88,25 @@ def _read(
     default: BaseModel | None = None,
     hidden: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Gives every field of `kind` its words from the command line, or its default; nothing is checked yet."""
+    """Returns the words for every field of `kind`, or its default; nothing is checked yet."""
     registry = ConstructorRegistry()
+    chosen = _chosen(kind, arguments, default)
+    tags = {member: kind.model_fields[name] for name, member in chosen.items()}
 
     @registry.struct_rule
     def model(info: StructTypeInfo) -> StructConstructorSpec | None:
         if not is_group(info.type):
             return None
         given = info.default if isinstance(info.default, BaseModel) else None
-        shown = {name: field for name, field in info.type.model_fields.items() if name not in hidden}
-        return StructConstructorSpec(dict, tuple(_field(name, field, given) for name, field in shown.items()))
+        fields = []
+        for name, field in info.type.model_fields.items():
+            if name in chosen and info.type is kind:
+                fields.append(_union_field(name, chosen[name], given))
+            elif info.type in tags and name == tags[info.type].discriminator:
+                fields.append(_tag_field(name, members(tags[info.type]), given))
+            elif name not in hidden:
+                fields.append(_field(name, field, given))
+        return StructConstructorSpec(dict, tuple(fields))
 
     values, rest = tyro.cli(
         kind,
@@ -113,8 +118,51 @@ def _read(
         return_unknown_args=True,
     )
     if rest:
-        raise _unknown(rest[0], sorted(_options(kind, hidden)), prog)
+        raise _unknown(rest[0], kind, chosen, hidden, prog)
     return values
+
+
+def _chosen(kind: type[BaseModel], arguments: list[str], default: BaseModel | None) -> dict[str, type[BaseModel]]:
+    """Returns the member of each tagged union: that of the last tag on the command line, or else the default's.
+
+    Raises:
+        UserError: there is no such member.
+    """
+    chosen = {}
+    for name, field in kind.model_fields.items():
+        choices = members(field)
+        if not choices:
+            continue
+        tag = _option((name, str(field.discriminator)))
+        chosen[name] = type(getattr(default, name) if default else field.get_default())
+        for word, following in zip(arguments, [*arguments, ""][1:], strict=True):
+            option, equals, value = word.partition("=")
+            if option.replace("_", "-") == tag and (equals or following):
+                value = value if equals else following
+                if value not in choices:
+                    raise UserError(f"{tag} must be {quoted(choices)}. Received: {value!r}.")
+                chosen[name] = choices[value]
+    return chosen
+
+
+def _union_field(name: str, member: type[BaseModel], given: BaseModel | None) -> StructFieldSpec:
+    default = getattr(given, name, None)
+    # Not validated: a default may be one that the user has to replace.
+    return StructFieldSpec(name, member, default if type(default) is member else member.model_construct())
+
+
+def _tag_field(name: str, choices: Mapping[str, type[BaseModel]], given: BaseModel | None) -> StructFieldSpec:
+    spec = PrimitiveConstructorSpec[Any](
+        nargs=1,
+        metavar="|".join(choices),
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [value],
+    )
+    about = "; ".join(f"{choice}: {(member.__doc__ or '').rstrip('.')}" for choice, member in choices.items())
+    described = f"{about}. Another one than the recipe's has fields and defaults of its own: add --help to list them."
+    kind: Any = Annotated[object, spec]
+    return StructFieldSpec(name, kind, getattr(given, name), described)
 
 
 def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldSpec:
@@ -126,9 +174,10 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
 
 
 def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
-    """Takes the words for a field as they are; only "none" is read, as pydantic takes no word for None."""
+    """Passes the words for a field on as they are; only "none" is converted, as pydantic has no word for None."""
     takes_none = type(None) in options(field)
     many = several(field)
+    by_name = _positional(field) and get_origin(field.annotation) is not Literal
 
     def read(words: list[str]) -> Any:
         return words if many else None if takes_none and words[0] in ("none", "None") else words[0]
@@ -138,7 +187,7 @@ def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
 
     return PrimitiveConstructorSpec(
         nargs="*" if many else 1,
-        metavar=placeholder(field) if get_origin(field.annotation) is Literal or not _by_place(field) else name.upper(),
+        metavar=name.upper() if by_name else placeholder(field),
         instance_from_str=read,
         is_instance=lambda _: True,
         str_from_instance=write,
@@ -154,18 +203,24 @@ def _checked(kind: type[Arguments], values: dict[str, Any]) -> Arguments:
 
 def _called(kind: type[BaseModel], path: tuple[str, ...]) -> str:
     first = kind.model_fields.get(path[0]) if path else None
-    return path[0].upper() if first and _by_place(first) else _option(path)
+    return path[0].upper() if first and _positional(first) else _option(path)
 
 
-def _by_place(field: FieldInfo) -> bool:
+def _positional(field: FieldInfo) -> bool:
     return tyro.conf.Positional in field.metadata
 
 
-def _options(kind: type[BaseModel], hidden: tuple[str, ...] = (), path: tuple[str, ...] = ()) -> Iterator[str]:
+def _options(
+    kind: type[BaseModel],
+    chosen: Mapping[str, type[BaseModel]],
+    hidden: tuple[str, ...] = (),
+    path: tuple[str, ...] = (),
+) -> Iterator[str]:
     for name, field in kind.model_fields.items():
-        if is_group(field.annotation):
-            yield from _options(field.annotation, (), (*path, name))
-        elif name not in hidden and not _by_place(field):
+        group: Any = chosen.get(name, field.annotation)
+        if is_group(group):
+            yield from _options(group, {}, (), (*path, name))
+        elif name not in hidden and not _positional(field):
             yield _option((*path, name))
 
 
@@ -173,11 +228,25 @@ def _option(path: tuple[str, ...]) -> str:
     return "--" + ".".join(path).replace("_", "-")
 
 
-def _unknown(word: str, known: list[str], prog: str) -> UserError:
+def _unknown(
+    word: str, kind: type[BaseModel], chosen: Mapping[str, type[BaseModel]], hidden: tuple[str, ...], prog: str
+) -> UserError:
     if not word.startswith("-"):
-        return UserError(f"'{word}' is one word too many. `{prog} --help` tells what is expected.")
+        return UserError(f"unexpected argument '{word}'. `{prog} --help` lists what is expected.")
     word = word.partition("=")[0]
-    # --momentum for --optimizer.momentum is the commonest slip, and no likeness of letters finds it as surely.
+    group, _, field = word.strip("-").replace("-", "_").partition(".")
+    if group in chosen:
+        member, union = chosen[group], kind.model_fields[group]
+        owners = [tag for tag, other in members(union).items() if field.removeprefix("no_") in other.model_fields]
+        if owners:
+            tag = str(union.discriminator)
+            fields = ", ".join(_options(member, {}, (tag,), (group,))) or "no options"
+            return UserError(
+                f"there is no option '{word}' with {_option((group, tag))} {member.model_fields[tag].default}, which "
+                f"takes {fields}. It belongs to {' and '.join(owners)}."
+            )
+    known = sorted(_options(kind, chosen, hidden))
+    # --momentum for --optimizer.momentum is the commonest slip, and string similarity does not find it reliably.
     close = next((option for option in known if option.rpartition(".")[2] == word.strip("-")), nearest(word, known))
     hint = f"Did you mean '{close}'? " if close else ""
     return UserError(f"there is no option '{word}'. {hint}`{prog} --help` lists them all.")

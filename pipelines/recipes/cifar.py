@@ -14,16 +14,7 @@ Measured    not in full. cifar10_19, first 10 epochs (5 000 steps), test: 64.16 
             only by one cycle of ten epochs: 25.94 % (seed 0; docs/results/cifar100)
 """
 
-from pipelines.core.config import (
-    Augment,
-    Config,
-    ModelConfig,
-    Optimizer,
-    Preprocess,
-    Provenance,
-    Recipe,
-    Schedule,
-)
+from pipelines.core.config import SGD, Augment, Config, ModelConfig, Preprocess, Provenance, Recipe, StepSchedule
 from pipelines.recipes import mnist_conv
 from pipelines.recipes.provenance import SOLVER
 
@@ -41,8 +32,8 @@ def config(name: str, data: str) -> Config:
         # The contrast normalisation undoes any scale before it.
         preprocess=Preprocess(scale=1 / 255, contrast=0.67, mean="pixel"),
         augment=Augment(pad=8, mirror=True),
-        optimizer=Optimizer(name="sgd", learning_rate=0.025, momentum=0.9, nesterov=True, bias_multiplier=2.0),
-        schedule=Schedule(kind="step", boundaries=(100_000, 150_000, 175_000), factor=0.1),
+        optimizer=SGD(learning_rate=0.025, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+        schedule=StepSchedule(boundaries=(100_000, 150_000, 175_000), factor=0.1),
         epochs=400,
         batch_size=100,
     )

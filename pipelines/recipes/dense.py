@@ -18,7 +18,7 @@ Measured    10 layers 97.70 % of the test images (97.62 +- 0.07, n = 3, seeds 0 
             core, otherwise the same (docs/results/gates)
 """
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance, Recipe, Space
 
 # Of an epoch, after which the rate falls.
 STEPS = {"mnist": 600, "cifar100": 500}
@@ -57,8 +57,8 @@ def _recipe(name: str, learning_rate: float, epochs: int, figures: str) -> Recip
             recipe=name,
             model=ModelConfig(preset=name),
             data=data,
-            optimizer=Optimizer(name="sgd", learning_rate=learning_rate, momentum=0.9, nesterov=False),
-            schedule=Schedule(kind="exponential", factor=0.95, decay_steps=STEPS[data]),
+            optimizer=SGD(learning_rate=learning_rate, momentum=0.9, nesterov=False),
+            schedule=ExponentialSchedule(factor=0.95, decay_steps=STEPS[data]),
             epochs=epochs,
             batch_size=100,
         ),

@@ -13,7 +13,7 @@ Measured    97.13 % of the test images (97.08 +- 0.05, n = 3, seeds 0 to 2) afte
             0 alone: 97.27 %, 673 s on busier cores
 """
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Recipe, Space
+from pipelines.core.config import Adam, Config, ModelConfig, Provenance, Recipe, Space
 
 RECIPES = (
     Recipe(
@@ -21,7 +21,7 @@ RECIPES = (
             recipe="mnist_dense_1000",
             model=ModelConfig(preset="mnist_dense_1000"),
             data="mnist",
-            optimizer=Optimizer(name="adam", learning_rate=0.001),
+            optimizer=Adam(learning_rate=0.001),
             epochs=5,
             batch_size=128,
         ),

@@ -11,7 +11,7 @@ Measured    R^2 against the mean of training 0.009, 0.010, 0.008 on the test spl
             validation: as good as always saying that mean; 4 s on two cores (Xeon), Keras 3.15.1, TensorFlow 2.21
 """
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Space
+from pipelines.core.config import Adam, Config, ModelConfig, Preprocess, Provenance, Recipe, Space
 
 RECIPES = (
     Recipe(
@@ -20,7 +20,7 @@ RECIPES = (
             model=ModelConfig(preset="factor"),
             data="fama_french",
             preprocess=Preprocess(scale=0.2, mean="pixel"),
-            optimizer=Optimizer(name="adam", learning_rate=0.0003),
+            optimizer=Adam(learning_rate=0.0003),
             epochs=10,
             batch_size=25,
         ),

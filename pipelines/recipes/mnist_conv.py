@@ -16,7 +16,7 @@ Measured    width 32, one epoch (600 steps), test: 95.87, 95.64, 95.53 % (seeds 
             the images 98.77 +- 0.08 % of 3 158 test images (seeds 0 to 2, docs/results/mnist-width-16)
 """
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Recipe, Schedule, Space
+from pipelines.core.config import SGD, Config, ModelConfig, Preprocess, Provenance, Recipe, Space, StepSchedule
 from pipelines.recipes.provenance import SOLVER
 
 _SETTINGS = ("validation", "preprocess.scale", *SOLVER)
@@ -37,8 +37,8 @@ def _config(name: str) -> Config:
         data="mnist",
         validation=0,
         preprocess=Preprocess(scale=1 / 256),
-        optimizer=Optimizer(name="sgd", learning_rate=0.01, momentum=0.9, nesterov=True, bias_multiplier=2.0),
-        schedule=Schedule(kind="step", boundaries=(60_000, 120_000), factor=0.1),
+        optimizer=SGD(learning_rate=0.01, momentum=0.9, nesterov=True, bias_multiplier=2.0),
+        schedule=StepSchedule(boundaries=(60_000, 120_000), factor=0.1),
         epochs=300,
         batch_size=100,
     )

@@ -9,7 +9,8 @@ Sources     one cycle: all numbers are ours. The rate rises in a line for 2 epoc
             first waypoint. No result must be set against the paper's
 """
 
-from pipelines.core.config import Config, Provenance, Recipe, Schedule
+from pipelines.core.config import Config, CosineSchedule, Provenance, Recipe
+from pipelines.recipes.provenance import flat
 
 EPOCHS = 10
 RISE = 1000
@@ -30,9 +31,10 @@ def one_cycle(recipe: Recipe) -> Recipe:
     """
     config, tags = recipe.config, recipe.provenance
     short = config.model_copy(
-        update={"schedule": Schedule(kind="cosine", warmup_steps=RISE), "epochs": EPOCHS},
+        update={"schedule": CosineSchedule(warmup_steps=RISE), "epochs": EPOCHS},
     )
-    kept = [tag for tag in (*tags.recorded, *tags.count_matched, *tags.assumed) if tag != "schedule.boundaries"]
+    fields = flat(short)
+    kept = [tag for tag in (*tags.recorded, *tags.count_matched, *tags.assumed) if tag in fields]
     return _short(recipe, short, Provenance(assumed=(*kept, "schedule.warmup_steps")))
 
 

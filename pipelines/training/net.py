@@ -7,7 +7,7 @@ from highway_keras import HighwayStack
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
-from pipelines.training import optimizers, schedules
+from pipelines.training import optimizers
 from pipelines.training.initialization import drawing
 from pipelines.training.many_steps import ManySteps
 from pipelines.training.precision import Policy, policy
@@ -89,7 +89,7 @@ def compiled(
     Raises:
         UserError: if optimiser or schedule cannot be what they are asked to be.
     """
-    rate = schedules.build(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
+    rate = optimizers.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate)
     loss = (
         keras.losses.MeanSquaredError()

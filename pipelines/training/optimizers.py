@@ -1,4 +1,4 @@
-"""The optimiser of a run, and the mean of the weights that it can keep."""
+"""Optimizers, learning rate schedules, and the moving average of the weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,22 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.core.config import Optimizer
+from pipelines.core.config import (
+    SGD,
+    AdamW,
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    Optimizer,
+    Schedule,
+    StepSchedule,
+)
 from pipelines.core.errors import UserError
 
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")
 class BiasRateSGD(keras.optimizers.SGD):
-    """SGD whose biases learn at another rate than the rest, as Caffe's `lr_mult` does.
+    """SGD with another learning rate for biases, like Caffe's `lr_mult`.
 
     The multiplier is on the rate inside the momentum, so with a constant rate it is on the whole step.
 
@@ -28,54 +37,97 @@ class BiasRateSGD(keras.optimizers.SGD):
         self.bias_multiplier = bias_multiplier
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """One step for one variable; called by Keras."""
+        """Updates one variable; called by Keras."""
         if "bias" in variable.name:
             learning_rate = learning_rate * self.bias_multiplier
         super().update_step(gradient, variable, learning_rate)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make the same optimiser."""
+        """Returns the arguments of the optimizer."""
         return {**super().get_config(), "bias_multiplier": self.bias_multiplier}
 
 
 def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer:
-    """The Keras optimiser for `settings`.
+    """Builds the Keras optimizer of a configuration.
 
     Args:
-        settings: which, and its numbers.
-        learning_rate: a number or a schedule, from `schedules.build`.
+        settings: the optimizer and its numbers.
+        learning_rate: a number or a schedule, from `rate`.
 
     Returns:
-        The optimiser, not yet built. With `settings.ema` it keeps the running mean of the weights.
-
-    Raises:
-        UserError: for a bias multiplier with Adam, which has none.
+        The optimizer, without variables yet. With `settings.ema` it keeps a moving average of the weights.
     """
     shared: dict[str, Any] = {"global_clipnorm": settings.clip_norm}
     if settings.ema is not None:
         shared |= {"use_ema": True, "ema_momentum": settings.ema}
-    if settings.name == "adam":
-        if settings.bias_multiplier != 1.0:
-            raise UserError(
-                f"a bias multiplier of {settings.bias_multiplier} needs SGD; Adam takes the same rate for all weights. "
-                "Add --optimizer.bias-multiplier 1, or take --optimizer.name sgd."
+    if isinstance(settings, SGD):
+        return BiasRateSGD(
+            learning_rate,
+            bias_multiplier=settings.bias_multiplier,
+            momentum=settings.momentum,
+            nesterov=settings.nesterov and settings.momentum > 0,
+            **shared,
+        )
+    if isinstance(settings, AdamW):
+        decayed = keras.optimizers.AdamW(
+            learning_rate, weight_decay=settings.weight_decay, epsilon=settings.epsilon, **shared
+        )
+        # Decay of its bias would open a gate that starts closed.
+        decayed.exclude_from_weight_decay(var_names=["bias"])
+        return decayed
+    return keras.optimizers.Adam(learning_rate, epsilon=settings.epsilon, **shared)
+
+
+def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
+    """Builds the learning rate of a Keras optimizer.
+
+    Args:
+        schedule: the schedule and its numbers.
+        learning_rate: the initial learning rate; with warm-up, that at its end.
+        steps: steps of the whole run, at the end of which the cosine reaches zero.
+
+    Returns:
+        A number, or a `keras.optimizers.schedules.LearningRateSchedule`.
+
+    Raises:
+        UserError: the warm-up takes all steps.
+
+    Example:
+        build(config.optimizer, rate(config.schedule, 0.01, steps=180_000))
+    """
+    match schedule:
+        case ConstantSchedule():
+            return learning_rate
+        case StepSchedule(boundaries=boundaries, factor=factor):
+            # Keras still takes the old rate at the boundary itself; Caffe, and so our recipes, take the new one.
+            return keras.optimizers.schedules.PiecewiseConstantDecay(
+                [boundary - 1 for boundary in boundaries],
+                [learning_rate * factor**power for power in range(len(boundaries) + 1)],
             )
-        return keras.optimizers.Adam(learning_rate, epsilon=settings.epsilon, **shared)
-    return BiasRateSGD(
-        learning_rate,
-        bias_multiplier=settings.bias_multiplier,
-        momentum=settings.momentum,
-        nesterov=settings.nesterov and settings.momentum > 0,
-        **shared,
-    )
+        case ExponentialSchedule():
+            return keras.optimizers.schedules.ExponentialDecay(learning_rate, schedule.decay_steps, schedule.factor)
+        case CosineSchedule(warmup_steps=0):
+            return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+        case CosineSchedule(warmup_steps=warmup):
+            if warmup >= steps:
+                raise UserError(
+                    f"a warm-up of {warmup} steps takes up all of a run of {steps} steps. "
+                    "Lower --schedule.warmup-steps, or train for more epochs."
+                )
+            return keras.optimizers.schedules.CosineDecay(
+                initial_learning_rate=0.0,
+                decay_steps=steps - warmup,
+                warmup_target=learning_rate,
+                warmup_steps=warmup,
+            )
 
 
 @contextmanager
 def averaged(model: keras.Model) -> Iterator[None]:
-    """The running mean in place of the weights, until the block ends; nothing without one.
+    """Replaces the weights by their moving average until the block ends; does nothing without one.
 
-    Keras's `SwapEMAWeights` swaps by adding and subtracting, which changes last bits, so that validating would change
-    what is trained. This copies.
+    Keras's `SwapEMAWeights` swaps by adding and subtracting, which changes last bits, so that validation would change
+    training. This copies.
 
     Args:
         model: a compiled model.
@@ -83,13 +135,13 @@ def averaged(model: keras.Model) -> Iterator[None]:
     if not getattr(getattr(model.optimizer, "inner_optimizer", model.optimizer), "use_ema", False):
         yield
         return
-    kept = [np.array(variable.numpy()) for variable in model.trainable_variables]
+    weights = [np.array(variable.numpy()) for variable in model.trainable_variables]
     model.optimizer.finalize_variable_values(model.trainable_variables)
     for variable in model.trainable_variables:
-        # On JAX the line above makes one array of mean and weight, and validation gives away the memory of weights.
+        # On JAX the line above makes one array of average and weight, and validation donates the weights' memory.
         variable.assign(np.array(variable.numpy()))
     try:
         yield
     finally:
-        for variable, value in zip(model.trainable_variables, kept, strict=True):
+        for variable, value in zip(model.trainable_variables, weights, strict=True):
             variable.assign(value)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.kill import differences
 from pipelines.core import run as runs
-from pipelines.core.config import Augment, ModelConfig, Optimizer, Preprocess, Schedule
+from pipelines.core.config import SGD, AdamW, Augment, CosineSchedule, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint
 from pipelines.training.train import resume, train
@@ -24,12 +24,12 @@ ALL = toy_config(
     model=ModelConfig(preset="mnist_conv_16", width=4),
     preprocess=Preprocess(mean="channel"),
     augment=Augment(pad=2, mirror=False),
-    optimizer=Optimizer(learning_rate=0.05, bias_multiplier=2.0, ema=0.9),
-    schedule=Schedule(kind="cosine", warmup_steps=5),
+    optimizer=SGD(learning_rate=0.05, bias_multiplier=2.0, ema=0.9),
+    schedule=CosineSchedule(warmup_steps=5),
     epochs=3,
 )
 # Epochs of ten steps, as those of `ALL`.
-DENSE = toy_config(epochs=3, steps_per_execution=1, optimizer=Optimizer(learning_rate=0.1, ema=0.9))
+DENSE = toy_config(epochs=3, steps_per_execution=1, optimizer=SGD(learning_rate=0.1, ema=0.9))
 
 
 class Killed(BaseException):
@@ -122,11 +122,12 @@ def test_wherever_it_was_killed(whole, tmp_path, monkeypatch, step, before):
     [
         # Batches that are large enough to be divided among devices, where there are several.
         ({"precision": "mixed_bfloat16", "batch_size": 100}, {"interval": 1, "step": 3}),
+        ({"optimizer": AdamW(learning_rate=0.01, weight_decay=0.1)}, {"interval": 3, "step": 15}),
         # Executions of two steps, which reach a multiple of three with the sixteenth step.
         ({"precision": "mixed_float16", "steps_per_execution": 2}, {"interval": 3, "step": 16}),
     ],
 )
-def test_mixed_precision(whole, tmp_path, monkeypatch, changes, killed):
+def test_precisions_and_optimizers(whole, tmp_path, monkeypatch, changes, killed):
     config = toy_config(**{**DENSE.model_dump(), **changes})
     path = tmp_path / "killed"
     kill(monkeypatch, killed["step"], begin, path, config, killed["interval"])

@@ -8,14 +8,14 @@ from rich.console import Console
 
 from benchmarks.kill import differences
 from pipelines.core import run as runs
-from pipelines.core.config import Optimizer
+from pipelines.core.config import SGD
 from pipelines.training import checkpoint, table
 from pipelines.training.probe import WATCHED, Probe
 from pipelines.training.train import resume, train
 from tests.toy_data import ToyData, toy_config
 
 # Epochs of ten steps, in executions of two.
-CONFIG = toy_config(epochs=3, steps_per_execution=2, optimizer=Optimizer(learning_rate=0.1, momentum=0.9))
+CONFIG = toy_config(epochs=3, steps_per_execution=2, optimizer=SGD(learning_rate=0.1, momentum=0.9))
 STEPS = (0, 3, 10, 13, 24, 30)
 IMAGES = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype("float32")
 
@@ -97,5 +97,5 @@ def test_wherever_it_was_killed(tmp_path, monkeypatch, step, before):
 
 
 def test_a_mean_of_the_weights_does_not_get_into_what_is_measured(tmp_path):
-    averaged = CONFIG.model_copy(update={"optimizer": Optimizer(learning_rate=0.1, momentum=0.9, ema=0.9)})
+    averaged = CONFIG.model_copy(update={"optimizer": SGD(learning_rate=0.1, momentum=0.9, ema=0.9)})
     assert rows(begin(tmp_path / "averaged", config=averaged)) == rows(begin(tmp_path / "plain"))

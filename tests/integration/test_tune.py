@@ -227,7 +227,7 @@ def test_mistakes_end_the_search_with_one_message(start, tmp_path):
         ("--data no_such_data", "there is no data set 'no_such_data'"),
         ("--model.preset no_such_net", "There is no such preset"),
         # Not a failure of each of its trials: none could be trained, whatever is drawn.
-        ("--schedule.kind cosine --schedule.warmup-steps 1000", "a warm-up of 1000 steps leaves nothing"),
+        ("--schedule.kind cosine --schedule.warmup-steps 1000", "a warm-up of 1000 steps takes up all of"),
     ):
         search = start("--trials", "2", "--to", str(tmp_path / "search"), *words.split())
         said = search.communicate()[0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.core import run as runs
-from pipelines.core.config import ModelConfig, Optimizer
+from pipelines.core.config import SGD, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint, table
 from pipelines.tuning import trials
@@ -66,7 +66,7 @@ def test_a_search_needs_something_to_validate_on(monkeypatch):
 
 def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
     config = toy_config(
-        optimizer=Optimizer(learning_rate=1e30),
+        optimizer=SGD(learning_rate=1e30),
         model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu"),
         epochs=3,
     )

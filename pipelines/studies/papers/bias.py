@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator, NullFormatter, PercentFormatter
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance
+from pipelines.core.config import Adam, Config, ModelConfig, Provenance
 from pipelines.core.plotting import GREY, shades
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.figures import Figures
@@ -258,7 +258,7 @@ def _arm(name: str, depth: int, bias: float | None) -> Arm:
             recipe=name,
             model=ModelConfig(preset="mnist_dense_50", depth=depth, transform_bias=bias, activation="relu"),
             data="mnist",
-            optimizer=Optimizer(name="adam", learning_rate=0.001),
+            optimizer=Adam(learning_rate=0.001),
             epochs=3,
             batch_size=128,
             precision="float32",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Preprocess, Provenance, Subset
+from pipelines.core.config import Adam, Config, ModelConfig, Preprocess, Provenance, Subset
 from pipelines.core.plotting import BLUE, GREY, ORANGE, shades
 from pipelines.studies.framework import gates, tables
 from pipelines.studies.framework.figures import Figures
@@ -287,7 +287,7 @@ def _arm(kind: str, blocks: int) -> Arm:
             data="mnist",
             subset=Subset(train=6000, test=2000, seed=0),
             preprocess=Preprocess(scale=2 / 255, offset=-1.0),
-            optimizer=Optimizer(name="adam", learning_rate=0.005, epsilon=1e-8, clip_norm=5.0),
+            optimizer=Adam(learning_rate=0.005, epsilon=1e-8, clip_norm=5.0),
             epochs=12,
             batch_size=128,
             precision="float32",

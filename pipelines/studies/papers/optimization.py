@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Provenance, Schedule
+from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance
 from pipelines.core.plotting import BLUE, GREY, ORANGE
 from pipelines.recipes import dense
 from pipelines.studies.framework.figures import Figures
@@ -233,9 +233,9 @@ def _config(model: ModelConfig) -> Config:
         model=model,
         data="mnist",
         validation=VALIDATION,
-        optimizer=Optimizer(name="sgd", momentum=0.9, nesterov=False),
+        optimizer=SGD(momentum=0.9, nesterov=False),
         # 550 steps are one epoch.
-        schedule=Schedule(kind="exponential", factor=0.95, decay_steps=550),
+        schedule=ExponentialSchedule(factor=0.95, decay_steps=550),
         epochs=40,
         batch_size=100,
         precision="float32",

@@ -111,6 +111,8 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
         return {"boundaries": tuple(sorted({max(1, round(boundary * ratio)) for boundary in kept.boundaries}))}
     if kept.kind == "exponential":
         return {"decay_steps": max(1, round(kept.decay_steps * ratio))}
+    if kept.kind == "constant":
+        return {}
     return {"warmup_steps": min(round(kept.warmup_steps * ratio), max(0, steps - 1))}
 
 

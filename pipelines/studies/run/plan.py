@@ -115,6 +115,6 @@ def _difference(kept: StudyPlan, asked: StudyPlan) -> str:
             return f"the arm {arm} is in one of the two alone"
         before, now = flat(kept.arms[arm]), flat(asked.arms[arm])
         for name, value in now.items():
-            if before[name] != value:
-                return f"{name} of {arm} was {before[name]} and is {value}"
+            if before.get(name) != value:
+                return f"{name} of {arm} was {before.get(name)} and is {value}"
     return ""

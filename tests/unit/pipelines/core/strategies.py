@@ -4,7 +4,20 @@ import math
 
 from hypothesis import strategies as st
 
-from pipelines.core.config import Augment, Config, ModelConfig, Optimizer, Preprocess, Schedule, Subset
+from pipelines.core.config import (
+    SGD,
+    Adam,
+    AdamW,
+    Augment,
+    Config,
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    ModelConfig,
+    Preprocess,
+    StepSchedule,
+    Subset,
+)
 
 counts = st.integers(1, 10**9)
 positive = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
@@ -33,25 +46,23 @@ preprocesses = st.builds(
     contrast=maybe(positive),
     mean=st.sampled_from(["none", "channel", "pixel"]),
 )
-optimizers = st.builds(
-    Optimizer,
-    name=st.sampled_from(["sgd", "adam"]),
-    learning_rate=positive,
-    momentum=rates,
-    nesterov=st.booleans(),
-    epsilon=positive,
-    bias_multiplier=positive,
-    clip_norm=maybe(positive),
-    ema=maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+shared = {
+    "learning_rate": positive,
+    "clip_norm": maybe(positive),
+    "ema": maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+}
+optimizers = st.one_of(
+    st.builds(SGD, **shared, momentum=rates, nesterov=st.booleans(), bias_multiplier=positive),
+    st.builds(Adam, **shared, epsilon=positive),
+    st.builds(AdamW, **shared, epsilon=positive, weight_decay=st.just(0.0) | positive),
 )
 steps = st.sets(counts, min_size=1, max_size=4).map(lambda boundaries: tuple(sorted(boundaries)))
 factors = st.floats(math.ulp(0.0), 1)
-schedules = st.builds(Schedule, kind=st.just("step"), boundaries=steps, factor=factors) | st.builds(
-    Schedule,
-    kind=st.sampled_from(["constant", "exponential", "cosine"]),
-    factor=factors,
-    decay_steps=counts,
-    warmup_steps=st.integers(0, 10**9),
+schedules = st.one_of(
+    st.builds(ConstantSchedule),
+    st.builds(StepSchedule, boundaries=steps, factor=factors),
+    st.builds(ExponentialSchedule, factor=factors, decay_steps=counts),
+    st.builds(CosineSchedule, warmup_steps=st.integers(0, 10**9)),
 )
 sizes = {"train": maybe(counts), "test": maybe(counts)}
 chosen = st.fixed_dictionaries({"validation": st.integers(0, 10**9), "subset": st.builds(Subset, **sizes)})

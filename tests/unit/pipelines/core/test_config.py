@@ -1,11 +1,14 @@
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from pipelines.core.config import Config, ModelConfig, Optimizer, Schedule, Subset
+from pipelines import recipes
+from pipelines.core.config import SGD, Adam, AdamW, Config, CosineSchedule, ModelConfig, StepSchedule, Subset
+from pipelines.core.field_help import members
 from pipelines.recipes.provenance import flat
 
 from .strategies import configs
@@ -30,20 +33,22 @@ def test_nothing_can_be_changed(small):
 @pytest.mark.parametrize(
     ("model", "values"),
     [
-        (Optimizer, {"learning_rate": 0}),
-        (Optimizer, {"learning_rate": float("nan")}),
-        (Optimizer, {"learning_rate": float("inf")}),
-        (Optimizer, {"momentum": 1}),
-        (Optimizer, {"momentum": -0.1}),
-        (Optimizer, {"ema": 1}),
-        (Optimizer, {"clip_norm": 0}),
-        (Optimizer, {"name": "rmsprop"}),
-        (Optimizer, {"momentun": 0.9}),
-        (Schedule, {"kind": "step"}),
-        (Schedule, {"kind": "cosine", "boundaries": [3]}),
-        (Schedule, {"kind": "step", "boundaries": [5, 3]}),
-        (Schedule, {"kind": "step", "boundaries": [3, 3]}),
-        (Schedule, {"kind": "step", "boundaries": [0]}),
+        (SGD, {"learning_rate": 0}),
+        (SGD, {"learning_rate": float("nan")}),
+        (SGD, {"learning_rate": float("inf")}),
+        (SGD, {"momentum": 1}),
+        (SGD, {"momentum": -0.1}),
+        (SGD, {"ema": 1}),
+        (SGD, {"clip_norm": 0}),
+        (SGD, {"name": "rmsprop"}),
+        (SGD, {"momentun": 0.9}),
+        (Adam, {"momentum": 0.9}),
+        (AdamW, {"weight_decay": -0.1}),
+        (StepSchedule, {}),
+        (CosineSchedule, {"boundaries": [3]}),
+        (StepSchedule, {"boundaries": [5, 3]}),
+        (StepSchedule, {"boundaries": [3, 3]}),
+        (StepSchedule, {"boundaries": [0]}),
         (ModelConfig, {"preset": "x", "transform_bias": "automatic"}),
         (ModelConfig, {"preset": "x", "depth": 0}),
         (ModelConfig, {}),
@@ -61,7 +66,11 @@ def test_every_field_is_told():
             kind = field.annotation
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 missing += untold(kind)
-            elif not field.description:
+            elif members(field):
+                # The docstring of a member is the help of its tag.
+                assert all(member.__doc__ for member in members(field).values())
+                missing += [one for member in members(field).values() for one in untold(member)]
+            elif not field.description and name not in ("name", "kind"):
                 missing.append(f"{model.__name__}.{name}")
         return missing
 
@@ -94,10 +103,29 @@ def test_another_seed_draws_another_subset_where_a_seed_draws_it(config, seed):
     assert flat(config.seeded(seed, draws=3)) == after | {"subset.seed": other.subset.seed and seed % 3}
 
 
+GOLDEN = Path(__file__).parents[3] / "golden" / "configs"
+
+
+@pytest.mark.parametrize("name", ["demo", "mnist_dense_10", "mnist_dense_1000", "cifar10_19"])
+def test_a_configuration_of_version_0_1_still_opens(name):
+    # One model had the fields of all optimizers then, and one those of all schedules.
+    kept = (GOLDEN / f"{name}.json").read_text()
+    assert {"momentum", "epsilon"} <= json.loads(kept)["optimizer"].keys()
+    assert Config.model_validate_json(kept) == recipes.get(name).config
+
+
+def test_a_recipe_file_of_version_0_1_still_opens():
+    assert recipes.named_recipe(str(GOLDEN / "best.json")) == recipes.get("factor")
+
+
 def test_a_configuration_from_before_a_field_was_added_still_opens():
-    # config.json as version 0.1 wrote it: fields that came since have defaults that change nothing.
-    kept = json.loads(Config(recipe="x", model=ModelConfig(preset="x"), data="mnist").model_dump_json())
+    # Fields that came since version 0.1 have defaults that change nothing.
+    kept = json.loads((GOLDEN / "mnist_dense_1000.json").read_text())
     del kept["subset"], kept["preprocess"]["offset"], kept["optimizer"]["epsilon"], kept["model"]["initializer"]
-    opened = Config.model_validate_json(json.dumps(kept))
-    assert flat(opened)["subset.train"] is None
-    assert (opened.preprocess.offset, opened.optimizer.epsilon, opened.model.initializer) == (0.0, 1e-7, None)
+    assert Config.model_validate_json(json.dumps(kept)) == recipes.get("mnist_dense_1000").config
+
+
+@pytest.mark.parametrize("group", [{"optimizer": {"name": "adam", "momentum": 0.9}}, {"schedule": {"factor": 0.5}}])
+def test_a_field_of_another_member_is_refused(group):
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        Config(recipe="x", model=ModelConfig(preset="x"), data="mnist", **group)

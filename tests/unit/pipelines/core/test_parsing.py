@@ -36,15 +36,16 @@ def test_overrides_and_nothing_else():
         --model.transform-bias -3"""
     found = config(*words.split())
     recipe = flat(recipes.get("mnist_conv_32").config)
-    changed = {field: value for field, value in flat(found).items() if value != recipe[field]}
+    changed = {field: value for field, value in flat(found).items() if field not in recipe or value != recipe[field]}
     assert changed == {
         "epochs": 2,
         "data": "mnist_5k",
         "optimizer.learning_rate": 0.02,
         "schedule.kind": "cosine",
-        "schedule.boundaries": (),
+        "schedule.warmup_steps": 0,
         "model.transform_bias": -3.0,
     }
+    assert recipe.keys() - flat(found).keys() == {"schedule.boundaries", "schedule.factor"}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,10 @@ def test_overrides_and_nothing_else():
         ("--model.initializer fan_in_uniform", "model.initializer", "fan_in_uniform"),
         ("--preprocess.offset -1", "preprocess.offset", -1.0),
         ("--optimizer.no-nesterov", "optimizer.nesterov", False),
+        ("--optimizer.name adam", "optimizer.learning_rate", 0.001),
+        ("--optimizer.name=sgd --optimizer.name=adamw", "optimizer.weight_decay", 0.004),
+        ("--optimizer.name sgd", "optimizer.bias_multiplier", 2.0),
+        ("--optimizer.weight-decay 0.1 --optimizer.name adamw", "optimizer.weight_decay", 0.1),
         ("--preprocess.mean none", "preprocess.mean", "none"),
         ("--optimizer.clip-norm None", "optimizer.clip_norm", None),
         ("--seed=7", "seed", 7),
@@ -94,7 +99,7 @@ def test_a_step_schedule_needs_boundaries():
 
 def test_boundaries_that_were_given_are_not_dropped():
     words = ("--schedule.kind", "cosine", "--schedule.boundaries", "60000", "120000")
-    assert "only a step schedule has boundaries" in refused("mnist_conv_32", *words)
+    assert "no option '--schedule.boundaries' with --schedule.kind cosine" in refused("mnist_conv_32", *words)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +115,18 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --kind step", "Did you mean '--schedule.kind'?"),
         ("demo --transform-bias 1", "Did you mean '--model.transform-bias'?"),
         ("demo --recipe x", "there is no option '--recipe'."),
-        ("demo 3", "'3' is one word too many."),
-        ("demo --augment.mirror yes", "'yes' is one word too many."),
+        (
+            "demo --optimizer.name adam --optimizer.momentum 0.5",
+            "there is no option '--optimizer.momentum' with --optimizer.name adam, which takes "
+            "--optimizer.learning-rate, --optimizer.clip-norm, --optimizer.ema, --optimizer.epsilon. It belongs to sgd",
+        ),
+        ("demo --optimizer.epsilon 1", "It belongs to adam and adamw."),
+        ("demo --optimizer.name adam --optimizer.no-nesterov", "It belongs to sgd."),
+        ("demo --optimizer.name adam --momentum 0.5", "there is no option '--momentum'."),
+        ("demo --optimizer.name rmsprop", "--optimizer.name must be 'sgd', 'adam' or 'adamw'. Received: 'rmsprop'."),
+        ("demo --schedule.kind constant --schedule.factor 0.5", "constant, which takes no options."),
+        ("demo 3", "unexpected argument '3'."),
+        ("demo --augment.mirror yes", "unexpected argument 'yes'."),
         ("demo --epochs 0", "--epochs must be a whole number of at least 1. Received: '0'."),
         ("demo --epochs 1.5", "--epochs must be a whole number of at least 1. Received: '1.5'."),
         ("demo --optimizer.momentum 1", "--optimizer.momentum must be a number of at least 0 and less than 1."),
@@ -161,7 +176,16 @@ def test_help_of_a_recipe_tells_every_field_with_its_value(capsys):
         assert field == "recipe" or field.replace("_", "-") in printed
     assert "--recipe" not in printed
     assert "60000 120000" in printed
-    assert "Examples a step." in printed
+    assert "Examples per step." in printed
+    assert "sgd|adam|adamw" in printed
+
+
+def test_help_of_another_optimizer(capsys):
+    with pytest.raises(SystemExit):
+        parse_train(["mnist_conv_32", "--optimizer.name", "adamw", "--help"])
+    printed = capsys.readouterr().out
+    assert "--optimizer.weight-decay" in printed
+    assert "--optimizer.momentum" not in printed
 
 
 def test_help_without_a_recipe_names_them(capsys):

@@ -3,10 +3,10 @@
 import pytest
 
 from pipelines import recipes
-from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat, tags
 from pipelines.recipes.twins import KINDS
+from tests.toy_data import changed_fields
 
 ORIGINALS = (
     "demo",
@@ -108,7 +108,8 @@ def test_the_recorded_number_of_steps(name, steps):
 @pytest.mark.parametrize("name", recipes.names())
 def test_momentum_is_not_a_tenth_of_what_was_meant(name):
     # An earlier implementation trained with momentum 0.09 for 0.9, and nothing failed.
-    assert recipes.get(name).config.optimizer.momentum == 0.9
+    optimizer = recipes.get(name).config.optimizer
+    assert optimizer.name == "adam" or optimizer.momentum == 0.9
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -119,9 +120,7 @@ def test_each_number_has_its_provenance_once(name):
     values = flat(recipe.config)
     assert len(tagged) == len(set(tagged))
     assert set(tagged) <= set(values)
-    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
-    changed = {field for field in values if values[field] != default[field]}
-    assert changed - set(tagged) == set()
+    assert changed_fields(recipe.config) <= set(tagged)
 
 
 def test_what_is_recorded_counts_as_recorded():

@@ -3,8 +3,8 @@
 import pytest
 
 from pipelines import studies
-from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
+from tests.toy_data import changed_fields
 
 ARMS = [(name, arm) for name in studies.names() for arm in studies.get(name).arms]
 
@@ -17,5 +17,4 @@ def test_each_number_that_is_chosen_has_one(name, arm):
     values = flat(chosen.config)
     assert len(tagged) == len(set(tagged))
     assert set(tagged) <= set(values)
-    default = flat(Config(recipe=chosen.config.recipe, model=ModelConfig(preset="none"), data="none"))
-    assert {field for field in values if values[field] != default[field]} <= set(tagged)
+    assert changed_fields(chosen.config) <= set(tagged)

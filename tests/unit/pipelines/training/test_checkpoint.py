@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import Optimizer
+from pipelines.core.config import SGD
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint, optimizers
 from pipelines.training.checkpoint import Progress
@@ -16,7 +16,7 @@ def model(units=3, loss_scaling=False):
     made = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(units), keras.layers.BatchNormalization()]
     )
-    optimizer = optimizers.build(Optimizer(ema=0.9, bias_multiplier=2.0), 0.1)
+    optimizer = optimizers.build(SGD(ema=0.9, bias_multiplier=2.0), 0.1)
     made.compile(keras.optimizers.LossScaleOptimizer(optimizer) if loss_scaling else optimizer, "mse")
     return made
 

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import ModelConfig, Optimizer
+from pipelines.core.config import SGD, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.training import net
 from tests.toy_data import ToyData, toy_config
@@ -89,7 +89,7 @@ def test_the_loss_smooths_labels():
 
 
 def test_a_schedule_knows_the_steps_of_the_whole_run():
-    config = toy_config(epochs=3, schedule={"kind": "cosine"}, optimizer=Optimizer(learning_rate=0.5))
+    config = toy_config(epochs=3, schedule={"kind": "cosine"}, optimizer=SGD(learning_rate=0.5))
     optimizer = made(config, steps_per_epoch=10).optimizer
     optimizer.iterations.assign(15)
     assert float(optimizer.learning_rate) == pytest.approx(0.25)

@@ -1,8 +1,10 @@
+import math
+
 import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import Optimizer
+from pipelines.core.config import SGD, Adam, AdamW, ConstantSchedule, CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.core.errors import UserError
 from pipelines.training import optimizers
 
@@ -26,9 +28,9 @@ def caffe(nesterov, multiplier):
     return weights
 
 
-def ours(optimizer, scale=1.0):
+def ours(optimizer, scale=1.0, steps=None):
     variables = {name: keras.Variable(value, name=name, dtype="float32") for name, value in START.items()}
-    for gradients in GRADIENTS:
+    for gradients in GRADIENTS[:steps]:
         scaled = [keras.ops.cast(gradients[name] * scale, "float32") for name in variables]
         optimizer.apply(scaled, list(variables.values()))
     return {name: variable.numpy() for name, variable in variables.items()}
@@ -37,14 +39,14 @@ def ours(optimizer, scale=1.0):
 @pytest.mark.parametrize("multiplier", [1.0, 2.0])
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_sgd_is_caffes(nesterov, multiplier):
-    settings = Optimizer(momentum=MOMENTUM, nesterov=nesterov, bias_multiplier=multiplier)
+    settings = SGD(momentum=MOMENTUM, nesterov=nesterov, bias_multiplier=multiplier)
     result = ours(optimizers.build(settings, RATE))
     for name, expected in caffe(nesterov, multiplier).items():
         np.testing.assert_allclose(result[name], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_bias_multiplier_holds_under_loss_scaling():
-    settings = Optimizer(momentum=MOMENTUM, bias_multiplier=2.0)
+    settings = SGD(momentum=MOMENTUM, bias_multiplier=2.0)
     scaled = keras.optimizers.LossScaleOptimizer(optimizers.build(settings, RATE), initial_scale=1024.0)
     result = ours(scaled, scale=1024.0)
     for name, expected in caffe(True, 2.0).items():
@@ -53,36 +55,44 @@ def test_the_bias_multiplier_holds_under_loss_scaling():
 
 def test_the_bias_multiplier_holds_with_a_schedule():
     schedule = keras.optimizers.schedules.PiecewiseConstantDecay([1000], [RATE, 0.0])
-    result = ours(optimizers.build(Optimizer(momentum=MOMENTUM, bias_multiplier=2.0), schedule))
+    result = ours(optimizers.build(SGD(momentum=MOMENTUM, bias_multiplier=2.0), schedule))
     np.testing.assert_allclose(result["transform_bias"], caffe(True, 2.0)["transform_bias"], rtol=1e-5, atol=1e-6)
 
 
 def test_the_optimiser_comes_back_from_its_config():
-    before = optimizers.build(Optimizer(bias_multiplier=2.0), RATE)
+    before = optimizers.build(SGD(bias_multiplier=2.0), RATE)
     after = keras.optimizers.deserialize(keras.optimizers.serialize(before))
     assert after.get_config() == before.get_config()
     assert after.bias_multiplier == 2.0
 
 
 def test_adam_and_clipping_are_keras_own():
-    adam = optimizers.build(Optimizer(name="adam", clip_norm=5.0), RATE)
+    adam = optimizers.build(Adam(clip_norm=5.0), RATE)
     assert type(adam) is keras.optimizers.Adam
     assert adam.global_clipnorm == 5.0
 
 
 def test_sgd_without_momentum_takes_no_nesterov():
-    assert not optimizers.build(Optimizer(momentum=0.0, nesterov=True), RATE).nesterov
+    assert not optimizers.build(SGD(momentum=0.0, nesterov=True), RATE).nesterov
 
 
-def test_adam_with_a_bias_multiplier_is_refused():
-    with pytest.raises(UserError, match="needs SGD"):
-        optimizers.build(Optimizer(name="adam", bias_multiplier=2.0), RATE)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adamw_decays_weights_and_no_biases(decay):
+    adam = ours(optimizers.build(Adam(), RATE))
+    result = ours(optimizers.build(AdamW(weight_decay=decay), RATE))
+    np.testing.assert_allclose(result["transform_bias"], adam["transform_bias"], rtol=1e-6)
+    # The decay is apart from the gradient: Adam's steps are the same, and weights shrink before each.
+    expected, before = START["kernel"].astype("float32"), START["kernel"].astype("float32")
+    for steps in range(1, len(GRADIENTS) + 1):
+        now = ours(optimizers.build(Adam(), RATE), steps=steps)["kernel"]
+        expected, before = expected * (1 - RATE * decay) + (now - before), now
+    np.testing.assert_allclose(result["kernel"], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_the_mean_of_the_weights_is_put_in_and_taken_out_exactly(scaled):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    optimizer = optimizers.build(Optimizer(ema=0.5, momentum=0.0), RATE)
+    optimizer = optimizers.build(SGD(ema=0.5, momentum=0.0), RATE)
     model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse")
     x, y = GENERATOR.normal(size=(4, 3)), GENERATOR.normal(size=(4, 2))
     history, mean = [], None
@@ -101,7 +111,7 @@ def test_the_mean_of_the_weights_is_put_in_and_taken_out_exactly(scaled):
 
 def test_without_a_mean_nothing_is_exchanged():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    model.compile(optimizers.build(Optimizer(), RATE), "mse")
+    model.compile(optimizers.build(SGD(), RATE), "mse")
     before = model.get_weights()
     with optimizers.averaged(model):
         for weight, expected in zip(model.get_weights(), before, strict=True):
@@ -109,5 +119,41 @@ def test_without_a_mean_nothing_is_exchanged():
 
 
 def test_the_epsilon_of_adam_is_kerass_unless_another_is_asked_for():
-    assert optimizers.build(Optimizer(name="adam"), RATE).epsilon == keras.optimizers.Adam().epsilon
-    assert optimizers.build(Optimizer(name="adam", epsilon=1e-8), RATE).epsilon == 1e-8
+    assert optimizers.build(Adam(), RATE).epsilon == keras.optimizers.Adam().epsilon
+    assert optimizers.build(Adam(epsilon=1e-8), RATE).epsilon == 1e-8
+
+
+def rates(schedule, steps, total=100, learning_rate=0.5):
+    built = optimizers.rate(schedule, learning_rate, total)
+    return [float(keras.ops.convert_to_numpy(built(step))) for step in steps]
+
+
+def test_constant_is_a_plain_number():
+    assert optimizers.rate(ConstantSchedule(), 0.5, 100) == 0.5
+
+
+def test_a_step_schedule_takes_the_new_rate_at_the_boundary_itself():
+    # As Caffe: `iter_ >= stepvalue`, counted from 0.
+    schedule = StepSchedule(boundaries=(10, 20), factor=0.1)
+    assert rates(schedule, [0, 9, 10, 19, 20, 99]) == pytest.approx([0.5, 0.5, 0.05, 0.05, 0.005, 0.005])
+
+
+def test_exponential_falls_by_the_factor_once_in_decay_steps():
+    schedule = ExponentialSchedule(factor=0.25, decay_steps=10)
+    assert rates(schedule, [0, 5, 10, 20]) == pytest.approx([0.5, 0.25, 0.125, 0.03125])
+
+
+def test_cosine_ends_at_zero_with_the_run():
+    assert rates(CosineSchedule(), [0, 25, 50, 100]) == pytest.approx(
+        [0.5, 0.25 * (1 + math.cos(math.pi / 4)), 0.25, 0], abs=1e-7
+    )
+
+
+def test_warm_up_rises_from_zero_and_the_cosine_still_ends_with_the_run():
+    schedule = CosineSchedule(warmup_steps=20)
+    assert rates(schedule, [0, 10, 20, 60, 100]) == pytest.approx([0, 0.25, 0.5, 0.25, 0], abs=1e-7)
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused():
+    with pytest.raises(UserError, match="warm-up of 100 steps takes up all of a run of 100"):
+        optimizers.rate(CosineSchedule(warmup_steps=100), 0.5, 100)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import recipes
-from pipelines.core.config import Recipe, Schedule
+from pipelines.core.config import ExponentialSchedule, Recipe
 from pipelines.core.errors import UserError
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
@@ -87,7 +87,7 @@ def test_help_of_a_recipe_tells_its_space(capsys):
 
 def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
     recipe = recipes.get("mnist_dense_10").model_copy(
-        update={"config": toy_config(epochs=7, schedule=Schedule(kind="exponential"))}
+        update={"config": toy_config(epochs=7, schedule=ExponentialSchedule())}
     )
     path = tmp_path / "best.json"
     path.write_text(recipe.model_dump_json())

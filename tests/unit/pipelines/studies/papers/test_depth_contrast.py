@@ -6,12 +6,12 @@ import pytest
 from PIL import Image
 
 from pipelines import studies
-from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.depth_contrast import BLOCKS, STUDY, collapse_caption, sweep_caption
+from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import depth_results
 
 RECORDED = {
@@ -58,8 +58,7 @@ def test_each_number_has_its_provenance_once(name):
     values = flat(arm.config)
     assert len(tagged) == len(set(tagged))
     assert set(tagged) <= set(values)
-    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
-    assert {field for field in values if values[field] != default[field]} == set(tagged)
+    assert changed_fields(arm.config) == set(tagged)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)

@@ -4,12 +4,11 @@ import pytest
 
 import highway_keras
 from pipelines import studies
-from pipelines.core.config import Config, ModelConfig
-from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins, nets
 from pipelines.studies.papers.nets import NETS
+from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import result
 
 ARMS = [
@@ -31,11 +30,9 @@ def results(study, path, accuracy):
 @pytest.mark.parametrize(("name", "arm"), ARMS)
 def test_each_number_has_its_provenance_once(name, arm):
     tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
-    values = flat(arm.config)
-    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
     assert len(tagged) == len(set(tagged))
     # One epoch is what a configuration has by default, and is chosen all the same.
-    assert {field for field in values if values[field] != default[field]} | {"epochs"} == set(tagged)
+    assert changed_fields(arm.config) | {"epochs"} == set(tagged)
 
 
 @pytest.mark.parametrize(("name", "arm"), ARMS)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import highway_keras
-from pipelines.core.config import Config, ModelConfig
 from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.trials import Trials, Tried
 from pipelines.studies.papers import optimization
 from pipelines.studies.papers.optimization import DEPTHS, STUDY, curves_caption, settings_caption
+from tests.toy_data import changed_fields
 
 NAMES = ("learning_rate", "momentum", "decay", "activation", "transform_bias")
 DEAD = "dead gates: those of all 49 layers are shut before training"
@@ -48,8 +48,7 @@ def test_each_number_has_its_provenance_once(name):
     values = flat(arm.config)
     assert len(tagged) == len(set(tagged))
     assert set(tagged) <= set(values)
-    default = flat(Config(recipe="optimization", model=ModelConfig(preset="none"), data="none"))
-    assert {field for field in values if values[field] != default[field]} <= set(tagged)
+    assert changed_fields(arm.config) <= set(tagged)
 
 
 def test_the_arms_differ_in_their_nets_alone():

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.core.config import Schedule, Subset
+from pipelines.core.config import CosineSchedule, ExponentialSchedule, StepSchedule, Subset
 from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.papers.depth_contrast import STUDY
@@ -100,9 +100,7 @@ def test_what_is_not_scaled_stays():
 
 
 def test_boundaries_fall_as_early_in_the_run():
-    config = toy_config(
-        epochs=400, batch_size=100, schedule=Schedule(kind="step", boundaries=(100_000, 150_000, 175_000))
-    )
+    config = toy_config(epochs=400, batch_size=100, schedule=StepSchedule(boundaries=(100_000, 150_000, 175_000)))
     short = shortened(config, 0.01, counts(50_000, 10_000))
     assert steps(short, short.subset.train) == 40 * 50
     assert short.schedule.boundaries == (1000, 1500, 1750)
@@ -111,9 +109,9 @@ def test_boundaries_fall_as_early_in_the_run():
 
 
 def test_decay_and_warm_up_are_shortened_too():
-    exponential = toy_config(epochs=100, schedule=Schedule(kind="exponential", decay_steps=500))
+    exponential = toy_config(epochs=100, schedule=ExponentialSchedule(decay_steps=500))
     assert shortened(exponential, 0.01, counts(10_000, 0)).schedule.decay_steps == 5
-    cosine = toy_config(epochs=100, schedule=Schedule(kind="cosine", warmup_steps=1000))
+    cosine = toy_config(epochs=100, schedule=CosineSchedule(warmup_steps=1000))
     assert shortened(cosine, 0.01, counts(10_000, 0)).schedule.warmup_steps == 10
     least = shortened(cosine, 1e-9, counts(10_000, 0))
     assert (steps(least, least.subset.train), least.schedule.warmup_steps) == (1, 0)

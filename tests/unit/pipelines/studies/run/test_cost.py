@@ -1,7 +1,7 @@
 import pytest
 
 from pipelines.core import environment
-from pipelines.core.config import Optimizer, Schedule, Subset
+from pipelines.core.config import Adam, ExponentialSchedule, Subset
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.run import cost
 from pipelines.studies.run.cost import Cost
@@ -26,7 +26,7 @@ def test_what_was_measured_is_found_again():
         {"seed": 4},
         {"epochs": 9},
         {"recipe": "b"},
-        {"schedule": Schedule(kind="exponential")},
+        {"schedule": ExponentialSchedule()},
         {"model": toy_config().model.model_copy(update={"transform_bias": -9.0})},
         {"data": "toy/another_fold"},
         {"subset": Subset(train=40)},
@@ -41,7 +41,7 @@ def test_what_does_not_change_a_step_is_the_same_net(changes):
     [
         {"batch_size": 40},
         {"data": "b"},
-        {"optimizer": Optimizer(name="adam")},
+        {"optimizer": Adam()},
         {"model": toy_config().model.model_copy(update={"depth": 9})},
     ],
 )

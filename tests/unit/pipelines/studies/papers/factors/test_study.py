@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pipelines.core import run
-from pipelines.core.config import Config, ModelConfig
 from pipelines.core.run import MEASURED
 from pipelines.data import french_factors
 from pipelines.recipes.provenance import flat
@@ -18,6 +17,7 @@ from pipelines.studies.papers.factors.findings import found
 from pipelines.studies.papers.factors.study import STUDY
 from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk
 from pipelines.training.regression import measure
+from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import RECORD
 
 MARKET = french_factors.read()[:, 0].astype(float)
@@ -79,9 +79,7 @@ def test_each_number_has_its_provenance_once(name):
     tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
     values = flat(arm.config)
     assert len(tagged) == len(set(tagged))
-    default = flat(Config(recipe=name, model=ModelConfig(preset="none"), data="none"))
-    changed = {field for field in values if values[field] != default[field]} - {"recipe"}
-    assert changed <= set(tagged) <= set(values)
+    assert changed_fields(arm.config) <= set(tagged) <= set(values)
 
 
 def test_the_twins_are_of_equal_size():
