@@ -1,0 +1,108 @@
+"""Artefacts of earlier commits (tests/golden/COMMIT.tar.xz): run directories, searches, recipes, a signed version.
+
+Each opens with today's code, or is refused with a message that says what to do. tests/golden/artefacts.py wrote them.
+"""
+
+import csv
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines import recipes
+from pipelines.core.environment import versions
+from pipelines.core.run import open_run
+from pipelines.recipes import named_recipe
+from pipelines.tuning import search_plan
+from pipelines.verbs.cli import main
+from pipelines.verbs.tune import parse_tune
+from serving.app import make_app
+from serving.settings import Settings
+from serving.signature import public_key
+from tests.endpoint import LoadedClient
+from tests.golden.artefacts import TUNE
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder for prepared data."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(params=sorted(GOLDEN.glob("*.tar.xz")), ids=lambda path: path.name.partition(".")[0])
+def artefacts(request, tmp_path, monkeypatch, data):
+    """The unpacked archive, as the current folder."""
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(data))
+    return tmp_path
+
+
+def test_an_interrupted_run_resumes(artefacts, capsys):
+    run = Path("runs/interrupted")
+    before = json.loads((run / "run.json").read_text())
+    status = main(["train", "--resume", str(run)])
+    if before["versions"] != versions():
+        # Results would no longer be bit-identical.
+        assert status == 2
+        assert "versions" in capsys.readouterr().err
+        return
+    assert status == 0
+    record, uninterrupted = open_run(run).record, open_run(Path("runs/finished")).record
+    assert (before["state"], record.state, record.step) == ("running", "finished", 12)
+    # The archive may come from another processor, which rounds differently.
+    assert record.metrics["loss"] == pytest.approx(uninterrupted.metrics["loss"], rel=1e-3)
+
+
+def test_a_finished_run_is_evaluated(artefacts):
+    assert main(["evaluate", "runs/finished"]) == 0
+    assert json.loads(Path("runs/finished/evaluation.json").read_text())["count"] == 20
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_analyzed_and_exported(artefacts):
+    assert main(["analyze", "runs/finished", "--examples", "20"]) == 0
+    assert Path("runs/finished/analysis/analysis.md").is_file()
+    assert main(["export", "runs/finished", "--gates"]) == 0
+    assert main(["export", "models/finished", "--verify"]) == 0
+
+
+def test_a_signed_version_is_served_and_predicts_as_before(artefacts, capsys):
+    settings = Settings(models=artefacts / "models", trust=(public_key(Path("key.pub")),))
+    with np.load("models/finished/1/parity.npz") as parity, LoadedClient(make_app(settings)) as client:
+        answer = client.post("/v1/models/finished:predict", json={"instances": parity["images"][:2].tolist()})
+        assert answer.status_code == 200, answer.text
+        found = [prediction["probabilities"] for prediction in answer.json()["predictions"]]
+        np.testing.assert_allclose(found, parity["probabilities"][:2], atol=1e-5)
+        image = Image.fromarray(parity["images"][0, ..., 0])
+    image.save("digit.png")
+    assert main(["predict", "models/finished", "digit.png"]) == 0
+    assert "digit.png" in capsys.readouterr().out
+
+
+def test_recipe_files_hold_the_same_configurations(artefacts):
+    for path in Path("recipes").glob("*.json"):
+        assert named_recipe(str(path)).config == recipes.get(path.stem).config
+    assert named_recipe("best.json").config.epochs == 2
+
+
+def test_a_stopped_search_is_the_same_search(artefacts):
+    plan = parse_tune(TUNE[1:]).plan
+    search_plan.keep(plan, Path("searches/stopped"))
+
+
+@pytest.mark.slow
+def test_a_stopped_search_resumes(artefacts):
+    before = json.loads(Path("searches/stopped/oracle.json").read_text())["trials"]
+    assert main([*TUNE, "--to", "searches/stopped"]) == 0
+    with Path("searches/stopped/trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["status"] for row in rows] == ["completed"] * 3
+    scores = [float(row["val_accuracy"]) for row in rows[: len(before)]]
+    assert scores == pytest.approx([trial["score"] for trial in before])
