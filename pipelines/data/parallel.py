@@ -1,23 +1,23 @@
-"""How datasets use the cores: by fixed numbers, because tf.data's own tuning stalls training.
+"""Fixed parallelism for tf.data, whose autotuning stalls training.
 
-A thread of its own finds good values for `tf.data.AUTOTUNE`, and sleeps in between for 10 ms, then twice as long each
-time, up to a minute. Who closes an iterator wakes it and waits for its end; but it can wake before it is marked as
-cancelled (`Model::OptimizeLoop` calls back before `CancellationManager` sets its flag), and then sleeps its time out.
-Measured on two cores: up to 2.3 s at the end of a training of 3 s, and 0.28 s after each of many short epochs, in
-every second or third of them (docs/log.md). It gains nothing here: the input of CIFAR-10 is as fast without.
+The autotuning thread sleeps between adjustments for 10 ms, then twice as long each time, up to a minute. Closing an
+iterator wakes the thread and waits for it to end; but it can wake before it is marked as cancelled
+(`Model::OptimizeLoop` calls back before `CancellationManager` sets its flag), and then finishes its sleep. On two cores
+this cost up to 2.3 s at the end of a training of 3 s, and 0.28 s after every second or third of many short epochs
+(docs/log.md). Autotuning gains nothing here: the CIFAR-10 input is as fast without.
 """
 
 import tensorflow as tf
 
 from pipelines.core import environment
 
-# Batches or examples worked on at once, and batches that lie ready.
+# Batches or examples processed in parallel, and batches prefetched.
 CALLS = max(2, min(16, environment.cores()))
 READY = 2
 
 
 def fixed() -> tf.data.Options:
-    """The option that keeps tf.data from tuning; for the outermost dataset.
+    """Returns the options that disable autotuning, for the outermost dataset.
 
     Example:
         dataset.map(function, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())

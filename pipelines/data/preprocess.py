@@ -1,4 +1,4 @@
-"""From stored values to what the net sees: one function for tf.data, the SavedModel and the ONNX graph."""
+"""Preprocessing of stored values to inputs of the net: one function for tf.data, the SavedModel and the ONNX graph."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 
 # Least standard deviation that contrast normalisation divides by, in grey levels: above the rounding noise of an
-# image of one colour (1e-4 at 224 x 224 x 3), below what one pixel one level off makes in a small image (0.018 at
+# image of one colour (1e-4 at 224 x 224 x 3), below that of a small image with one pixel one level off (0.018 at
 # 32 x 32 x 3).
 FLAT = 0.01
 CHUNK = 1000
@@ -24,22 +24,22 @@ CHUNK = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """Preprocessing with the numbers that it took from the training examples."""
+    """Preprocessing fitted to the training examples."""
 
     settings: Preprocess
     mean: np.ndarray | None
-    """float32: (c,) for a mean of each channel, (h, w, c) of each pixel, (f,) of vectors; None subtracts nothing."""
+    """Mean per channel (c,), per pixel (h, w, c), or of vectors (f,), float32; None subtracts nothing."""
 
 
 def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitted:
-    """Measures on the training images what `apply` will subtract.
+    """Computes the mean of the training images that `apply` subtracts.
 
     Args:
-        settings: what is to be done to an image.
+        settings: preprocessing settings.
         images: training images, uint8 [n, h, w, c], or batches of them (`Stream.images`), or vectors, float32 [n, f].
 
     Returns:
-        The settings with the mean, summed in float64.
+        The settings with the mean, accumulated in float64.
 
     Example:
         fitted = fit(config.preprocess, load("cifar10", "train").images)
@@ -62,15 +62,15 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
 def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
     """Scales, adds the offset, normalises the contrast and subtracts the mean, in this order, in float32.
 
-    Contrast normalisation gives each image, over all its pixels and channels, mean 0 and the standard deviation
-    `settings.contrast` (that of the whole image, not of a sample). An image of one colour becomes 0.
+    Contrast normalisation gives each image, over all its pixels and channels, mean 0 and the population standard
+    deviation `settings.contrast`. An image of one colour becomes 0.
 
     Args:
         fitted: from `fit` or `load`.
-        images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], which have no contrast.
+        images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], without contrast normalisation.
 
     Returns:
-        float32 of the same shape. Only plain TensorFlow operations are used, each with a counterpart in ONNX.
+        float32 of the same shape, by TensorFlow operations that ONNX has too.
 
     Raises:
         TypeError: the images are not uint8, or the vectors not float32.
@@ -91,7 +91,7 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
         if fitted.settings.offset:
             x += fitted.settings.offset
     else:
-        # Any scale and offset would cancel out, and sums of whole numbers are exact.
+        # Scale and offset would cancel, and sums of integers are exact.
         x -= tf.reduce_mean(x, axis=(1, 2, 3), keepdims=True)
         deviation = tf.sqrt(tf.reduce_mean(tf.square(x), axis=(1, 2, 3), keepdims=True))
         x *= fitted.settings.contrast / tf.maximum(deviation, FLAT)
@@ -102,8 +102,8 @@ def save(fitted: Fitted, path: Path) -> None:
     """Writes settings and mean to one `.npz` file.
 
     Args:
-        fitted: what to keep.
-        path: the file, replaced if it is there.
+        fitted: the fitted preprocessing.
+        path: the file to write or replace.
     """
     settings = np.array(fitted.settings.model_dump_json())
     with replacing(path) as aside:
@@ -114,7 +114,7 @@ def save(fitted: Fitted, path: Path) -> None:
 
 
 def load(path: Path) -> Fitted:
-    """Reads what `save` wrote.
+    """Reads a file written by `save`.
 
     Args:
         path: the `.npz` file.
@@ -126,11 +126,11 @@ def load(path: Path) -> Fitted:
         UserError: the file is missing or damaged.
     """
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
-            settings = Preprocess.model_validate(json.loads(str(kept["settings"])))
-            mean = kept.get("mean")
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+            settings = Preprocess.model_validate(json.loads(str(stored["settings"])))
+            mean = stored.get("mean")
     except FileNotFoundError:
-        raise UserError(f"there is no preprocessing at {path}; a run directory holds one. Is it complete?") from None
+        raise UserError(f"{path} is missing. Expected a complete run directory.") from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, ValidationError) as error:
         raise UserError(f"the preprocessing in {path} is damaged ({error}). Restore the file or train again.") from None
     if (settings.mean == "none") != (mean is None):

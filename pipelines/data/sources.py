@@ -1,6 +1,6 @@
-"""Opens a data set: what it holds, and its examples as arrays.
+"""Opens a data set: its description, and its examples as arrays or streams.
 
-The data decide the task: images with labels are classified; of vectors with a number each, that number is predicted.
+The data determine the task: images with labels mean classification, vectors with a number each mean regression.
 """
 
 import functools
@@ -15,18 +15,18 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.config import Subset
 from pipelines.core.errors import UserError
-from pipelines.data import catalog, published
+from pipelines.data import catalog
 from pipelines.data.catalog import prepared
-from pipelines.data.holdout import exchanged, subset
 from pipelines.data.parallel import fixed
+from pipelines.data.selection import PUBLISHED, draw_published, exchanged, subset
 from pipelines.data.stream import Stream
 
 Split = Literal["train", "validation", "test"]
 Choice = Callable[[np.ndarray], np.ndarray]
-"""From the labels of the examples that may be used to the places of those that are taken."""
+"""From the labels of the eligible examples to the indices of the selected ones."""
 
-# Decoded images above this many bytes are streamed from disk instead. Below it, training holds them twice (numpy and
-# TensorFlow), and a third time for a moment at its start.
+# Bytes of decoded images above which they are streamed from disk. Below, training holds two copies (NumPy and
+# TensorFlow), and briefly a third at its start.
 MEMORY = 2 * 2**30
 READ = 1000
 ALL = Subset()
@@ -34,21 +34,21 @@ ALL = Subset()
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What a data set holds."""
+    """Description of a data set."""
 
     name: str
     version: str
     shape: tuple[int, ...]
-    """Height, width and channels of every image, or the length of every vector."""
+    """Height, width and channels of the images, or the length of the vectors."""
     labels: tuple[str, ...]
-    """Names of the classes, by class number; none for regression."""
+    """Class names by class number; empty for regression."""
     counts: dict[str, int]
-    """Examples for train, validation (after it is taken from train) and test, as many as are used."""
+    """Number of examples used for train (without the held-out ones), validation and test."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Decoded examples; the arrays are shared and cannot be written to."""
+    """Decoded examples in shared, read-only arrays."""
 
     images: np.ndarray
     """Images, uint8 [n, h, w, c]; or vectors, float32 [n, f]."""
@@ -60,20 +60,20 @@ class Examples:
 
 
 def describe(data: str, data_dir: Path | None = None, validation: int = 0, part: Subset = ALL) -> DataInfo:
-    """What a data set holds; it is prepared first if need be.
+    """Describes a data set, which is prepared first if necessary.
 
     Args:
         data: TFDS name ("mnist_5k", "cifar10", "name/config:version"), or the folder of a prepared data set.
-        data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
-        validation: training examples to hold out; ignored for data with a validation split of its own.
-        part: how many of the other examples are used, and which.
+        data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+        validation: number of training examples to hold out; ignored if the data set has a validation split.
+        part: subset of the remaining examples to use.
 
     Returns:
-        Name, version, shape, classes, and counts as `load` will give them.
+        Name, version, shape, classes, and the counts that `load` returns.
 
     Raises:
-        UserError: the data cannot be had, is neither images of one size with labels nor vectors with targets, or
-            does not have that many examples.
+        UserError: the data are not available, are neither images of one size with labels nor vectors with targets, or
+            have too few examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
@@ -90,33 +90,33 @@ def load(
     *,
     memory: int = MEMORY,
 ) -> Examples | Stream:
-    """The examples of one split.
+    """Loads the examples of one split.
 
-    Validation examples come from the data set's own validation split, or else from its training split: always the
-    same ones, of each class its share. The test split is read for `split="test"` alone.
+    Validation examples come from the validation split of the data set, or else are a fixed, stratified sample of its
+    training split. Only `split="test"` reads the test split.
 
     Args:
         data: TFDS name, or the folder of a prepared data set.
-        split: "train" (without what is held out), "validation" or "test".
-        data_dir: the folder with data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
-        validation: training examples to hold out; ignored for data with a validation split of its own.
-        part: how many of the other examples are used, and which.
-        memory: bytes of decoded images above which they stay on disk. Vectors never do.
+        split: "train" (without the held-out examples), "validation" or "test".
+        data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+        validation: number of training examples to hold out; ignored if the data set has a validation split.
+        part: subset of the remaining examples to use.
+        memory: bytes of decoded images above which they are streamed. Vectors are always loaded.
 
     Returns:
-        Arrays, or a `Stream` when the decoded split would be larger than `memory`.
+        Arrays, or a `Stream` if the decoded split exceeds `memory`.
 
     Raises:
-        UserError: the data cannot be had, is damaged, has no such split, or is not what `describe` accepts.
+        UserError: the data are not available, are damaged, lack the split, or are refused by `describe`.
 
     Example:
         train = load("cifar10", "train", validation=5000)
-        held_out = load("cifar10", "validation", validation=5000)  # decoded already
+        held_out = load("cifar10", "validation", validation=5000)  # cached
     """
     builder = opened(data, data_dir)
     info = summary(builder, validation, part)
     if not info.counts[split]:
-        hint = " Hold some out of the training split: --validation N." if split == "validation" else ""
+        hint = " Hold out some of the training split: --validation N." if split == "validation" else ""
         raise UserError(f"the data set '{data}' has no {split} examples.{hint}")
     splits = builder.info.splits
     source = split if split in splits else "train"
@@ -126,16 +126,16 @@ def load(
         return _streamed(builder, source, count, rest=source == split, choose=choose)
     kept, held = _decoded(str(builder.data_dir), source, count)
     whole = kept if source == split else held
-    return whole if choose is None else _taken(whole, choose(whole.labels))
+    return whole if choose is None else _selected(whole, choose(whole.labels))
 
 
 def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
-    """The TFDS builder of a data set, prepared first if need be; arguments and errors are those of `describe`."""
+    """Returns the TFDS builder of a data set, prepared first if necessary; errors as for `describe`."""
     return catalog.found(data, data_dir) or prepared(data, data_dir)
 
 
 def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset = ALL) -> DataInfo:
-    """What the data set of a TFDS builder holds; arguments and errors are those of `describe`."""
+    """Describes the data set of a TFDS builder; arguments and errors as for `describe`."""
     shape, labels = _checked(builder)
     sizes = {name: int(split.num_examples) for name, split in builder.info.splits.items()}
     if "train" not in sizes:
@@ -143,30 +143,30 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
     count = 0 if "validation" in sizes else validation
     if count >= sizes["train"]:
         raise UserError(
-            f"validation must leave some of the {sizes['train']} training examples of '{builder.name}'. "
+            f"validation must be less than {sizes['train']}, the training examples of '{builder.name}'. "
             f"Received: validation={validation}."
         )
     if count and not labels:
         raise UserError(
             f"'{builder.name}' has no split 'validation', and only labelled images are held out at random: targets may "
-            f"follow each other in time. Received: validation={validation}."
+            f"be a time series. Received: validation={validation}."
         )
     counts = {
         "train": sizes["train"] - count,
         "validation": sizes.get("validation", count),
         "test": sizes.get("test", 0),
     }
-    if part.seed is not None and builder.name not in published.KNOWN:
+    if part.seed is not None and builder.name not in PUBLISHED:
         raise UserError(
-            "a seed draws from the order in which the data were published, which is known of "
-            f"{', '.join(published.KNOWN)} alone. Leave subset.seed out, and each class gives its share. "
+            "subset.seed draws from the order in which the data were published, which is known for "
+            f"{', '.join(PUBLISHED)} only. Leave it out for a stratified subset. "
             f"Received: '{builder.name}', subset.seed={part.seed}."
         )
     for split, taken in part.model_dump(exclude_none=True, exclude={"seed"}).items():
         if not labels:
             raise UserError(
-                f"only labelled images are drawn at random: the targets of '{builder.name}' may follow each other "
-                f"in time. Received: subset.{split}={taken}."
+                f"only labelled images are drawn at random: the targets of '{builder.name}' may be a time series. "
+                f"Received: subset.{split}={taken}."
             )
         if taken > counts[split]:
             raise UserError(
@@ -178,7 +178,7 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
 
 
 def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Shape of the inputs and names of the classes, if these are images of one size with a label each, or vectors."""
+    """Shape of the inputs and class names; refuses data other than labelled images of one size or vectors."""
     features = builder.info.features
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
     if _is_vector(named.get("features")) and _is_vector(named.get("target")) and named["target"].shape == (1,):
@@ -187,14 +187,14 @@ def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[
     if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
         has = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in named.items())
         raise UserError(
-            f"the data set '{builder.name}' is not images with labels: it must have the features image (Image) "
-            "and label (ClassLabel), or for regression features (Tensor, float32 [n]) and target (Tensor, float32 "
-            f"[1]). It has: {has}."
+            f"the data set '{builder.name}' must have the features image (Image) and label (ClassLabel), or for "
+            "regression features (Tensor, float32 [n]) and target (Tensor, float32 [1]). "
+            f"It has: {has}."
         )
     if None in image.shape or image.np_dtype != np.uint8:
         raise UserError(
             f"the images of '{builder.name}' must be uint8 and all of one size. "
-            f"Received: shape={image.shape}, dtype={np.dtype(image.np_dtype).name}, where None is a size that varies."
+            f"Received: shape={image.shape}, dtype={np.dtype(image.np_dtype).name}, where None is a variable size."
         )
     return image.shape, tuple(label.names)
 
@@ -208,9 +208,9 @@ def _is_vector(feature: object) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=1)  # Train and validation lie in the same files, and decoding these takes seconds.
+@functools.lru_cache(maxsize=1)  # Train and validation share files, whose decoding takes seconds.
 def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
-    """A split of the files in memory: what is left of it, and `count` examples held out for validation."""
+    """Decodes a split of the files: the remaining examples, and `count` held out for validation."""
     builder = tfds.builder_from_directory(folder)
     total = builder.info.splits[source].num_examples
     features = builder.info.features
@@ -227,7 +227,7 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
         raise catalog.damaged(Path(folder), error) from error
     left = total - count
     if count:
-        # What is held out changes places with the end, so that both parts are views: data of GiBs is not copied.
+        # Swaps the held-out examples to the end, so that both parts are views and GiBs are not copied.
         low, high = exchanged(labels, count)
         for array in (images, labels):
             array[np.r_[low, high]] = array[np.r_[high, low]]
@@ -236,18 +236,18 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
 
 
 def _choice(builder: tfds.core.DatasetBuilder, split: Split, part: Subset) -> Choice | None:
-    """How examples of a split are chosen out of all that may be used; None takes them all."""
+    """The selection of examples of a split; None selects all."""
     count, seed = None if split == "validation" else getattr(part, split), part.seed
     if count is None:
         return None
     if seed is None:
         return lambda labels: subset(labels, count)
     sizes = {name: int(found.num_examples) for name, found in builder.info.splits.items()}
-    return lambda _: published.drawn(seed, split, count, sizes)
+    return lambda _: draw_published(seed, split, count, sizes)
 
 
-def _taken(whole: Examples, places: np.ndarray) -> Examples:
-    """Some examples of those in memory, as a copy."""
+def _selected(whole: Examples, places: np.ndarray) -> Examples:
+    """Copies selected examples."""
     images, labels = whole.images[places], whole.labels[places]
     images.flags.writeable = labels.flags.writeable = False
     return Examples(images, labels)
@@ -256,7 +256,7 @@ def _taken(whole: Examples, places: np.ndarray) -> Examples:
 def _streamed(
     builder: tfds.core.DatasetBuilder, source: str, count: int, *, rest: bool, choose: Choice | None
 ) -> Stream:
-    """A split of the files on disk, without the held out examples (`rest`) or these alone; those chosen, or all."""
+    """Streams a split of the files without the held-out examples (`rest`) or those alone; selected ones, or all."""
     image = builder.info.features["image"]
     records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
     whole = Stream(
@@ -270,7 +270,7 @@ def _streamed(
     labels = whole.labels
     places = np.arange(len(labels))
     if count:
-        # As in memory, where the order decides what a subset holds.
+        # In the same order as in memory, on which subsets depend.
         low, high = exchanged(labels, count)
         places[np.r_[low, high]] = places[np.r_[high, low]]
     places = places[: len(labels) - count] if rest else places[len(labels) - count :]
@@ -282,6 +282,6 @@ def _streamed(
 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:
-    # In the order of the files, which decides what is held out; and without TFDS's own copy in memory.
+    # In file order, on which held-out examples depend; without TFDS's own cache.
     config = tfds.ReadConfig(try_autocache=False, options=fixed())
     return builder.as_dataset(split=source, shuffle_files=False, read_config=config, **options)

@@ -1,4 +1,4 @@
-"""Examples that stay on disk, because they would not fit into memory when decoded."""
+"""Examples streamed from disk because they would not fit into memory when decoded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from pipelines.data.order import permuted
 from pipelines.data.parallel import CALLS, READY, fixed
 
 CHUNK = 256
-# Encoded examples that are shuffled together. TFDS has shuffled the files' contents when it wrote them, so a block is
-# a random sample already; what changes from epoch to epoch is the order inside the blocks.
+# Encoded examples shuffled together. TFDS shuffled the files when it wrote them, so a block is a random sample already;
+# only the order within blocks changes between epochs.
 BLOCK = 16_384
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The counterpart of `Examples` for large data: the same names, read from disk each time they are asked for."""
+    """The counterpart of `Examples` for large data, which reads from disk on every access."""
 
     records: tf.data.Dataset
-    """Encoded image (scalar string) and label (scalar int64) of each example, in the order of the files."""
+    """Encoded image (scalar string) and label (scalar int64) of each example, in file order."""
     decode: Callable[[tf.Tensor], tf.Tensor]
     """From an encoded image to uint8 [h, w, c]."""
     count: int
     """Number of examples."""
     folder: Path
-    """Where the files lie."""
+    """Folder of the files."""
 
     def __len__(self) -> int:
         return self.count
@@ -41,7 +41,7 @@ class Stream:
 
     @property
     def encoded(self) -> Iterator[np.ndarray]:
-        """Images in order as their files have them, in batches: bytes [b]."""
+        """Encoded images in order, in batches: bytes [b]."""
         return self._read(self.records.map(lambda image, _: image))
 
     @property
@@ -50,20 +50,20 @@ class Stream:
         return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))
 
     def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first examples: images, uint8 [count, h, w, c], and labels, int64 [count]; fewer if there are fewer."""
+        """Reads up to `count` examples from the start: images, uint8 [count, h, w, c], and labels, int64 [count]."""
         images, labels = zip(*self._read(self.decoded(self.records.take(count))), strict=True)
         return np.concatenate(images), np.concatenate(labels)
 
     def decoded(self, records: tf.data.Dataset) -> tf.data.Dataset:
-        """Decodes the images of some records, several at once, in their order."""
+        """Decodes the images of records in parallel, preserving their order."""
         return records.map(lambda image, label: (self.decode(image), label), num_parallel_calls=CALLS)
 
     def epoch(self, number: tf.Tensor, seed: int) -> tf.data.Dataset:
-        """The records in the order of one epoch, a function of seed and number alone.
+        """Returns the records in the order of an epoch, a function of the seed and its number alone.
 
         Args:
             number: scalar int64, from 0.
-            seed: decides the order of all epochs.
+            seed: seed of the order of all epochs.
         """
 
         def shuffle(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

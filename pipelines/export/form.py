@@ -26,7 +26,7 @@ class Source:
     predict: "Function"
     """From pixels to the outputs; see `pipelines.export.graph.prediction`."""
     convert: "Function"
-    """From an image of any size to the net's input; see `pipelines.data.images.kinds.converter`."""
+    """From an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
     images: np.ndarray
     """Real images, uint8 `[n, height, width, channels]`."""
     files: Sequence[bytes]

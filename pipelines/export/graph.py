@@ -9,7 +9,7 @@ import tensorflow as tf
 from highway_keras.analysis.gate_values import means_of_examples
 from highway_keras.layers.recording import recording
 from pipelines.data import preprocess
-from pipelines.data.images.encoded import decoded
+from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
 from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
 
@@ -85,7 +85,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
 
     Args:
         predict: from `prediction`.
-        convert: from `pipelines.data.images.kinds.converter`, for the same net.
+        convert: from `pipelines.data.images.conversion.converter`, for the same net.
 
     Returns:
         A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to the outputs of `predict`. A
@@ -99,7 +99,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=ENCODED)])
     def predict_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = tf.map_fn(
-            lambda encoded: convert(decoded(encoded))[INPUT],
+            lambda encoded: convert(decode(encoded))[INPUT],
             image_bytes,
             fn_output_signature=tf.TensorSpec(image.shape, image.dtype),
         )

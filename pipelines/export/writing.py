@@ -12,7 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights
 from pipelines.data import preprocess, sources
-from pipelines.data.images import kinds
+from pipelines.data.images import conversion
 from pipelines.export import graph, metadata, parity, reference
 from pipelines.export.form import Form, Source, Split
 from serving import manifest
@@ -57,7 +57,7 @@ def prepare(
             f"the images of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on images of "
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
-    return Job(run, weights, trained, kind or kinds.kind_of(run.record.data.name), gates, data_dir, split, images)
+    return Job(run, weights, trained, kind or conversion.kind_of(run.record.data.name), gates, data_dir, split, images)
 
 
 def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
@@ -75,7 +75,7 @@ def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
     run, labels = job.run, job.run.record.data.labels
     fitted = preprocess.load(run.path / "preprocess.npz")
     model = graph.in_float32(job.trained)
-    convert = kinds.converter(job.kind, run.record.data.shape)
+    convert = conversion.converter(job.kind, run.record.data.shape)
     expected, gates = reference.compute(model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates)
     source = Source(
         predict=graph.prediction(model, fitted, labels, job.gates),

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pipelines import recipes
 from pipelines.core.guard import guarded
-from pipelines.data import sheet
+from pipelines.data import figures
 from pipelines.export.export import export
 from pipelines.export.summary import report as parity
 from pipelines.inference.predict import predict, table
@@ -75,7 +75,7 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
     assert isinstance(examples, sources.Examples), "500 digits fit into memory"
     truth = [opened.record.data.labels[label] for label in examples.labels[:SHOWN]]
     names = [f"{index:02}-is-{label}" for index, label in enumerate(truth)]
-    return sheet.save_pictures(examples.images[:SHOWN], names, run / "pictures"), truth
+    return figures.save_images(examples.images[:SHOWN], names, run / "pictures"), truth
 
 
 def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
@@ -85,7 +85,7 @@ def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[P
 
     first = [prediction.top[0] for prediction in predictions]
     images = np.stack([read(picture)[..., :1] for picture in pictures])
-    sheet.draw_sheet(
+    figures.draw_predictions(
         images,
         truth,
         [guess.label for guess in first],

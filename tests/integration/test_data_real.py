@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.core.config import Subset
-from pipelines.data.published import places
+from pipelines.data.selection import published_order
 from pipelines.data.sources import describe, load
 
 FIRST = {"airplane": 0, "truck": 9}
@@ -31,7 +31,7 @@ def test_the_test_split_of_mnist(real_data):
 )
 def test_mnist_as_it_was_published(real_data, split, first):
     labels = load("mnist", split, real_data("mnist")).labels
-    assert labels[places(split, len(labels))][:10].tolist() == first
+    assert labels[published_order(split, len(labels))][:10].tolist() == first
 
 
 @pytest.mark.parametrize(("seed", "ones"), [(0, 0.1245), (1, 0.119), (2, 0.111)])

@@ -27,12 +27,12 @@ def _elsewhere(tmp_path, monkeypatch):
 def test_the_list_tells_what_is_prepared_and_what_is_not(digits, capsys, tmp_path):
     assert main(["data", "--data-dir", str(digits)]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    for cell in ("1.0.0", "28 x 28 x 1", "4 000", "500", str(digits / "mnist_5k" / "1.0.0")):
+    for cell in ("1.0.0", "28 x 28 x 1", "4,000", "500", str(digits / "mnist_5k" / "1.0.0")):
         assert cell in lines["mnist_5k"]
     assert "not prepared; highway data prepare cifar10 downloads it" in lines["cifar10"]
     assert main(["data", "list"]) == 0
     assert "mnist_5k" in (out := capsys.readouterr().out)
-    assert "prepared when it is first used" in out
+    assert "prepared on first use" in out
     assert not list(tmp_path.iterdir())
 
 
@@ -66,8 +66,8 @@ def test_show_draws_a_picture(digits, capsys, tmp_path, name, rows):
 
 
 def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch):
-    monkeypatch.setattr("pipelines.data.throughput.WARM_UP", 0.01)
-    monkeypatch.setattr("pipelines.data.throughput.SECONDS", 0.05)
+    monkeypatch.setattr("pipelines.data.batches.WARM_UP", 0.01)
+    monkeypatch.setattr("pipelines.data.batches.SECONDS", 0.05)
     assert main(["data", "throughput", "demo", "--data-dir", str(digits)]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert int(first.split(" examples/s")[0].replace(",", "")) > 0
@@ -84,7 +84,7 @@ def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch
         (["show", "mnist_5k", "--to", "samples.txt"], "must end in .png, .pdf or .svg"),
         (["list", "mnist"], "highway data show mnist"),
         (["prepare", "./folder"], "is a folder"),
-        (["prepare", "mnist_5k", "--to", "x.png"], "--to belongs to"),
+        (["prepare", "mnist_5k", "--to", "x.png"], "--to is for"),
         (["list", "--data-dir", "nowhere"], "no folder 'nowhere'"),
         (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),
     ],

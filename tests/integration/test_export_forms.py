@@ -12,7 +12,7 @@ from PIL import Image
 import highway_keras
 from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
-from pipelines.data.images import kinds
+from pipelines.data.images import conversion
 from pipelines.data.preprocess import fit
 from pipelines.export import forms, graph, onnx_model, parity, reference, stack
 from pipelines.export.form import Source
@@ -33,7 +33,7 @@ def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, onl
     """Writes the forms of a net, or only one of them."""
     shape = model.input_shape[1:]
     images = np.zeros((1, *shape), np.uint8)
-    predict, convert = graph.prediction(model, fitted, labels, gates), kinds.converter(kind, shape)
+    predict, convert = graph.prediction(model, fitted, labels, gates), conversion.converter(kind, shape)
     source = Source(
         predict, convert, images, reference.Reference(images, *[images] * 4).files(kind), "train", examples=None
     )
@@ -43,7 +43,7 @@ def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, onl
 
 
 def measure(folder, model, fitted, images, *, kind="digit", gates=True):
-    convert = kinds.converter(kind, model.input_shape[1:])
+    convert = conversion.converter(kind, model.input_shape[1:])
     expected, _ = reference.compute(model, fitted, images, convert=convert, kind=kind, gates=gates)
     return parity.measure(folder, forms.requested(), expected, split="train", labels=LABELS, kind=kind, precision=None)
 
@@ -115,7 +115,7 @@ def test_colour_and_photographs(tmp_path):
     photograph = np.random.default_rng(1).integers(0, 256, (70, 45, 4), dtype="uint8")
     file = io.BytesIO()
     Image.fromarray(photograph).save(file, "PNG")
-    expected = kinds.converter("natural", (32, 32, 3))(photograph)["image"]
+    expected = conversion.converter("natural", (32, 32, 3))(photograph)["image"]
     seen = onnx_model.load(tmp_path).files([file.getvalue()])["image"][0]
     np.testing.assert_allclose(seen.astype(int), expected, atol=1)
     np.testing.assert_array_equal(pictures.decode(file.getvalue(), "a"), photograph)

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import studies
 from pipelines.data import preprocess, sources
-from pipelines.data.published import places
+from pipelines.data.selection import published_order
 from pipelines.training.net import build, compiled
 
 UNITS, BATCH, STEPS = 50, 128, 46
@@ -30,7 +30,7 @@ def drawn(real_data):
     found = {}
     for split, (count, taken) in SIZES.items():
         whole = sources.load("mnist", split, real_data("mnist"))
-        chosen = places(split, count)[generator.permutation(count)[:taken]]
+        chosen = published_order(split, count)[generator.permutation(count)[:taken]]
         images = preprocess.apply(preprocess.fit(config.preprocess, whole.images), whole.images[chosen])
         found[split] = np.asarray(images), whole.labels[chosen]
     return found

@@ -1,1 +1,1 @@
-"""Pictures of any size as a net takes them, in TensorFlow operations that SavedModel and ONNX have too."""
+"""Images of any size as the input of a net, in TensorFlow operations that SavedModel and ONNX share."""

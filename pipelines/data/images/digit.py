@@ -1,37 +1,37 @@
-"""A written digit, dark on light or light on dark, of any size and place, as MNIST would have stored it.
+"""Handwritten digits, dark on light or light on dark, of any size and position, converted to the format of MNIST.
 
-MNIST scales the digit into a box of 20 x 20 pixels, aspect kept, and moves its centre of mass into the middle of
+MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and centres its centre of mass in
 28 x 28 (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files that is the pixel after the middle. Here
-the paper is found first, as a plane of brightness through the edge of the picture; ink is what lies far from it.
+the paper is estimated first, as a plane of brightness fitted to the edge of the image; ink is far from that plane.
 """
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.data.images.cells import coverage
+from pipelines.data.images.resampling import coverage
 
 SIDE, BOX = 28, 20
-# The brightest pixel that the black edge of a stored digit may have.
+# Largest brightness of the black edge of a stored digit.
 BLACK = 64.0
-# Cells along a side of the grids in which the digit is looked for and its box is measured, and the share of a side that
-# is taken for paper at each edge.
-LOOK, MEASURE, RING = 112, 280, 0.05
-# Share of the strongest ink that counts as ink: when looking for the digit, for its box, and for that on grainy paper.
+# Cells per side of the grids that find the digit and measure its box, and the share of a side at each edge that counts
+# as paper.
+FIND, MEASURE, RING = 112, 280, 0.05
+# Share of the strongest ink that counts as ink: to find the digit, for its box, and for its box on grainy paper.
 ROUGH, EXACT, HALF = 0.3, 0.06, 0.35
-# Cells of both grids that are thinner than a stroke.
+# Cells of both grids that span less than a stroke.
 STROKE = 7
-# Room around the digit in the second look, in parts of its longest side.
+# Margin around the digit in the second grid, relative to its longest side.
 MARGIN = 0.25
-# Deviations of the paper that do not count as ink.
+# Standard deviations of the paper below which nothing counts as ink.
 NOISE = 3.5
 ROUNDS = 8
-# Ink that is fainter than this share of the light is not made black.
+# Ink fainter than this share of the light is not stretched to black.
 FAINT = 0.02
 
 
-class Part(NamedTuple):
-    """A rectangle of a picture, in pixels, float32 scalars."""
+class Rectangle(NamedTuple):
+    """A rectangle of an image, in pixels, float32 scalars."""
 
     top: tf.Tensor
     bottom: tf.Tensor
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """A grid of square cells over a picture, in pixels."""
+    """A grid of square cells over an image, in pixels."""
 
     top: tf.Tensor
     left: tf.Tensor
@@ -55,7 +55,7 @@ class Cells(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """Brightness of the paper as a plane over the picture, and how much cells stray from it: float32 scalars."""
+    """Brightness of the paper as a plane over the image, and the deviation of cells from it: float32 scalars."""
 
     level: tf.Tensor
     down: tf.Tensor
@@ -63,19 +63,18 @@ class Paper(NamedTuple):
     deviation: tf.Tensor
 
     def at(self, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-        """Brightness [n, m] in rows y [n] and columns x [m], in pixels."""
+        """Brightness [n, m] at rows y [n] and columns x [m], in pixels."""
         return self.level + self.down * y[:, None] + self.across * x[None]
 
 
 def digit(grey: tf.Tensor) -> tf.Tensor:
-    """Finds the digit, takes the paper away, and puts it into 28 x 28 pixels.
+    """Finds the digit, subtracts the paper, and fits the digit into 28 x 28 pixels.
 
     Args:
         grey: float32 [h, w], 0 to 255.
 
     Returns:
-        float32 [28, 28], whole numbers from 0 (paper) to 255 (ink). A picture of 28 x 28 with a black edge is given
-        back as it is.
+        float32 [28, 28], whole numbers from 0 (paper) to 255 (ink). An image of 28 x 28 with a black edge is unchanged.
     """
     edge = tf.reduce_max(tf.stack([tf.reduce_max(line) for line in (grey[0], grey[-1], grey[:, 0], grey[:, -1])]))
     stored = tf.reduce_all(tf.shape(grey) == SIDE) & (edge < BLACK)
@@ -84,90 +83,90 @@ def digit(grey: tf.Tensor) -> tf.Tensor:
 
 def _written(grey: tf.Tensor) -> tf.Tensor:
     height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
-    whole = Part(tf.zeros(()), height, tf.zeros(()), width)
-    _, rest = _paper(_seen(grey, whole, LOOK), whole)
-    # Ink is little, and far from the paper.
-    sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
-    ink = tf.nn.relu(sign * rest)
+    whole = Rectangle(tf.zeros(()), height, tf.zeros(()), width)
+    _, residual = _paper(_resampled(grey, whole, FIND), whole)
+    # Ink covers little area, and is far from the paper.
+    sign = tf.where(tf.reduce_sum(residual**3) < 0, -1.0, 1.0)
+    ink = tf.nn.relu(sign * residual)
     near = _box(ink, whole, ROUGH * tf.reduce_max(ink))
     room = MARGIN * near.longest
-    part = Part(
+    part = Rectangle(
         tf.maximum(near.top - room, 0.0),
         tf.minimum(near.bottom + room, height),
         tf.maximum(near.left - room, 0.0),
         tf.minimum(near.right + room, width),
     )
-    seen = _seen(grey, part, MEASURE)
-    paper, rest = _paper(seen, part)
-    ink = sign * rest
+    grid = _resampled(grey, part, MEASURE)
+    paper, residual = _paper(grid, part)
+    ink = sign * residual
     least = EXACT * tf.reduce_max(ink)
     sharp = _box(ink, part, least)
-    # Where the paper is grainy, ink ends halfway between it and the stroke, and what is thinner than a stroke is grain.
-    grainy = NOISE * _grain(rest) > least
+    # On grainy paper, ink ends halfway between paper and stroke, and anything thinner than a stroke is grain.
+    grainy = NOISE * _grain(residual) > least
     ink = tf.nn.avg_pool2d(ink[None, ..., None], STROKE, 1, "SAME")[0, ..., 0]
     soft = _box(ink, part, tf.maximum(HALF * tf.reduce_max(ink), NOISE * paper.deviation))
-    box = Part(*(tf.where(grainy, *edges) for edges in zip(soft, sharp, strict=True)))
+    box = Rectangle(*(tf.where(grainy, *edges) for edges in zip(soft, sharp, strict=True)))
     cell = tf.maximum(box.longest, 1.0) / BOX
 
-    def drawn(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
-        return _drawn(grey, paper, sign, Cells(top, left, cell, count))
+    def ink_at(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
+        return _ink(grey, paper, sign, Cells(top, left, cell, count))
 
-    # Cells begin at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST moves it by whole ones.
-    down, across = _shift(drawn(box.top, box.left, BOX))
-    canvas = drawn(box.top - down * cell, box.left - across * cell, SIDE)
+    # Cells start at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST shifts by whole pixels.
+    down, across = _shift(ink_at(box.top, box.left, BOX))
+    canvas = ink_at(box.top - down * cell, box.left - across * cell, SIDE)
     return tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
 
 
-def _seen(grey: tf.Tensor, part: Part, cells: int) -> tf.Tensor:
-    """A part of the picture in a grid of cells, [cells, cells]."""
+def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:
+    """Resamples a part of the image to a grid, [cells, cells]."""
     rows, _ = coverage(part.top, (part.bottom - part.top) / cells, cells, tf.shape(grey)[0])
     columns, _ = coverage(part.left, (part.right - part.left) / cells, cells, tf.shape(grey)[1])
     return rows @ grey @ tf.transpose(columns)
 
 
-def _paper(seen: tf.Tensor, part: Part) -> tuple[Paper, tf.Tensor]:
-    """The plane through the ring along the edge, and what is left of all cells without it.
+def _paper(grid: tf.Tensor, part: Rectangle) -> tuple[Paper, tf.Tensor]:
+    """Fits the plane to the ring along the edge, and returns the residuals of all cells.
 
-    Least squares again and again, each time with what strays from the last plane cut back: ink in the ring has no say.
+    Repeated least squares with residuals clipped to the previous fit, which makes it robust to ink in the ring.
     """
-    coarse = tf.nn.avg_pool2d(seen[None, ..., None], STROKE, STROKE, "VALID")[0, ..., 0]
+    coarse = tf.nn.avg_pool2d(grid[None, ..., None], STROKE, STROKE, "VALID")[0, ..., 0]
     y, x = _places(coarse.shape[0])
     ring = _ring(coarse.shape[0])
-    # The ring is symmetric: level and both slopes are found apart from each other.
+    # The ring is symmetric, so the level and both slopes are independent.
     count, square = tf.reduce_sum(ring), tf.reduce_sum(ring * y**2)
 
     def nearer(number: Any, plane: tf.Tensor, deviation: tf.Tensor) -> tuple[Any, ...]:
-        rest = coarse - (plane[0] + plane[1] * y + plane[2] * x)
-        cut = ring * tf.clip_by_value(rest, -1.5 * deviation, 1.5 * deviation)
+        residual = coarse - (plane[0] + plane[1] * y + plane[2] * x)
+        cut = ring * tf.clip_by_value(residual, -1.5 * deviation, 1.5 * deviation)
         plane += [tf.reduce_sum(cut) / count, tf.reduce_sum(cut * y) / square, tf.reduce_sum(cut * x) / square]
-        rest = coarse - (plane[0] + plane[1] * y + plane[2] * x)
-        return number + 1, plane, _deviation(rest, ring, 3 * deviation)
+        residual = coarse - (plane[0] + plane[1] * y + plane[2] * x)
+        return number + 1, plane, _deviation(residual, ring, 3 * deviation)
 
-    # A loop and not one round after the other: tf2onnx takes ten seconds for a graph that is twice as large.
+    # A loop, not unrolled rounds: for a graph twice as large tf2onnx takes ten seconds.
     start = (0, tf.zeros(3), tf.constant(1e6))
     _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
     level, down, across = tf.unstack(plane)
-    y, x = _places(seen.shape[0])
-    rest = seen - (level + down * y + across * x)
-    # From -1 to 1 over the part, to pixels of the picture.
+    y, x = _places(grid.shape[0])
+    residual = grid - (level + down * y + across * x)
+    # From [-1, 1] over the part to pixels of the image.
     down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
     level -= down * (part.top + part.bottom) / 2 + across * (part.left + part.right) / 2
-    return Paper(level, down, across, deviation), rest
+    return Paper(level, down, across, deviation), residual
 
 
-def _grain(rest: tf.Tensor) -> tf.Tensor:
-    """How much single cells of the paper stray."""
-    ring = _ring(rest.shape[0])
-    return _deviation(rest, ring, 3 * _deviation(rest, ring, tf.constant(1e6)))
+def _grain(residual: tf.Tensor) -> tf.Tensor:
+    """Deviation of single cells of the paper."""
+    ring = _ring(residual.shape[0])
+    return _deviation(residual, ring, 3 * _deviation(residual, ring, tf.constant(1e6)))
 
 
-def _deviation(rest: tf.Tensor, ring: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-    # Of a normal distribution the mean distance is 0.8 deviations.
-    return 1.25 * tf.reduce_sum(ring * tf.minimum(tf.abs(rest), most)) / tf.reduce_sum(ring)
+def _deviation(residual: tf.Tensor, ring: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+    # The mean absolute deviation of a normal distribution is 0.8 standard deviations.
+    return 1.25 * tf.reduce_sum(ring * tf.minimum(tf.abs(residual), most)) / tf.reduce_sum(ring)
 
 
 def _places(cells: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Middles of cells from -1 to 1, down and across."""
+    """Centres of cells from -1 to 1, down and across."""
     at = (tf.range(cells, dtype=tf.float32) + 0.5) / cells * 2 - 1
     return at[:, None], at[None]
 
@@ -177,38 +176,38 @@ def _ring(cells: int) -> tf.Tensor:
     return tf.cast(tf.maximum(tf.abs(y), tf.abs(x)) > 1 - 2 * RING, tf.float32)
 
 
-def _box(ink: tf.Tensor, part: Part, least: tf.Tensor) -> Part:
-    """What has more ink than `least`, from pixel to pixel: ink begins where a pixel does."""
+def _box(ink: tf.Tensor, part: Rectangle, least: tf.Tensor) -> Rectangle:
+    """Bounding box of ink above `least`, rounded to whole pixels."""
     (top, bottom), (left, right) = (_ends(tf.reduce_max(ink, axis=axis) > least) for axis in (1, 0))
     cells = ink.shape[0]
     down, across = (part.bottom - part.top) / cells, (part.right - part.left) / cells
     edges = part.top + top * down, part.top + bottom * down, part.left + left * across, part.left + right * across
-    return Part(*(tf.round(edge) for edge in edges))
+    return Rectangle(*(tf.round(edge) for edge in edges))
 
 
 def _ends(inked: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First and last of the cells that are inked; all of them if none is."""
+    """First and last inked cell; all cells if none is inked."""
     at = tf.range(inked.shape[0], dtype=tf.float32)
     inked |= ~tf.reduce_any(inked)
     return tf.reduce_min(tf.where(inked, at, float(inked.shape[0]))), tf.reduce_max(tf.where(inked, at + 1, 0.0))
 
 
-def _drawn(grey: tf.Tensor, paper: Paper, sign: tf.Tensor, cells: Cells) -> tf.Tensor:
-    """Ink in square cells, [count, count]; outside of the picture there is none."""
+def _ink(grey: tf.Tensor, paper: Paper, sign: tf.Tensor, cells: Cells) -> tf.Tensor:
+    """Ink in square cells, [count, count]; none outside the image."""
     top, left, size, count = cells
     rows, in_rows = coverage(top, size, count, tf.shape(grey)[0])
     columns, in_columns = coverage(left, size, count, tf.shape(grey)[1])
     middle = (tf.range(count, dtype=tf.float32) + 0.5) * size
     blank = paper.at(top + middle, left + middle)
-    # Cells here are larger than what the paper's deviation was measured over, and stray less.
+    # These cells are larger than those of the measured deviation, and deviate less.
     ink = tf.nn.relu(sign * (rows @ grey @ tf.transpose(columns) - blank) - NOISE / 2 * paper.deviation)
-    # Dark ink keeps a share of the light that falls on the paper from coming back; light ink shines by itself.
+    # Dark ink absorbs a share of the light on the paper; light ink adds its own.
     ink /= tf.where(sign < 0, tf.maximum(blank, 1.0), 255.0)
     return ink * in_rows[:, None] * in_columns[None]
 
 
 def _shift(canvas: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whole cells between the edges of the 28 x 28 and of the box, so that the centre of mass is where MNIST has it."""
+    """Whole cells from the edge of the 28 x 28 to the box that put the centre of mass where MNIST has it."""
     at = tf.range(BOX, dtype=tf.float32) + 0.5
     mass = tf.maximum(tf.reduce_sum(canvas), 1e-6)
     y, x = tf.reduce_sum(canvas * at[:, None]) / mass, tf.reduce_sum(canvas * at[None]) / mass

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.config import Augment, Preprocess
 from pipelines.core.errors import UserError
-from pipelines.data.batches import evaluation, training
+from pipelines.data.batches import evaluation, throughput, training
 from pipelines.data.preprocess import Fitted, apply, fit
 from pipelines.data.sources import Examples
 
@@ -131,3 +131,20 @@ def test_nothing_is_tuned_as_closing_would_stall(make):
         else evaluation(numbered(20), PLAIN, batch_size=8, classes=CLASSES)
     )
     assert dataset.options().autotune.enabled is False
+
+
+def empty_batches(count):
+    return tf.data.Dataset.range(count).map(lambda _: (tf.zeros([5, 2, 2, 1]), tf.zeros([5, 3])))
+
+
+def test_images_are_counted_over_the_time(monkeypatch):
+    clock = iter(float(tick) for tick in range(100))
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    # The clock is read once before the measurement, once for its end, before every batch, and once after: in the
+    # 14 s between, 11 batches of 5 images were taken.
+    assert throughput(empty_batches(1000), seconds=12) == pytest.approx(11 * 5 / 14)
+
+
+def test_too_few_batches_are_an_error():
+    with pytest.raises(ValueError, match="ran out"):
+        throughput(empty_batches(3))

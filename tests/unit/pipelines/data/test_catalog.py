@@ -44,7 +44,7 @@ def test_the_cache_serves_only_a_folder_that_cannot_be_written_to(tmp_path):
 def test_an_unknown_name_gets_the_nearest(tmp_path):
     with pytest.raises(UserError, match=r"no data set 'cifra10'\. Did you mean 'cifar10'\?"):
         found("cifra10", tmp_path)
-    with pytest.raises(UserError, match=r"no data set 'qqqqqqqqqqqq'\. Any of TensorFlow Datasets"):
+    with pytest.raises(UserError, match=r"no data set 'qqqqqqqqqqqq'\. Expected one of TensorFlow Datasets"):
         found("qqqqqqqqqqqq", tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_what_is_a_path(tmp_path, monkeypatch):
 
 
 def test_a_folder_without_a_data_set_is_told(digits):
-    with pytest.raises(UserError, match=r"no prepared data set in '.*': it holds no dataset_info.json"):
+    with pytest.raises(UserError, match=r"no prepared data set in '.*': dataset_info.json is missing"):
         found(str(digits / "mnist_5k"), None)
     with pytest.raises(UserError, match="no prepared data set in '/no/where'"):
         found("/no/where", None)

@@ -64,7 +64,7 @@ def test_nowhere_to_write_is_told(sets, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o555)
     sets.chmod(0o555)
-    with pytest.raises(UserError, match=r"'mnist_5k' is not in .* cannot be written to\. Name a folder"):
+    with pytest.raises(UserError, match=r"'mnist_5k' is not in .* is not writable\. Name a writable folder"):
         prepared("mnist_5k", sets)
 
 
@@ -73,7 +73,7 @@ def test_without_network_there_is_one_quick_error_and_nothing_is_left(sets, monk
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_, **__: pytest.fail("begun"))
     with pytest.raises(UserError) as told:
         load("cifar10", "train", sets)
-    for choice in ("no network", "take mnist_5k", "highway data prepare cifar10", "--data-dir or TFDS_DATA_DIR"):
+    for choice in ("no network", "Use mnist_5k", "highway data prepare cifar10", "--data-dir or TFDS_DATA_DIR"):
         assert choice in str(told.value)
     assert not list(sets.iterdir())
 
@@ -105,7 +105,7 @@ def test_an_interrupted_preparation_leaves_nothing(sets, monkeypatch):
 def test_what_is_in_the_way_is_told(sets):
     (sets / "mnist_5k" / "1.0.0").mkdir(parents=True)
     (sets / "mnist_5k" / "1.0.0" / "notes").write_text("mine")
-    with pytest.raises(UserError, match=r"1\.0\.0 is in the way"):
+    with pytest.raises(UserError, match=r"1\.0\.0 exists but holds no complete data set"):
         prepared("mnist_5k", sets)
     assert (sets / "mnist_5k" / "1.0.0" / "notes").read_text() == "mine"
 
@@ -118,7 +118,7 @@ def test_a_server_that_answers_anything_is_reachable(server):
 
 def test_one_server_of_several_is_enough(server):
     assert unreachable(["http://127.0.0.1:1/a", f"{server}/b"]) is None
-    assert "does not answer" in unreachable(["http://127.0.0.1:1/a"])
+    assert "does not respond" in unreachable(["http://127.0.0.1:1/a"])
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):

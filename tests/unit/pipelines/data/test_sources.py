@@ -140,7 +140,7 @@ def test_a_seed_draws_from_the_order_in_which_the_data_were_published(tiny, spli
 
 def test_only_what_was_published_in_a_known_order_is_drawn_by_a_seed(tiny):
     data = tiny({"train": 60, "test": 5})
-    with pytest.raises(UserError, match=r"known of mnist alone.*Received: 'tiny', subset\.seed=0"):
+    with pytest.raises(UserError, match=r"known for mnist only.*Received: 'tiny', subset\.seed=0"):
         describe(data, part=Subset(train=9, seed=0))
 
 
@@ -157,7 +157,7 @@ def test_without_training_examples_there_is_nothing_to_do(tiny):
 def test_validation_leaves_something_to_train_on(tiny):
     data = tiny({"train": 20, "test": 5})
     for too_many in (20, 21):
-        with pytest.raises(UserError, match=f"must leave some of the 20.*validation={too_many}"):
+        with pytest.raises(UserError, match=f"must be less than 20, .*validation={too_many}"):
             describe(data, validation=too_many)
 
 

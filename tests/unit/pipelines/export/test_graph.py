@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import highway_keras
 from pipelines.core.config import Preprocess
-from pipelines.data.images.kinds import converter
+from pipelines.data.images.conversion import converter
 from pipelines.data.preprocess import Fitted
 from pipelines.export.graph import in_float32, prediction, prediction_of_files
 from tests.finished_run import scramble, tiny_net

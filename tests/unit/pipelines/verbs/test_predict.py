@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.data.sheet import save_pictures
+from pipelines.data.figures import save_images
 from pipelines.inference.predict import predict
 from pipelines.verbs.cli import main
 
@@ -20,7 +20,7 @@ IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabiliti
 
 @pytest.fixture
 def pictures(tmp_path):
-    return save_pictures(IMAGES, [f"digit-{index}" for index in range(len(IMAGES))], tmp_path)
+    return save_images(IMAGES, [f"digit-{index}" for index in range(len(IMAGES))], tmp_path)
 
 
 def refused(capsys, *words):

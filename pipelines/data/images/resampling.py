@@ -1,20 +1,20 @@
-"""Sampling by area: each cell of a grid is the mean of the picture that it covers."""
+"""Weights that resample a row of pixels onto a grid of cells."""
 
 import tensorflow as tf
 
 
 def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Weights that take the mean of a row of pixels over each cell of a grid.
+    """Computes weights that average a row of pixels over each cell of a grid.
 
     Args:
-        start: where the first cell begins, in pixels; may lie outside the row.
+        start: start of the first cell, in pixels; may be outside the row.
         cell: length of a cell in pixels, any positive number.
-        count: cells.
-        size: pixels in the row.
+        count: number of cells.
+        size: number of pixels in the row.
 
     Returns:
-        Weights float32 [count, size], whose sums are 1, or 0 for a cell outside the row; and whether a cell has any
-        of the row in it, float32 [count], 0 or 1.
+        Weights float32 [count, size], whose sums are 1, or 0 for a cell outside the row; and whether each cell overlaps
+        the row, float32 [count], 0 or 1.
 
     Example:
         rows, _ = coverage(0.0, 20.0, 28, 560)
@@ -24,19 +24,19 @@ def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> 
     pixel = tf.range(tf.cast(size, tf.float32))[None]
     overlap = tf.maximum(tf.minimum(edges[1:], pixel + 1) - tf.maximum(edges[:-1], pixel), 0.0)
     total = tf.reduce_sum(overlap, axis=1, keepdims=True)
-    # A sliver that rounding left is not inside.
+    # Slivers are rounding errors.
     inside = tf.cast(total > 1e-3 * cell, tf.float32)
     return inside * overlap / tf.maximum(total, 1e-6), inside[:, 0]
 
 
 def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf.Tensor:
-    """Weights that resample a row of pixels by a triangle as wide as two cells, or two pixels if cells are smaller.
+    """Computes weights of a triangle filter two cells wide, or two pixels if cells are smaller.
 
     Args:
-        start: where the first cell begins, in pixels.
+        start: start of the first cell, in pixels.
         cell: length of a cell in pixels, any positive number.
-        count: cells.
-        size: pixels in the row.
+        count: number of cells.
+        size: number of pixels in the row.
 
     Returns:
         Weights float32 [count, size], whose sums are 1.
@@ -44,6 +44,6 @@ def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf
     middle = start + cell * (tf.range(count, dtype=tf.float32)[:, None] + 0.5)
     pixel = tf.range(tf.cast(size, tf.float32))[None] + 0.5
     weights = tf.nn.relu(1 - tf.abs(pixel - middle) / tf.maximum(cell, 1.0))
-    # What lies beside the cells has no say.
+    # Pixels outside the grid have no weight.
     weights *= tf.cast((pixel > start) & (pixel < start + cell * count), tf.float32)
     return weights / tf.reduce_sum(weights, axis=1, keepdims=True)

@@ -1,0 +1,111 @@
+import io
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from pipelines.data.images.decoding import decode, orientation, shrunk
+from serving import pictures
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)])
+
+
+def picture(mode="RGB", size=(23, 17)):
+    colours = np.random.default_rng(0).integers(0, 256, (3, 3, 4), np.uint8)
+    return Image.fromarray(colours, "RGBA").convert("RGB").resize(size, Image.Resampling.BICUBIC).convert(mode)
+
+
+def saved(image, form, **options):
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def shown(data):
+    """As Pillow shows it."""
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    return np.asarray(image.convert("RGBA"))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "1", "RGBA", "LA"])
+def test_a_png_is_read_exactly(decoder, mode):
+    data = saved(picture(mode), "PNG")
+    np.testing.assert_array_equal(decoder(data), shown(data))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_jpeg_is_read_as_pillow_reads_it(decoder, mode):
+    data = saved(picture(mode), "JPEG", quality=90)
+    np.testing.assert_allclose(decoder(data).numpy().astype(int), shown(data).astype(int), atol=2)
+
+
+def test_sixteen_bits_become_eight(decoder):
+    values = np.arange(0, 65536, 997, dtype=np.uint16)[None]
+    data = saved(Image.fromarray(values), "PNG")
+    np.testing.assert_array_equal(decoder(data)[0, :, 0], values[0] >> 8)
+
+
+@pytest.mark.parametrize("way", range(1, 9))
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_a_picture_is_turned_as_its_exif_says(decoder, form, way):
+    exif = Image.Exif()
+    exif[0x0112] = way
+    data = saved(picture(), form, exif=exif.tobytes())
+    assert int(orientation(tf.constant(data))) == way
+    np.testing.assert_allclose(decoder(data).numpy().astype(int), shown(data).astype(int), atol=2)
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+def test_both_byte_orders_of_exif_are_read(order):
+    entry = struct.pack(order + "HHIHH", 0x0112, 3, 1, 6, 0)
+    head = (b"MM" if order == ">" else b"II") + struct.pack(order + "HIH", 42, 8, 1)
+    assert int(orientation(tf.constant(b"\xff\xd8..Exif\0\0" + head + entry + b"\0" * 4))) == 6
+
+
+@pytest.mark.parametrize("head", [b"", b"Exif\0\0", b"..Exif\0\0MM\0*\xff\xff\xff\xff", b"eXIfII*\0\x08\0\0\0\xff\xff"])
+def test_broken_exif_turns_nothing(head):
+    assert int(orientation(tf.constant(head))) == 1
+
+
+@pytest.mark.parametrize("size", [(1025, 40), (2100, 1300), (40, 4200), (3, 3000)])
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_a_large_picture_is_scaled_down_as_behind_the_endpoint(decoder, form, size):
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    data = saved(picture(size=size), form, exif=exif.tobytes())
+    expected = pictures.decode(data, "a").astype(int)
+    np.testing.assert_allclose(decoder(data).numpy().astype(int), expected, atol=2)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return tf.function(shrunk, input_signature=[tf.TensorSpec((None, None, 4), tf.uint8)])
+
+
+@pytest.mark.parametrize("size", [(1024, 30), (30, 1024), (1250, 1025), (1550, 350), (1, 35_000), (1750, 3)])
+@pytest.mark.parametrize("opaque", [True, False])
+def test_large_pictures_shrink_as_behind_the_endpoint(graph, size, opaque):
+    rgba = np.random.default_rng(0).integers(0, 256, (*size, 4), dtype=np.uint8)
+    if opaque:
+        rgba[..., 3] = 255
+    found, expected = graph(rgba).numpy().astype(int), pictures.shrunk(rgba).astype(int)
+    assert found.shape == expected.shape
+    assert max(found.shape[:2]) < 2 * pictures.SIDE
+    # What is shown of a colour: Pillow rounds it before it takes the mean, which faint pixels make a lot of.
+    shown, expected_shown = (one[..., :3] * one[..., 3:] / 255 for one in (found, expected))
+    assert np.abs(found[..., 3] - expected[..., 3]).max() <= 1
+    assert np.abs(shown - expected_shown).max() <= 3
+
+
+def test_small_pictures_stay_as_they_are(graph):
+    rgba = np.random.default_rng(0).integers(0, 256, (999, 40, 4), dtype=np.uint8)
+    np.testing.assert_array_equal(graph(rgba), rgba)
+
+
+def test_nothing_at_all_stays_nothing(graph):
+    assert not graph(np.zeros((1000, 40, 4), np.uint8)).numpy().any()
