@@ -1,4 +1,4 @@
-"""The pages of docs/results are whole: each says what was run and how, and shows its figures."""
+"""The pages of docs/results: each is complete, and the overview labels what was run by the data of the pages."""
 
 import csv
 import re
@@ -9,18 +9,19 @@ import pytest
 from pipelines import studies
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+OVERVIEW = RESULTS / "README.md"
 PAGES = sorted(RESULTS.glob("*/README.md"))
 
 
-def made(page):
-    """The table that tells how a page was made."""
+def provenance(page):
+    """The table "How it was made"."""
     return dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", page.partition("## How it was made")[2], re.MULTILINE))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_a_page_tells_how_it_was_made(path):
+def test_a_page_has_its_provenance(path):
     page = path.read_text(encoding="utf-8")
-    rows = made(page)
+    rows = provenance(page)
     # A page of one net of a study is named for both.
     study, _, arm = path.parent.name.removeprefix(rows["study"]).partition("-")
     assert study == ""
@@ -31,7 +32,7 @@ def test_a_page_tells_how_it_was_made(path):
     assert "with changes" not in rows["commit"] + rows["page made by"]
     assert all(rows[name] for name in ("hardware", "wall time", "versions", "precision"))
     assert "seeds" in rows
-    # It speaks of no machine but in general words.
+    # No paths of the machine that it ran on.
     assert not re.search(r"(?<![\w.])/(home|tmp|root|work|Users)/", page)
     assert page.partition("## What differs from the source")[2].strip()
 
@@ -43,17 +44,55 @@ def test_its_files_are_there_and_no_others(path):
     assert there == {"README.md", *shown}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_a_short_schedule_is_told_under_every_figure(path):
+def results(path):
+    """Rows of results.csv, and the label in all of them."""
     with (path.parent / "results.csv").open(newline="") as file:
-        labels = {row.get("schedule", "") for row in csv.DictReader(file)}
-    assert len(labels) == 1
-    page, label = path.read_text(encoding="utf-8"), labels.pop()
-    assert page.count(label) >= page.count("![") if label else "short schedule" not in page
+        rows = list(csv.DictReader(file))
+    (label,) = {row.get("schedule", "") for row in rows}
+    return rows, label
 
 
-def test_the_first_page_names_every_study():
-    first = (RESULTS / "README.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\(([\w-]+)/README\.md\)", first))
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_a_label_is_on_every_table_and_figure(path):
+    page, (_, label) = path.read_text(encoding="utf-8"), results(path)
+    if not label:
+        assert "short schedule" not in page
+        return
+    assert f"\n\n**{label[0].upper()}{label[1:]}.** " in page
+    # The last table is that of the provenance.
+    assert page.count(f" ({label}).*") + page.count(f"({label})*") == page.count("\n\n|") - 1 + page.count("![")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_fewer_seeds_than_the_study_defines_are_labelled(path):
+    rows, label = results(path)
+    study = studies.get(provenance(path.read_text(encoding="utf-8"))["study"])
+    if study.search:
+        assert "settings of each net" in label
+    else:
+        seeds = len({row["seed"] for row in rows})
+        assert (f"{seeds} of " in label) == (seeds < study.seeds)
+
+
+def overview():
+    """The rows of the overview, by study: its run and its result."""
+    cells = re.findall(r"^\| \[`([\w-]+)`\].*? \| .*? \| (.*?) \| (.*) \|$", OVERVIEW.read_text("utf-8"), re.MULTILINE)
+    return {name: (run, result) for name, run, result in cells}
+
+
+@pytest.mark.parametrize("name", studies.names())
+def test_the_overview_has_the_label_of_the_page(name):
+    rows, label = results(RESULTS / name / "README.md")
+    seeds = len({row["seed"] for row in rows}) if "seed" in rows[0] else 0
+    assert overview()[name][0] == (label or f"{seeds} seed{'s' if seeds > 1 else ''}")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_numbers_have_one_form(path):
+    prose = re.sub(r"`[^`]*`", "", path.read_text(encoding="utf-8"))
+    assert not re.findall(r"\d %|\+-|R\^2|\b[1-9]\d{0,2} \d{3}\b(?!\.)", prose)
+
+
+def test_the_overview_links_every_page():
+    shown = set(re.findall(r"\]\(([\w-]+)/README\.md\)", OVERVIEW.read_text(encoding="utf-8")))
     assert shown == {path.parent.name for path in PAGES}
-    assert set(re.findall(r"^\| \[?`([\w-]+)`", first, re.MULTILINE)) == set(studies.names())
