@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from highway_keras.analysis import effective_depth, open_layers
-from pipelines.analysis import captions, figures, storage
-from pipelines.analysis.captions import by_layer
+from pipelines.analysis import figures, storage, summary
 from pipelines.analysis.examples import Part
 from pipelines.analysis.measuring import Analysis
+from pipelines.analysis.summary import by_layer
 from pipelines.core import environment
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights
@@ -64,7 +63,7 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
 
 
 def arrays(analysis: Analysis) -> dict[str, Any]:
-    """The contents of arrays.npz; `kept.SHAPES` says what each is."""
+    """The contents of arrays.npz; `storage.SHAPES` describes them."""
     found = {
         **storage.of_statistics(analysis.statistics),
         "example_gates": analysis.example_gates,
@@ -80,61 +79,49 @@ def arrays(analysis: Analysis) -> dict[str, Any]:
 
 
 def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str, object]]) -> str:
-    """analysis.md: tables and figures, with captions made from the numbers."""
-    whole, routed, lesions = analysis.whole, analysis.routed, analysis.lesions
-    depth, limits = len(analysis.layout.layers), captions.tolerances(lesions)
+    """analysis.md: tables and figures."""
+    lesions = analysis.lesions
     intact = ", ".join(f"{name} {value:.4g}" for name, value in lesions.intact.items())
     code = environment.code()
     commit = f"{code.commit}{' with changes' if code.dirty else ''}" if code else "not a checkout"
     facts = [
         ("run", f"{run.path.resolve().name}, recipe {run.config.recipe}, {weights} weights"),
-        ("highway layers", f"{depth}, with {analysis.layout.gates:,} {analysis.layout.unit}s"),
-        ("gates and lesions on", _examples(whole)),
-        ("routes on", _examples(routed)),
-        ("intact net on the first", intact),
-        ("depth by gates: sum of the mean gates", f"{open_layers(analysis.statistics):.2f} of {depth}"),
-        *(
-            (
-                f"depth by lesions: layers that {captions.counted(score)} when closed alone",
-                f"{effective_depth(lesions, limit, score)} of {depth}",
-            )
-            for score, limit in limits.items()
-        ),
-        ("the last layer that does so to the loss", f"{captions.last_useful(lesions) or 'none'}"),
+        ("highway layers", f"{len(analysis.layout.layers)}, with {analysis.layout.gates:,} {analysis.layout.unit}s"),
+        ("gates and lesions on", _examples(analysis.whole)),
+        ("routes on", _examples(analysis.routed)),
+        ("intact net", intact),
+        *summary.of_gates(analysis.statistics),
+        *summary.of_lesions(lesions),
+        *(summary.of_lesions(analysis.unit_lesions, analysis.layout.unit) if analysis.unit_lesions else ()),
+        *summary.of_routes(analysis.routes, analysis.classes),
         ("command", f"`{environment.command()}`"),
         ("commit", commit),
     ]
     parts = [
         f"# What the gates of {run.config.recipe} do",
         table(("", ""), facts),
-        "Both depths are defined in `highway_keras.analysis.depth`; the definitions are ours.",
+        "`highway_keras.analysis.depth` defines depth by gates (their sum) and by lesions; the definitions are ours.",
     ]
-    for heading, name, caption in _figures(analysis):
-        parts += [f"## {heading}", f"![{heading}](figures/{name})", caption]
+    for heading, name in _figures(analysis):
+        parts += [f"## {heading}", f"![{heading}](figures/{name})"]
     parts += ["## The layers", table(tuple(rows[0]), [tuple(map(_cell, row.values())) for row in _chosen(rows)])]
     if len(rows) > SHOWN:
         parts.append(f"The {SHOWN} layers whose lesion costs most; [layers.csv](layers.csv) has all {len(rows)}.")
     made = arrays(analysis)
     names = [(f"`{name}`", shape) for name, shape in storage.SHAPES.items() if name in made]
     parts += ["## The numbers", "[layers.csv](layers.csv) is the table above. [arrays.npz](arrays.npz) holds:"]
-    return "\n\n".join([*parts, table(("array", "what it is"), names)]) + "\n"
+    return "\n\n".join([*parts, table(("array", "content"), names)]) + "\n"
 
 
-def _figures(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
-    found, labels = analysis.statistics, analysis.whole.labels
-    of_gates = captions.gates(found, analysis.example_gates, analysis.example_outputs)
-    yield "Gates: biases, means, and one example", "gates.png", of_gates
-    yield "How far the gates open", "openness.png", captions.openness(found)
-    if labels:
-        yield "Gates of the classes", "classes.png", captions.classes(found, labels)
-    yield "Layers closed one by one", "lesions.png", captions.lesions(analysis.lesions)
+def _figures(analysis: Analysis) -> Iterator[tuple[str, str]]:
+    yield "Gates: biases, means, and one example", "gates.png"
+    yield "How far the gates open", "openness.png"
+    if analysis.whole.labels:
+        yield "Gates of the classes", "classes.png"
+    yield "Layers closed one by one", "lesions.png"
     if analysis.unit_lesions:
-        yield (
-            f"{analysis.layout.unit.capitalize()}s closed one by one",
-            "units.png",
-            captions.units(analysis.unit_lesions),
-        )
-    yield "The routes of the examples", "routes.png", captions.routes(analysis.routes, analysis.classes)
+        yield f"{analysis.layout.unit.capitalize()}s closed one by one", "units.png"
+    yield "The routes of the examples", "routes.png"
 
 
 def _chosen(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:

@@ -1,9 +1,9 @@
-"""The style of every figure, and how one is written.
+"""The style of every figure: palette, axes, legends, heat maps, and writing to a file.
 
 Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from pipelines.core.files import replacing
 
@@ -30,14 +31,11 @@ STYLE = {
 
 @contextmanager
 def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A figure in the style of this project, written when the block ends.
+    """Yields an empty figure in the project's style, and writes it when the block ends.
 
     Args:
-        path: of the picture.
+        path: of the image file.
         size: in inches.
-
-    Yields:
-        An empty figure.
     """
     # Figure without pyplot: no window system, no state shared with the user's own plots.
     with mpl.rc_context(STYLE), replacing(path) as aside:
@@ -47,12 +45,65 @@ def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
 
 
 def shades(count: int) -> np.ndarray:
-    """Colours from dark to light that the colour-blind can tell apart, short of yellow, which is hard to see on white.
+    """Colours from dark to light, short of viridis's yellow, which is hard to see on white: RGBA, float [count, 4]."""
+    return mpl.colormaps["viridis"](np.linspace(0, 0.9, count))
+
+
+def legend(figure: Any, **options: Any) -> None:
+    """Adds one legend on the right, with each label of any panel once."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=9, **options)
+
+
+def whole_ticks(axis: Any, most: int = 8) -> None:
+    """Puts at most so many ticks on an axis, at whole numbers."""
+    axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
+
+
+def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
+    """Makes an axis logarithmic, with plain numbers at 1, 2 and 5, or at powers of ten where these would collide.
 
     Args:
-        count: how many.
+        axis: of an axes that has its data.
+        form: of the numbers.
+        fine: ratio of the ends of the axis up to which 2 and 5 are labelled too.
+    """
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < fine * low else (1,)))
+    axis.set_major_formatter(form)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def listed_ticks(axis: Any, values: Sequence[float]) -> None:
+    """Makes an axis logarithmic, with ticks at these values alone."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_ticks(values, [f"{value:g}" for value in values])
+    axis.set_minor_locator(NullLocator())
+
+
+def share_axis(axes: Any) -> None:
+    """Makes the vertical axis one of shares, from 0 to 100%."""
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def heat_map(axes: Any, values: np.ndarray, *, first: tuple[int, int] = (1, 1), **options: Any) -> Any:
+    """Draws numbers as colours, in cells around whole numbers.
+
+    Args:
+        axes: where to draw.
+        values: float [rows, columns]; row 0 is at the bottom.
+        first: the numbers of the first row and the first column.
+        options: of `pcolormesh`.
 
     Returns:
-        RGBA, float [count, 4].
+        The mesh, for a colour bar.
     """
-    return mpl.colormaps["viridis"](np.linspace(0, 0.9, count))
+    rows, columns = (np.arange(size + 1) + start - 0.5 for size, start in zip(values.shape, first, strict=True))
+    axes.grid(visible=False)
+    return axes.pcolormesh(columns, rows, values, **{"cmap": "viridis", **options})

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
 
 def _table(found: "Analysis") -> Table:
     from highway_keras.analysis import effective_depth, open_layers
-    from pipelines.analysis import captions
+    from pipelines.analysis import summary
 
     layers = len(found.layout.layers)
     intact = ", ".join(f"{name} {value:.4g}" for name, value in found.lesions.intact.items())
@@ -70,8 +70,8 @@ def _table(found: "Analysis") -> Table:
     )
     shown.add_row("highway layers", f"{layers}")
     shown.add_row("sum of their mean gates", f"{open_layers(found.statistics):.2f}")
-    for score, limit in captions.tolerances(found.lesions).items():
-        shown.add_row(f"{captions.counted(score)} when closed", f"{effective_depth(found.lesions, limit, score)}")
+    for score, limit in summary.tolerances(found.lesions).items():
+        shown.add_row(f"{summary.counted(score)} when closed", f"{effective_depth(found.lesions, limit, score)}")
     dead = found.statistics.dead
     shown.add_row("dead gates", f"{int(dead.sum()):,} of {len(dead):,}")
     return shown

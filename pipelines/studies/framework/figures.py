@@ -1,6 +1,5 @@
-"""The figures of a study: each has a caption, and of a short schedule the label."""
+"""The figures of a study, each with the label of a short schedule."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,21 +17,21 @@ from pipelines.core.files import replacing
 from pipelines.core.plotting import ORANGE, STYLE, saved
 
 COLOURS = 48
-"""Of an animation: lines and letters need few, and its file grows with them."""
+"""Of an animation: lines and letters need few, and the file grows with them."""
 DPI = 80
 """Of an animation."""
 LETTERS = 11
-"""Of the label, on an inch."""
+"""Of the label, per inch."""
 
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that was drawn.
+    """A figure in a file.
 
     Args:
         file: its name.
-        title: of the section that shows it.
-        caption: what the results show in it.
+        title: of its section.
+        caption: what its axes and legend cannot say; may be empty.
     """
 
     file: str
@@ -41,62 +40,59 @@ class FigureFile:
 
 
 class Figures:
-    """Writes the figures of a study and remembers their captions.
+    """Writes the figures of a study, and keeps their titles and captions for its page.
 
     Args:
         folder: to write to.
-        label: what stands on every figure of a short schedule; empty for a full one.
+        label: printed on every figure of a short schedule; empty for a full one.
 
     Example:
         figures = Figures(folder / "figures", label="")
-        with figures.figure("depth_sweep", (8, 4.5), "Accuracy over depth", caption) as figure:
+        with figures.figure("depth_sweep", (8, 4.5), "Accuracy over depth") as figure:
             figure.subplots().plot(depths, accuracies)
     """
 
     def __init__(self, folder: Path, label: str) -> None:
         self.folder = folder
         self.label = label
-        self.made: list[FigureFile] = []
+        self.files: list[FigureFile] = []
 
     @contextmanager
-    def figure(self, name: str, size: tuple[float, float], title: str, caption: str) -> Iterator[Any]:
-        """A figure, written when the block ends.
+    def figure(self, name: str, size: tuple[float, float], title: str, caption: str = "") -> Iterator[Any]:
+        """Yields an empty figure, and writes it when the block ends.
 
         Args:
             name: of the file, without suffix.
             size: in inches.
-            title: above it, and of its section.
-            caption: what the results show in it.
-
-        Yields:
-            An empty figure.
+            title: above the figure, and of its section.
+            caption: what axes and legend cannot say. What the results mean belongs in docs/results.
         """
         with saved(self.folder / f"{name}.png", size) as figure:
             yield figure
             self._head(figure, title)
-        self.made.append(FigureFile(f"{name}.png", title, caption))
+        self.files.append(FigureFile(f"{name}.png", title, caption))
 
     def animation(
         self,
         name: str,
         size: tuple[float, float],
         title: str,
-        caption: str,
         draw: Callable[[Any, int], None],
         *,
         frames: int,
         seconds: float = 0.6,
+        caption: str = "",
     ) -> None:
-        """An animated GIF that starts anew after its last frame, which stays longer.
+        """Writes an animated GIF that repeats, and rests on its last frame.
 
         Args:
             name: of the file, without suffix.
             size: in inches.
-            title: above it, and of its section.
-            caption: what the results show in it.
+            title: above the figure, and of its section.
             draw: draws a frame, counted from 0, into an empty figure.
             frames: how many.
-            seconds: of each.
+            seconds: per frame.
+            caption: as in `figure`.
         """
         images = []
         with mpl.rc_context(STYLE):
@@ -115,11 +111,9 @@ class Figures:
             images[0].save(
                 aside, save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True, disposal=1
             )
-        self.made.append(FigureFile(f"{name}.gif", title, caption))
+        self.files.append(FigureFile(f"{name}.gif", title, caption))
 
     def _head(self, figure: Any, title: str) -> None:
         figure.suptitle(title)
         if self.label:
-            # 6 000 stays on one line.
-            label = re.sub(r"(?<=\d) (?=\d{3}\b)", "\N{NO-BREAK SPACE}", self.label)
-            figure.supxlabel(fill(label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)
+            figure.supxlabel(fill(self.label, int(LETTERS * figure.get_figwidth())), fontsize=9, color=ORANGE)

@@ -116,8 +116,7 @@ def table(results: Results, nets: Sequence[PaperNet]) -> Table:
         "Accuracy on test images, in percent",
         ("net", "parameters", "parameters, paper", "epochs", "accuracy", "accuracy, paper"),
         tuple(_row(results, net) for net in nets),
-        f"best (mean +- standard deviation over seeds, n = runs); spreads of the paper are of {SEEDS} runs, and its "
-        "numbers of parameters are rounded",
+        f"{tables.SPREAD}; spreads of the paper are of {SEEDS} runs, and its numbers of parameters are rounded",
     )
 
 
@@ -128,7 +127,7 @@ def _row(results: Results, net: PaperNet) -> tuple[str, ...]:
         results.parameters(net.arm),
         MISSING if net.parameters is None else tables.number(net.parameters),
         tables.number(runs[0].run.config.epochs) if runs else MISSING,
-        tables.measured(results.accuracies(net.arm), len(runs)),
+        results.accuracy(net.arm),
         tables.spread(known.best, known.mean, known.std, None),
     )
 
@@ -142,7 +141,7 @@ def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
         nets: in the order of the rows.
     """
     title = "Accuracy on test images, ours and the paper's"
-    with figures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title, told(results, nets)) as figure:
+    with figures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title) as figure:
         axes = figure.subplots()
         lines = {}
         for row, net in enumerate(nets):
@@ -161,21 +160,3 @@ def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
         axes.set_ylim(len(nets) - 0.5, -0.5)
         axes.set_xlabel("accuracy on test images, %")
         figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=9)
-
-
-def told(results: Results, nets: Sequence[PaperNet]) -> str:
-    """What the runs show, against what the paper prints of the same net."""
-    parts = []
-    for net in nets:
-        shares = results.accuracies(net.arm)
-        if shares:
-            low, high = f"{100 * min(shares):.2f}", f"{100 * max(shares):.2f}"
-            found = f"{low} %" if low == high else f"{low} to {high} %"
-            runs = f"{len(shares)} {'run' if len(shares) == 1 else 'runs'}"
-            best = net.published.best
-            parts.append(
-                f"{net.name}: {found} ({runs})" + ("" if best is None else f", the paper's best {100 * best:.2f} %")
-            )
-        elif results.lost(net.arm):
-            parts.append(f"{net.name}: every run diverged")
-    return f"{'; '.join(parts)}." if parts else "None of these nets was trained."

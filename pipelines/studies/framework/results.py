@@ -92,6 +92,11 @@ class Results:
         """Of results.csv; paths are told from the folder of the study."""
         return [result.row(folder) for result in self.all]
 
+    @property
+    def several(self) -> bool:
+        """Whether an arm has more than one run."""
+        return len(self.all) > len({result.arm for result in self.all})
+
     def of(self, arm: str) -> list[Result]:
         """The runs of an arm, by seed."""
         return [result for result in self.all if result.arm == arm]
@@ -99,6 +104,14 @@ class Results:
     def accuracies(self, arm: str) -> list[float]:
         """On the test split, of the runs of an arm that did not diverge."""
         return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
+
+    def accuracy(self, arm: str) -> str:
+        """The accuracies of an arm, as tables show them."""
+        return tables.measured(self.accuracies(arm), len(self.of(arm)))
+
+    def final_losses(self, arm: str) -> list[float]:
+        """The training loss in the last epoch, of the runs of an arm that did not diverge."""
+        return [float(losses[-1]) for losses in self.curves(arm, "loss")]
 
     def parameters(self, arm: str) -> str:
         """Of its net, as tables show them."""

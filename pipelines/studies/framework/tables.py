@@ -1,4 +1,4 @@
-"""Tables in Markdown, and results as they are written: best (mean +- std, n)."""
+"""Tables in Markdown, and results as they are written: best (mean ± std, n)."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 MISSING = "-"
 """Where a source says nothing, or nothing was measured."""
+
+SPREAD = "best (mean ± standard deviation over seeds, n = runs)"
+"""The form of `measured`, for notes."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,14 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def measured(shares: Sequence[float], runs: int) -> str:
-    """Accuracies of the runs of an arm, in percent: best (mean +- std, n).
+    """Accuracies of the runs of an arm, in percent: best (mean ± std, n).
 
     Args:
         shares: of the runs that did not diverge.
         runs: all of them.
 
     Example:
-        measured([0.926, 0.904, 0.893], 3)  # "92.60 (90.77 +- 1.68, n = 3)"
+        measured([0.926, 0.904, 0.893], 3)  # "92.60 (90.77 ± 1.68, n = 3)"
     """
     if not shares:
         return f"diverged (n = {runs})" if runs else MISSING
@@ -65,9 +68,9 @@ def spread(best: float | None, mean: float | None, std: float | None, count: int
         more: behind the count.
 
     Example:
-        spread(0.924, 0.9231, 0.0012, None)  # "92.40 (92.31 +- 0.12)"
+        spread(0.924, 0.9231, 0.0012, None)  # "92.40 (92.31 ± 0.12)"
     """
-    inside = [] if mean is None else [f"{100 * mean:.2f}" + ("" if std is None else f" +- {100 * std:.2f}")]
+    inside = [] if mean is None else [f"{100 * mean:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")]
     inside += [] if count is None else [f"n = {count}"]
     known = f"({', '.join(inside)}{more})" if inside else ""
     first = "" if best is None else f"{100 * best:.2f}"
@@ -83,6 +86,6 @@ def number(count: int) -> str:
     """A whole number, by thousands.
 
     Example:
-        number(151690)  # "151 690"
+        number(151690)  # "151,690"
     """
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}"

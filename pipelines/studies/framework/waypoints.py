@@ -3,14 +3,12 @@
 It is measured at steps that are fixed before the first, and steers nothing.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from pipelines.core.plotting import BLUE, ORANGE
+from pipelines.core.plotting import BLUE, GREEN, ORANGE, legend, log_ticks
 from pipelines.core.run import Run
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.figures import Figures
@@ -21,7 +19,7 @@ from pipelines.training.probe import Probe
 
 EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
 """After these, and after the last, is measured; what a log records comes to it."""
-COLOURS = (BLUE, ORANGE, "#009E73")
+COLOURS = (BLUE, ORANGE, GREEN)
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
         "Accuracy on test images at the waypoints of the authors' log, in percent",
         ("steps", *names.values(), log.name),
         rows,
-        "best (mean +- standard deviation over seeds, n = runs); the log is one run of theirs",
+        f"{tables.SPREAD}; the log is one run of theirs",
     )
 
 
@@ -99,7 +97,7 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
     """
     found = {arm: accuracies(results, arm) for arm in names}
     title = "Error on test images on the way" + (", beside the authors' log" if log else "")
-    with figures.figure("waypoints", (8.2, 4.8), title, told(results, names, log)) as figure:
+    with figures.figure("waypoints", (8.2, 4.8), title) as figure:
         axes = figure.subplots()
         for colour, (arm, ours) in zip(COLOURS, found.items(), strict=False):
             if not ours:
@@ -111,37 +109,9 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
         if log:
             errors = [100 * (1 - share) for share in log.accuracies.values()]
             axes.plot(list(log.accuracies), errors, "x", color="black", ms=8, mew=1.8, label=log.name)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tables.number(round(value))))
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-        first, last = axes.get_xlim()
-        # Of many decades more labels would lie on each other.
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if last < 30 * first else (1.0,)))
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_minor_formatter(NullFormatter())
+        # Numbers of steps are too wide for more labels than these.
+        log_ticks(axes.xaxis, lambda value, _: tables.number(round(value)), fine=30)
+        log_ticks(axes.yaxis, lambda value, _: f"{value:g}%", fine=math.inf)
         axes.set_xlabel("steps")
         axes.set_ylabel("error on test images")
-        if axes.lines:
-            figure.legend(loc="outside right center", fontsize=9)
-
-
-def told(results: Results, names: Mapping[str, str], log: Log | None) -> str:
-    """What the runs show at the steps of the log and at their end, and what the log says."""
-    known = log.accuracies if log else {}
-    parts = []
-    for arm, name in names.items():
-        ours = {step: mean(shares) for step, shares in accuracies(results, arm).items()}
-        if ours:
-            shown = {step: share for step, share in ours.items() if step in known or step == max(ours)}
-            parts.append(f"{name}, mean over runs: {_steps(shown)}.")
-        elif results.lost(arm):
-            parts.append(f"{name}: every run diverged.")
-    if log:
-        parts.append(f"{log.name[0].upper()}{log.name[1:]}: {_steps(known)}.")
-    return " ".join(parts)
-
-
-def _steps(shares: Mapping[int, float]) -> str:
-    return ", ".join(f"{100 * share:.2f} % after {tables.number(step)} steps" for step, share in shares.items())
+        legend(figure)

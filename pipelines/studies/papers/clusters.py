@@ -50,32 +50,32 @@ def clustered(rows: np.ndarray, count: int) -> Clusters:
     return Clusters(place[found], distances.astype("float32"), silhouette)
 
 
-def shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+def class_shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     """Which share of each cluster each class has: float `[clusters, classes]`, each row with the sum 1.
 
     Example:
-        shares(np.array([0, 0, 1]), np.array([2, 1, 1]), 3)  # [[0, 0.5, 0.5], [0, 1, 0]]
+        class_shares(np.array([0, 0, 1]), np.array([2, 1, 1]), 3)  # [[0, 0.5, 0.5], [0, 1, 0]]
     """
     counts = np.zeros((assigned.max() + 1, classes))
     np.add.at(counts, (assigned, labels), 1)
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def named_right(assigned: np.ndarray, labels: np.ndarray) -> float:
+def purity(assigned: np.ndarray, labels: np.ndarray) -> float:
     """The share of rows that are of the commonest class of their cluster."""
     pairs = np.zeros((assigned.max() + 1, labels.max() + 1), int)
     np.add.at(pairs, (assigned, labels), 1)
     return float(pairs.max(axis=1).sum() / len(labels))
 
 
-def agreement(one: np.ndarray, other: np.ndarray) -> float:
+def rand_index(one: np.ndarray, other: np.ndarray) -> float:
     """The adjusted Rand index of two divisions of the same rows: 1 for the same, about 0 for unrelated ones."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(one, other))
 
 
-def told_by(assigned: np.ndarray, labels: np.ndarray) -> float:
+def mutual_information(assigned: np.ndarray, labels: np.ndarray) -> float:
     """The adjusted mutual information of clusters and classes: 1 where each tells the other, about 0 for chance."""
     from sklearn.metrics import adjusted_mutual_info_score
 

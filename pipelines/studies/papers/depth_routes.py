@@ -5,27 +5,24 @@ Net         the highway net of 30 blocks of depth-contrast
 Data        MNIST but 5 000 images of its training split, which are held out; the routes are theirs
 Published   nothing
 Sources     the training is that of depth-contrast; all images in place of its subset, and what is held out, are ours
-Measured    seeds 0 to 2, means: 86.2 % of the held-out images are of the commonest class of their cluster, by pixels
-            62.7 %, by the gates before training 48.5 % (docs/results/depth-routes); Keras 3.15.1, JAX 0.10.2, float32,
-            an Intel Xeon with avx512_bf16 and amx_bf16
+Measured    docs/results/depth-routes
 """
 
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from statistics import mean
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from pipelines.core.config import Provenance, Subset
+from pipelines.core.plotting import heat_map, whole_ticks
 from pipelines.core.run import Run, load_model
 from pipelines.studies.framework import tables
+from pipelines.studies.framework.curves import BLOCK
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.framework.words import ranged
 from pipelines.studies.papers import clusters, depth_contrast, numpy_runs
 
 ARM = numpy_runs.arm("highway", depth_contrast.SHOWN)
@@ -105,13 +102,13 @@ def tabulated(results: Results) -> list[Table]:
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
     def row(view: str) -> tuple[str, ...]:
-        pairs = [clusters.agreement(one[view], other[view]) for one, other in combinations(runs, 2)]
+        pairs = [clusters.rand_index(one[view], other[view]) for one, other in combinations(runs, 2)]
         return (
             VIEWS[view],
             tables.mean([float(one[f"{view}/explained"]) for one in runs]),
             tables.mean([float(one[f"{view}/silhouette"]) for one in runs]),
-            tables.mean([clusters.told_by(one[view], one["labels"]) for one in runs]),
-            tables.mean([100 * clusters.named_right(one[view], one["labels"]) for one in runs], 1),
+            tables.mean([clusters.mutual_information(one[view], one["labels"]) for one in runs]),
+            tables.mean([100 * clusters.purity(one[view], one["labels"]) for one in runs], 1),
             tables.mean(pairs),
         )
 
@@ -120,88 +117,61 @@ def tabulated(results: Results) -> list[Table]:
             f"{CLUSTERS} clusters of the routes of held-out images",
             (
                 "what is clustered", "variance between classes", "silhouette", "mutual information with the class",
-                "of the commonest class of their cluster, in percent", "agreement of two seeds",
+                "purity, in percent", "agreement of two seeds",
             ),
             tuple(map(row, VIEWS)),
             "k-means; means over seeds. Variance between classes: share of all variance, before any clustering; mutual "
-            "information: adjusted, 0 for chance and 1 where clusters are classes; agreement: adjusted Rand index of "
-            "the same images. Pixels are the same for every seed",
+            "information: adjusted, 0 for chance and 1 where clusters are classes; purity: share of images of the "
+            "commonest class of their cluster; agreement: adjusted Rand index of the same images. Pixels are the same "
+            "for every seed",
         )
     ]  # fmt: skip
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """Typical images of each cluster of the gates, and what classes and which gates are in it; of the first seed."""
+    """Draws typical images of each cluster of the first seed's gates, and the clusters' classes and gates."""
     runs = [one for one in results.of(ARM) if one.evaluation]
     if runs:
         typical(runs[0].measured, runs[0].seed, figures)
-        composition(runs[0].measured, runs[0].seed, results, figures)
+        composition(runs[0].measured, runs[0].seed, figures)
 
 
 def typical(found: Mapping[str, np.ndarray], seed: int, figures: Figures) -> None:
-    """The images nearest to the centre of each cluster."""
+    """Draws the images nearest to the centre of each cluster."""
     images, sizes = found["images"], np.bincount(found["gates"])
-    shares = clusters.shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
-    caption = (
-        f"Seed {seed}. A row is a cluster of held-out images by all their gates, from the largest on; its images are "
-        f"those nearest to the centre. The commonest class makes {ranged(shares.max(axis=1), '.1%')} of a "
-        f"cluster; {len(set(shares.argmax(axis=1)))} of {shares.shape[1]} classes are the commonest of one."
-    )
-    height = 0.7 * len(images) + 0.6
-    with figures.figure("typical_images", (9.4, height), "Typical images of each cluster of routes", caption) as figure:
-        for axes, row, size, share in zip(
-            np.atleast_1d(figure.subplots(len(images), 1)), images, sizes, shares, strict=True
-        ):
+    shares = clusters.class_shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
+    title = f"Typical images of each cluster of routes, seed {seed}"
+    caption = "A row is a cluster of held-out images by all their gates, with the images nearest to its centre."
+    with figures.figure("typical_images", (9.4, 0.7 * len(images) + 0.6), title, caption) as figure:
+        rows = np.atleast_1d(figure.subplots(len(images), 1))
+        for axes, row, size, share in zip(rows, images, sizes, shares, strict=True):
             strip = np.concatenate([np.pad(image[..., 0], 1) for image in row], axis=1)
             axes.imshow(strip, cmap="gray_r", vmin=0, vmax=255)
             axes.set_axis_off()
-            told = f"{size} images, {share.max():.0%} are {share.argmax()}s"
-            axes.text(-8, strip.shape[0] / 2, told, ha="right", va="center", fontsize=10)
+            text = f"{size} images, {share.max():.0%} are {share.argmax()}s"
+            axes.text(-8, strip.shape[0] / 2, text, ha="right", va="center", fontsize=10)
 
 
-def composition(found: Mapping[str, np.ndarray], seed: int, results: Results, figures: Figures) -> None:
-    """Classes in each cluster, and the gates of each block against the mean of all images."""
+def composition(found: Mapping[str, np.ndarray], seed: int, figures: Figures) -> None:
+    """Draws the classes in each cluster, and the gates of each block against the mean of all images."""
     assigned, labels = found["gates"], found["labels"]
     classes = int(labels.max()) + 1
-    shares = clusters.shares(assigned, labels, classes)
-    everyone = np.bincount(assigned) @ found["profile"] / len(assigned)
-    away = found["profile"] - everyone
-    with figures.figure(
-        "routes", (11, 4.8), "Clusters of routes: their classes and their gates", caption(results)
-    ) as figure:
+    shares = clusters.class_shares(assigned, labels, classes)
+    away = found["profile"] - np.bincount(assigned) @ found["profile"] / len(assigned)
+    end = float(np.abs(away).max()) or 1.0
+    with figures.figure("routes", (11, 4.8), "Clusters of routes: their classes and their gates") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1, 2), sharey=True)
-        rows = np.arange(len(shares) + 1) + 0.5
-        mesh = left.pcolormesh(np.arange(classes + 1) - 0.5, rows, shares, cmap="viridis", vmin=0, vmax=1)
+        mesh = heat_map(left, shares, first=(1, 0), vmin=0, vmax=1)
         figure.colorbar(mesh, ax=left, label="share of the cluster")
         left.set_xlabel("class")
         left.set_xticks(range(classes))
         left.set_ylabel(f"cluster, from the largest (seed {seed})")
         left.set_yticks(range(1, len(shares) + 1))
         left.invert_yaxis()
-        end = float(np.abs(away).max()) or 1.0
-        blocks = np.arange(away.shape[1] + 1) + 0.5
-        mesh = right.pcolormesh(blocks, rows, away, cmap="RdBu_r", vmin=-end, vmax=end)
+        mesh = heat_map(right, away, cmap="RdBu_r", vmin=-end, vmax=end)
         figure.colorbar(mesh, ax=right, label="mean of T, minus that of all images")
-        right.set_xlabel("block, from the input")
-        right.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        for axes in (left, right):
-            axes.grid(visible=False)
-
-
-def caption(results: Results) -> str:
-    """What the clusters say of the classes, against those of pixels and of gates that were not trained."""
-    runs = [one.measured for one in results.of(ARM) if one.evaluation]
-    told = {view: mean(clusters.told_by(one[view], one["labels"]) for one in runs) for view in VIEWS}
-    order = sorted(("gates", "untrained", "pixels"), key=told.__getitem__, reverse=True)
-    names = {"gates": "gates after training", "untrained": "gates before training", "pixels": "pixels"}
-    ranks = ", then ".join(f"{names[view]} ({told[view]:.2f})" for view in order)
-    away = np.abs(runs[0]["profile"] - runs[0]["profile"].mean(axis=0)).mean(axis=0)
-    third = max(1, len(away) // 3)
-    return (
-        f"Of what is clustered, these tell most of the class (adjusted mutual information, mean over seeds): {ranks}. "
-        f"The mean gates of clusters differ by {away[:third].mean():.4f} on average in the first {third} blocks, by "
-        f"{away[-third:].mean():.4f} in the last {third}, and most in block {away.argmax() + 1}."
-    )
+        right.set_xlabel(BLOCK)
+        whole_ticks(right.xaxis, 10)
 
 
 def _arm() -> Arm:

@@ -66,11 +66,11 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import open_layers
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage, summary
 
     arrays = result.measured
     found = storage.statistics(arrays)
-    bias, mean = (captions.by_layer(found.layout, gates) for gates in (found.bias, found.mean))
+    bias, mean = (summary.by_layer(found.layout, gates) for gates in (found.bias, found.mean))
     layers = np.arange(len(bias))
     return (
         float(np.mean(found.bias < found.layout.spread(found.initial_bias))),
@@ -81,7 +81,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
         float(found.left.mean()),
         float(found.right.mean()),
         float(np.mean(arrays["example_gates"] > 0.5)),
-        captions.changed(found.layout, arrays["example_outputs"]),
+        summary.changed(found.layout, arrays["example_outputs"]),
         open_layers(found),
         float(found.dead.sum()),
     )
@@ -91,18 +91,16 @@ def drawn(results: Results, figures: Figures) -> None:
     """For each net the four maps, and how far its gates open."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage
     from pipelines.analysis.figures import four_maps, map_height
 
     for arm, (first, *_) in analysis_nets.measured(results):
         arrays = first.measured
         found, gates, outputs = storage.statistics(arrays), arrays["example_gates"], arrays["example_outputs"]
         title, size = f"{TITLES[arm]}, seed {first.seed}", (12, map_height(found.layout) + 0.8)
-        said = captions.gates(found, gates, outputs)
-        with figures.figure(f"gates_{arm}", size, f"Biases, mean gates and one example: {title}", said) as figure:
+        with figures.figure(f"gates_{arm}", size, f"Biases, mean gates and one example: {title}") as figure:
             four_maps(figure, found, gates, outputs)
-        said = captions.openness(found)
-        with figures.figure(f"openness_{arm}", (10, 4.4), f"How far the gates open: {title}", said) as figure:
+        with figures.figure(f"openness_{arm}", (10, 4.4), f"How far the gates open: {title}") as figure:
             plots.openness(figure.subplots(), found)
 
 

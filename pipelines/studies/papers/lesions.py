@@ -65,21 +65,21 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import effective_depth
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage, summary
 
     arrays = result.measured
     layers, units = storage.lesions(arrays), storage.lesions(arrays, "unit_lesion")
-    limits, worst = captions.tolerances(layers), int(layers.cost("loss").argmax())
+    limits, worst = summary.tolerances(layers), int(layers.cost("loss").argmax())
     return (
         len(layers.layout.layers),
         layers.intact["accuracy"],
         layers.intact["loss"],
         effective_depth(layers, limits["loss"]),
         effective_depth(layers, limits["accuracy"], "accuracy"),
-        captions.last_useful(layers, "accuracy"),
+        summary.last_useful(layers, "accuracy"),
         worst + 1,
         float(layers.scores["accuracy"][worst]),
-        float(np.mean(units.cost("loss") > captions.tolerances(units)["loss"])),
+        float(np.mean(units.cost("loss") > summary.tolerances(units)["loss"])),
     )
 
 
@@ -87,20 +87,19 @@ def drawn(results: Results, figures: Figures) -> None:
     """For each net the lesion curve, all seeds, and the map of its units."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage
     from pipelines.analysis.figures import map_height
 
     for arm, runs in analysis_nets.measured(results):
         first, *others = (storage.lesions(one.measured) for one in runs)
         title, seed = TITLES[arm], runs[0].seed
-        said = f"Seed {seed}: {captions.lesions(first)}"
-        said += " Thin lines are the other seeds." if others else ""
-        with figures.figure(f"lesions_{arm}", (11, 4.6), f"Layers closed one by one: {title}", said) as figure:
+        caption = f"Seed {seed}; thin lines are the other seeds." if others else ""
+        with figures.figure(f"lesions_{arm}", (11, 4.6), f"Layers closed one by one: {title}", caption) as figure:
             plots.lesion_curve(figure, first, others)
         units = storage.lesions(runs[0].measured, "unit_lesion")
         size, what = (8, map_height(units.layout) + 0.6), units.layout.unit
         name = f"{what.capitalize()}s closed one by one: {title}, seed {seed}"
-        with figures.figure(f"units_{arm}", size, name, captions.units(units)) as figure:
+        with figures.figure(f"units_{arm}", size, name) as figure:
             plots.lesion_map(figure, units)
 
 

@@ -4,19 +4,15 @@ All are trained as `depth_contrast` trains its nets. A twin of 71 units has as m
 of 50 (`highway_keras.models`).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.ticker import LogLocator, NullFormatter
-
 from pipelines.core.config import Config, ModelConfig, Provenance, Subset
 from pipelines.core.plotting import BLUE, GREEN, ORANGE
-from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.curves import Line
 from pipelines.studies.framework.study import Arm, Counts
-from pipelines.studies.framework.words import listed
 from pipelines.studies.papers import depth_contrast, numpy_runs
-from pipelines.studies.papers.depth_contrast import GUESS, RECORDED
+from pipelines.studies.papers.depth_contrast import RECORDED
 
 MNIST = Counts(train=60_000, test=10_000)
 
@@ -57,6 +53,11 @@ def name(net: str, blocks: int) -> str:
     return f"{net}-{blocks}"
 
 
+def lines(blocks: int) -> list[Line]:
+    """How the nets of a depth are drawn."""
+    return [Line(name(key, blocks), net.title, net.colour, net.style) for key, net in NETS.items()]
+
+
 def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
     """A net of some depth, trained as in `depth_contrast`.
 
@@ -90,35 +91,3 @@ def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
         ),
         data=MNIST if whole else None,
     )
-
-
-def best_and_guessing(results: Results, blocks: int) -> str:
-    """Which net of a depth is best on average, which is worst, and which only guess; in sentences."""
-    scores = {net: results.accuracies(name(net, blocks)) for net in NETS}
-    means = {net: sum(values) / len(values) for net, values in scores.items() if values}
-    guessing = [net for net in means if max(scores[net]) <= GUESS]
-    order = sorted((net for net in means if net not in guessing), key=means.__getitem__, reverse=True)
-    said = []
-    if order:
-        first, last = (f"{NETS[net].title} with {means[net]:.1%}" for net in (order[0], order[-1]))
-        lowest = "and of those that do more than guess the lowest" if guessing else "and the lowest"
-        between = f", {lowest} that of {last}" if len(order) > 1 else ""
-        said.append(f"At {blocks} blocks the highest mean accuracy is that of {first}{between}.")
-    if guessing:
-        who = f"{_titles(guessing)} {'guesses' if len(guessing) == 1 else 'guess'}"
-        said.append(f"At {blocks} blocks {who}: no run is above {GUESS:.0%}.")
-    if lost := [net for net in NETS if results.lost(name(net, blocks))]:
-        said.append(f"At {blocks} blocks every run of {_titles(lost)} diverged.")
-    return " ".join(said)
-
-
-def _titles(nets: Iterable[str]) -> str:
-    return listed(NETS[net].title for net in nets)
-
-
-def log_scale(axis: Any) -> None:
-    """A logarithmic axis of losses, with numbers as people write them."""
-    axis.axes.set_yscale("log")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Published
-from pipelines.studies.framework.tables import Table
+from pipelines.studies.framework.tables import MISSING, Table
 
 KINDS = ("highway", "plain")
 COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
@@ -50,49 +50,43 @@ def arm(kind: str, blocks: int) -> str:
     return f"{kind}-{blocks}"
 
 
-def beside(results: Results) -> Table:
-    """Each run of the source beside ours on its images."""
-    rows = tuple(
+def compared(results: Results) -> Table:
+    """Each run of the source next to ours on its images, and the mean of all."""
+    rows = [
         (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))
         for blocks, seed in RUNS
-    )
+    ]
+    rows.append(("mean", "", *(cell for kind in KINDS for cell in _means(results, kind))))
     return Table(
         "On the same images as each run of the source, accuracy in percent",
         ("blocks", "images of seed", *COLUMNS),
-        rows,
-        "best (mean +- standard deviation, n = runs) on these images, of which the source has one run; its weights "
-        "and the order of its images are others",
+        tuple(rows),
+        "best (mean ± standard deviation, n = runs) on these images, of which the source has one run, with other "
+        "weights and another order of images. Mean: over the rows, and its difference from the source's, in points ± "
+        "standard error",
     )
 
 
-def caption(results: Results) -> str:
-    """What highway nets make on the images of the source's runs, beside these; nothing if one has no counterpart."""
-    kind = KINDS[0]
+def _means(results: Results, kind: str) -> tuple[str, str]:
+    """The mean over the rows, ours with the difference from the source; missing where a row has no run of ours."""
     groups = [_scores(results, kind, blocks, seed) for blocks, seed in RUNS]
-    recorded = [ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS]
+    theirs = statistics.mean(ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS)
     if not all(groups):
-        return ""
-    ours, theirs = statistics.mean(map(statistics.mean, groups)), statistics.mean(recorded)
-    above = sum(source > max(scores) for source, scores in zip(recorded, groups, strict=True))
-    below = sum(source < min(scores) for source, scores in zip(recorded, groups, strict=True))
-    return (
-        f"On the images of the source's {len(RUNS)} runs {kind} nets make {ours:.1%} on average "
-        f"({sum(map(len, groups))} runs) and the source {theirs:.1%}{_uncertain(ours - theirs, groups)}. Of its runs, "
-        f"better than all of ours on the same images: {above}; worse than all: {below}."
-    )
+        return MISSING, f"{100 * theirs:.2f}"
+    ours = statistics.mean(map(statistics.mean, groups))
+    return f"{100 * ours:.2f} ({100 * (ours - theirs):+.2f}{_error(groups)})", f"{100 * theirs:.2f}"
 
 
-def _uncertain(difference: float, groups: list[list[float]]) -> str:
-    """A mean difference between groups of runs and another run of each, with its standard error.
+def _error(groups: list[list[float]]) -> str:
+    """The standard error of the mean difference between groups of runs and one other run of each.
 
-    Nothing if no group has two runs, which tell how much runs differ.
+    Empty if no group has two runs, from which the spread of runs could be estimated.
     """
     free = sum(len(scores) - 1 for scores in groups)
     if not free:
         return ""
     variance = sum(float(np.var(scores)) * len(scores) for scores in groups) / free
-    error = math.sqrt(variance * sum(1 + 1 / len(scores) for scores in groups)) / len(groups)
-    return f", {100 * difference:+.1f} +- {100 * error:.1f} points between them (standard error)"
+    return f" ± {100 * math.sqrt(variance * sum(1 + 1 / len(scores) for scores in groups)) / len(groups):.2f}"
 
 
 def _cells(results: Results, kind: str, blocks: int, seed: int) -> tuple[str, str]:

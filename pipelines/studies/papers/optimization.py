@@ -11,13 +11,9 @@ Published   curves, and of them: highway nets of 50 and 100 layers do as well as
 Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, what is searched, the bounds of
             the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs are
             assumed
-Measured    2026-11-23, a hundredth of the work (22 settings of each net): the best highway nets of 10, 20, 50 and 100
-            layers end at training losses of 0.072, 0.043, 0.094 and 0.155, plain ones at 0.080, 0.141, 0.355 and 1.20
-            (docs/results/optimization); Keras 3.15.1, JAX 0.10.2, float32, two cores of an AMD EPYC with avx512_bf16.
-            Not yet run in full
+Measured    docs/results/optimization
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -25,8 +21,9 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance
-from pipelines.core.plotting import BLUE, GREY, ORANGE
+from pipelines.core.plotting import BLUE, GREY, ORANGE, legend
 from pipelines.recipes import dense
+from pipelines.studies.framework.curves import GUESSING, mark_guessing
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
@@ -40,9 +37,8 @@ VALIDATION = 5000
 SETTINGS = 100
 """Of each net."""
 COLOURS = {"highway": BLUE, "plain": ORANGE}
-GUESSING = math.log(10)
 CLOSE = 0.02
-"""Nats within which a loss is said to be that of guessing."""
+"""A net has learned if its loss is lower than that of guessing by more nats than this."""
 SAID = {
     10: "plain nets below 1e-4",
     20: "plain nets below 1e-4",
@@ -76,7 +72,7 @@ def tabulated(trials: Trials) -> list[Table]:
             ("net", "drawn", "came to their end", "learned", "failed", "why"),
             tuple(_fates(trials, name) for name in STUDY.arms),
             f"learned: the training loss in the last epoch is more than {CLOSE} below ln 10 = {GUESSING:.3f}, which "
-            "guessing makes",
+            "guessing gives",
         ),
         Table(
             "The best setting of each net",
@@ -121,51 +117,24 @@ def _setting(name: str, trials: Trials) -> tuple[str, ...]:
 
 
 def drawn(trials: Trials, figures: Figures) -> None:
-    """Both figures of the study."""
+    """Draws both figures of the study."""
     curves(trials, figures)
     settings(trials, figures)
 
 
 def curves(trials: Trials, figures: Figures) -> None:
-    """Training loss over epochs: the best setting of each net, and the mean of its ten best."""
+    """Draws training loss over epochs: the best setting of each net, and the mean of its ten best."""
     losses = {name: [tried.losses for tried in trials.ranked(name)] for name in STUDY.arms}
     if any(losses.values()):
         title = "Training loss of highway and plain nets by depth"
-        with figures.figure("training_curves", (11, 4.6), title, curves_caption(trials)) as figure:
+        caption = "Best: by the training loss in the last epoch. In brackets: the number of settings in the mean."
+        with figures.figure("training_curves", (11, 4.6), title, caption) as figure:
             draw_losses(figure, losses)
 
 
-def curves_caption(trials: Trials) -> str:
-    """What the settings with the lowest training loss show over depth."""
-    parts = ["Chosen by the training loss in the last epoch; in brackets how many settings are in the mean."]
-    for what, count in (("The best", 1), (f"Mean of the {BEST} best:", BEST)):
-        told = [said for kind in KINDS if (said := _ends(trials, kind, count))]
-        parts += [f"{what} {', '.join(told)}."] if told else []
-    ratios = {depth: _ratio(*(_end(trials, arm(kind, depth), 1) for kind in KINDS[::-1])) for depth in DEPTHS}
-    told = [f"{ratio} at {depth} layers" for depth, ratio in ratios.items() if ratio != MISSING]
-    if told:
-        parts.append(f"The loss of the best plain net over that of the best highway net: {_listed(told)}.")
-    guessing = [name for name in STUDY.arms if (best := trials.ranked(name)) and not _learned(best)]
-    if guessing:
-        parts.append(f"No setting of {_listed(guessing)} does better than guessing.")
-    failed = [name for name in STUDY.arms if not trials.ranked(name)]
-    if failed:
-        parts.append(f"Every setting of {_listed(failed)} failed.")
-    return " ".join(parts)
-
-
-def _ends(trials: Trials, kind: str, count: int) -> str:
-    """The losses of a kind over depth; nothing if all its settings failed."""
-    ends = {depth: end for depth in DEPTHS if (end := _end(trials, arm(kind, depth), count)) is not None}
-    if not ends:
-        return ""
-    return f"{kind} nets of {_listed([*map(str, ends)])} layers end at {_listed([*map(_short, ends.values())])}"
-
-
 def settings(trials: Trials, figures: Figures) -> None:
-    """The training loss in the last epoch of every setting, by net; those that failed stand above the others."""
-    title = "Every setting that was drawn"
-    with figures.figure("every_setting", (9, 4.8), title, settings_caption(trials)) as figure:
+    """Draws the training loss in the last epoch of every setting, by net; failed ones are above all others."""
+    with figures.figure("every_setting", (9, 4.8), "Every setting that was drawn") as figure:
         axes = figure.subplots()
         top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
         jitter = np.random.default_rng(0)
@@ -178,26 +147,14 @@ def settings(trials: Trials, figures: Figures) -> None:
                 label = kind if place == 0 else None
                 axes.plot(places[~failed], heights[~failed], "o", ms=4, color=COLOURS[kind], alpha=0.6, label=label)
                 axes.plot(places[failed], heights[failed], "x", ms=5, color=COLOURS[kind], alpha=0.8)
-        axes.axhline(GUESSING, color=GREY, ls="--", lw=1, label="guessing, ln 10")
+        mark_guessing(axes)
         axes.plot([], [], "x", ms=5, color=GREY, label="failed")
         use_log_scale(axes)
         axes.set_ylabel("training loss in the last epoch")
         axes.set_xticks(range(len(DEPTHS)), [f"{depth} layers" for depth in DEPTHS])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.grid(visible=False, axis="x")
-        figure.legend(loc="outside right center", fontsize=9)
-
-
-def settings_caption(trials: Trials) -> str:
-    """What became of the settings of each kind, over depth."""
-    parts = ["A dot is a setting, a cross one that failed."]
-    for kind in KINDS:
-        shares = []
-        for depth in DEPTHS:
-            name = arm(kind, depth)
-            shares.append(f"{len(_learned(trials.ranked(name)))} of {len(trials.of(name))} with {depth} layers")
-        parts.append(f"Settings of {kind} nets that end more than {CLOSE} below guessing: {_listed(shares)}.")
-    return " ".join(parts)
+        legend(figure)
 
 
 def _learned(tried: Sequence[Tried]) -> list[Tried]:
@@ -220,11 +177,6 @@ def _short(loss: float | None) -> str:
 
 def _named(value: str) -> str:
     return "gate bias" if value == "transform_bias" else value.replace("_", " ")
-
-
-def _listed(parts: Sequence[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _config(model: ModelConfig) -> Config:

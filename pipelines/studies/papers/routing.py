@@ -71,7 +71,7 @@ NUMBERS = {
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
     from highway_keras.analysis import explained_by_class
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage, summary
 
     arrays = result.measured
     found = storage.statistics(arrays)
@@ -79,8 +79,8 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     return (
         float(np.abs(differences).max()),
         float(np.sqrt(np.square(differences).mean())),
-        captions.differences_up_to(found, 0.5),
-        captions.differences_up_to(found, 0.9),
+        summary.differences_up_to(found, 0.5),
+        summary.differences_up_to(found, 0.9),
         float(arrays["explained_of_units"]),
         explained_by_class(arrays["routes"], arrays["route_classes"]),
     )
@@ -90,19 +90,17 @@ def drawn(results: Results, figures: Figures) -> None:
     """For each net the differences of two classes, and the routes of single examples."""
     frameworks.load()
     from highway_keras.analysis import plots
-    from pipelines.analysis import captions, storage
+    from pipelines.analysis import storage
     from pipelines.analysis.figures import map_height
 
     for arm, (first, *_) in analysis_nets.measured(results):
         arrays, labels = first.measured, first.run.record.data.labels
         found, title = storage.statistics(arrays), f"{TITLES[arm]}, seed {first.seed}"
         names = {number: labels[number] for number in SHOWN[arm]}
-        said = captions.some_classes(found, names) + " " + captions.classes(found, labels)
         size = (8.4, map_height(found.layout) + 0.8)
-        with figures.figure(f"classes_{arm}", size, f"Gates of two classes: {title}", said) as figure:
+        with figures.figure(f"classes_{arm}", size, f"Gates of two classes: {title}") as figure:
             plots.class_maps(figure, found, names)
-        said = captions.routes(arrays["routes"], arrays["route_classes"])
-        with figures.figure(f"routes_{arm}", (10, 4.4), f"Routes of single examples: {title}", said) as figure:
+        with figures.figure(f"routes_{arm}", (10, 4.4), f"Routes of single examples: {title}") as figure:
             plots.route_bands(figure.subplots(), found.layout, arrays["routes"])
 
 

@@ -121,4 +121,4 @@ def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:
     unlike = dict.fromkeys(pairs)
     if len(unlike) > 1 and all(some == whole for some, whole in unlike):
         return f"all {what}"
-    return " / ".join(f"{some:,} of {whole:,}".replace(",", " ") for some, whole in unlike) + f" {what}"
+    return " / ".join(f"{some:,} of {whole:,}" for some, whole in unlike) + f" {what}"

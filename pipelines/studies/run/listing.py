@@ -40,7 +40,7 @@ def show(data_dir: Path | None, console: Console) -> None:
     for name, study in listed.items():
         epochs = study.seeds * sum(arm.config.epochs for arm in study.arms.values())
         runs = f"{study.seeds * len(study.arms)}"
-        table.add_row(name, study.asks, runs, f"{epochs:,}".replace(",", " "), _hours(_seconds(study)))
+        table.add_row(name, study.asks, runs, f"{epochs:,}", _hours(_seconds(study)))
     console.print(table)
     for data, error in refused.items():
         say(console, f"hours of {', '.join(_waiting(listed, data))} are unknown: {error}")
@@ -98,4 +98,4 @@ def _hours(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
     hours = seconds / 3600
-    return f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}".replace(",", " ")
+    return f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"

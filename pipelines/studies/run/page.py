@@ -14,7 +14,6 @@ from pipelines.core.run import Code, Run
 from pipelines.studies.framework.figures import FigureFile, Figures
 from pipelines.studies.framework.study import Found, Study
 from pipelines.studies.framework.tables import Table, markdown
-from pipelines.studies.framework.words import numbered
 
 FOLDERS = ("--to", "--data-dir")
 """Options of `highway reproduce` that name a folder."""
@@ -32,7 +31,7 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
     write_text(folder / "results.csv", table(results.rows(folder), label))
     figures = Figures(folder / "figures", label)
     study.draw(results, figures)
-    write_text(folder / "README.md", text(study, results, figures.made, label))
+    write_text(folder / "README.md", text(study, results, figures.files, label))
 
 
 def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
@@ -60,9 +59,10 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         parts += [f"## {each.title}", *_shown(each, marked)]
     if not tables:
         parts.append("What was run is too little for a table.")
-    for picture in figures:
-        caption = f"*{picture.caption}{marked}*"
-        parts += [f"## {picture.title}", f"![{picture.title}](figures/{picture.file})", caption]
+    for figure in figures:
+        caption = f"{figure.caption}{marked}".strip()
+        image = f"![{figure.title}](figures/{figure.file})"
+        parts += [f"## {figure.title}", image, *([f"*{caption}*"] if caption else [])]
     parts += [
         "## How it was made",
         markdown(("", ""), _made(study.name, results.runs)),
@@ -120,6 +120,16 @@ def repeatable(command: str) -> str:
         elif not word.startswith(tuple(f"{option}=" for option in FOLDERS)):
             kept.append(word)
     return shlex.join(kept)
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """Whole numbers in ascending order; a gapless series of four or more by its first and last.
+
+    Example:
+        numbered(range(36))  # "0 to 35"
+    """
+    gapless = numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"{numbers[0]} to {numbers[-1]}" if gapless and len(numbers) > 3 else ", ".join(map(str, numbers))
 
 
 def _time(seconds: list[float]) -> str:

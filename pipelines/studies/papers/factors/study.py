@@ -93,7 +93,11 @@ def _gates(task: str, shown: Findings) -> Table:
         )
         for (name, part), levels in zip(_parts(), walk.levels, strict=True)
     ]
-    rows.append(("all", "", "", shown.untrained.told, shown.trained.told))
+    rows += [
+        ("all", "", "", shown.untrained.told, shown.trained.told),
+        ("all, change by training", "", "", "", shown.learned.told),
+        ("all, with the size of the last return instead", "", "", "", shown.moved.told),
+    ]
     return Table(
         f"Gates of the highway nets and volatility, {ASKED[task]}",
         ("tested", "mean T untrained", "mean T", "with volatility, untrained", "with volatility"),

@@ -7,18 +7,17 @@ Data        6 000 training and 2 000 test images of MNIST, those of depth-contra
 Published   the formula alone: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, of which the first part is there
             whatever the weights are
 Sources     the training is recorded, see depth-contrast; the residual nets are ours
-Measured    seeds 0 to 2: factors and norms in docs/results/gradients; JAX 0.10.2, float32, two cores of an Intel
-            Xeon with avx512_bf16 and amx_bf16
+Measured    docs/results/gradients
 """
 
 from pipelines.core.config import Provenance
-from pipelines.studies.framework import tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.papers import depth_contrast, numpy_runs
-from pipelines.studies.papers.gradients import flow, jacobians, norms
+from pipelines.studies.papers.gradients import figures as drawings
+from pipelines.studies.papers.gradients import flow
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach, worst
 
 
@@ -27,8 +26,8 @@ def tabulated(results: Results) -> list[Table]:
     reached, scaled = [], []
     for blocks in BLOCKS:
         for kind in KINDS:
-            accuracy = tables.measured(results.accuracies(arm(kind, blocks)), len(results.of(arm(kind, blocks))))
-            reached.append((f"{kind}, {blocks}", *_norms(results, kind, blocks), accuracy))
+            row = (f"{kind}, {blocks}", *_norms(results, kind, blocks), results.accuracy(arm(kind, blocks)))
+            reached.append(row)
         scaled.append((str(blocks), *_jacobians(results, blocks)))
     return [
         Table(
@@ -82,14 +81,14 @@ def _jacobians(results: Results, blocks: int) -> list[str]:
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """All figures of the study."""
-    norms.at_start(results, figures)
+    """Draws all figures of the study."""
+    drawings.at_start(results, figures)
     if any(len(by_block(results, kind, SHOWN, "kernel")) for kind in KINDS):
-        norms.through_training(results, figures)
-    norms.all_blocks(results, figures)
+        drawings.through_training(results, figures)
+    drawings.all_blocks(results, figures)
     if len(by_block(results, "highway", SHOWN, "identity")):
-        jacobians.parts(results, figures)
-        jacobians.paths(results, figures)
+        drawings.jacobian(results, figures)
+        drawings.paths(results, figures)
 
 
 def _arm(kind: str, blocks: int) -> Arm:

@@ -27,7 +27,6 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.framework.words import ranged
 from pipelines.studies.papers import depth_contrast, numpy_runs
 from pipelines.studies.papers.memory_traffic import hlo
 from pipelines.studies.papers.memory_traffic.lower_bound import Kind, least
@@ -125,11 +124,6 @@ class Found(NamedTuple):
         """Bytes a second that the step moves, as counted."""
         return self.counted / self.seconds
 
-    @property
-    def copies(self) -> float:
-        """How long the step takes, in times of copying as many bytes."""
-        return self.bandwidth / self.rate
-
 
 def found(results: Results) -> dict[str, dict[str, Found]]:
     """What was measured, by size and net; without those that diverged."""
@@ -174,7 +168,7 @@ _NOTE = (
 def _row(one: Found, plain: Found | None) -> tuple[str, ...]:
     least = one.weights + one.activations
     return (
-        f"{one.parameters:,}".replace(",", " "),
+        tables.number(one.parameters),
         f"{one.counted / 1e6:.1f}",
         f"{one.counted / plain.counted:.2f}" if plain else tables.MISSING,
         f"{least / 1e6:.1f}",
@@ -193,7 +187,7 @@ def drawn(results: Results, figures: Figures) -> None:
     if not known:
         return
     title = "Time of a training step over the bytes that it moves"
-    with figures.figure("movement", (8.6, 5.0), title, caption(by_size)) as figure:
+    with figures.figure("movement", (8.6, 5.0), title) as figure:
         axes = figure.subplots()
         for size, nets in by_size.items():
             for kind, one in nets.items():
@@ -217,42 +211,6 @@ def drawn(results: Results, figures: Figures) -> None:
         axes.set_xlabel("MB read and written a step, counted from the compiled program")
         axes.set_ylabel("ms a step")
         figure.legend(loc="outside right center", fontsize=9)
-
-
-def caption(by_size: Mapping[str, Mapping[str, Found]]) -> str:
-    """What was measured says of the question."""
-    said = []
-    for size, nets in by_size.items():
-        if {"highway", "plain", "plain-wide", "residual"} <= set(nets):
-            highway = nets["highway"]
-            against = ", ".join(
-                f"{highway.counted / nets[kind].counted:.2f} times the bytes and "
-                f"{highway.seconds / nets[kind].seconds:.2f} times the time of a {_told(kind)}"
-                for kind in ("plain", "residual", "plain-wide")
-            )
-            said.append(f"{SIZES[size].title}: a highway step takes {against}.")
-        if nets:
-            copies = ranged([one.copies for one in nets.values()], ".1f")
-            said.append(f"These steps take {copies} times as long as to copy as many bytes in memory.")
-    least = [
-        nets["highway"].counted / nets[kind].counted
-        for nets in by_size.values()
-        if "highway" in nets
-        for kind in nets
-        if kind != "highway"
-    ]
-    if least:
-        saves = (
-            "in no comparison" if min(least) >= 1 else f"in {sum(one < 1 for one in least)} of {len(least)} comparisons"
-        )
-        said.append(f"A highway net moves fewer bytes than another net {saves}.")
-    return " ".join(said)
-
-
-def _told(kind: str) -> str:
-    """Such as "plain net (as wide)"."""
-    net, _, width = KINDS[kind][0].partition(", ")
-    return f"{net} net ({width})"
 
 
 def _arm(size: Size, name: str, net: str) -> Arm:

@@ -5,18 +5,18 @@ from pipelines.studies.framework.tables import markdown, mean, measured, spread
 
 
 def test_best_mean_and_deviation():
-    assert measured([0.926, 0.904, 0.893], 3) == "92.60 (90.77 +- 1.68, n = 3)"
+    assert measured([0.926, 0.904, 0.893], 3) == "92.60 (90.77 ± 1.68, n = 3)"
     assert measured([0.9], 1) == "90.00 (n = 1)"
 
 
 def test_runs_that_diverged_are_counted():
-    assert measured([0.9, 0.8], 3) == "90.00 (85.00 +- 7.07, n = 2, 1 more diverged)"
+    assert measured([0.9, 0.8], 3) == "90.00 (85.00 ± 7.07, n = 2, 1 more diverged)"
     assert measured([], 3) == "diverged (n = 3)"
     assert measured([], 0) == "-"
 
 
 def test_of_a_source_what_it_says():
-    assert spread(0.924, 0.9231, 0.0012, None) == "92.40 (92.31 +- 0.12)"
+    assert spread(0.924, 0.9231, 0.0012, None) == "92.40 (92.31 ± 0.12)"
     assert spread(0.8918, None, None, None) == "89.18"
     assert spread(None, 0.5, None, 2) == "(50.00, n = 2)"
     assert spread(None, None, None, None) == "-"

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.studies.papers.clusters import agreement, clustered, named_right, shares, told_by
+from pipelines.studies.papers.clusters import class_shares, clustered, mutual_information, purity, rand_index
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def test_one_cluster_has_no_silhouette(heaps):
 def test_what_clusters_tell_of_classes(heaps):
     rows, heap = heaps
     assigned = clustered(rows, 3).assigned
-    assert told_by(assigned, heap) == pytest.approx(1)
-    assert named_right(assigned, heap) == 1
+    assert mutual_information(assigned, heap) == pytest.approx(1)
+    assert purity(assigned, heap) == 1
     chance = np.random.default_rng(1).permutation(heap)
-    assert abs(told_by(chance, heap)) < 0.1
-    assert abs(agreement(chance, heap)) < 0.1
-    assert agreement(assigned, (heap + 1) % 3) == 1
+    assert abs(mutual_information(chance, heap)) < 0.1
+    assert abs(rand_index(chance, heap)) < 0.1
+    assert rand_index(assigned, (heap + 1) % 3) == 1
 
 
 def test_shares_of_classes():
     assigned, labels = np.array([0, 0, 1, 1]), np.array([2, 1, 1, 1])
-    assert shares(assigned, labels, 3).tolist() == [[0, 0.5, 0.5], [0, 1, 0]]
-    assert named_right(assigned, labels) == 0.75
+    assert class_shares(assigned, labels, 3).tolist() == [[0, 0.5, 0.5], [0, 1, 0]]
+    assert purity(assigned, labels) == 0.75

@@ -1,4 +1,4 @@
-"""The study's numbers against what is recorded, and its captions against the results, whatever a source says."""
+"""The study's numbers against the recorded ones, its tables and its figures."""
 
 import math
 
@@ -10,7 +10,7 @@ from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast
-from pipelines.studies.papers.depth_contrast import BLOCKS, STUDY, collapse_caption, sweep_caption
+from pipelines.studies.papers.depth_contrast import BLOCKS, STUDY
 from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import depth_results
 
@@ -85,14 +85,17 @@ def test_tables_put_the_source_beside_what_was_measured(results):
     assert accuracy.head == ("blocks", "highway", "highway, source", "plain", "plain, source")
     rows = {row[0]: row[1:] for row in accuracy.rows}
     assert rows["30"] == (
-        "90.00 (90.00 +- 0.00, n = 2)", "92.60 (90.77 +- 1.68, n = 3)",
-        "11.00 (11.00 +- 0.00, n = 2)", "12.40 (11.80 +- 0.66, n = 3)",
+        "90.00 (90.00 ± 0.00, n = 2)", "92.60 (90.77 ± 1.68, n = 3)",
+        "11.00 (11.00 ± 0.00, n = 2)", "12.40 (11.80 ± 0.66, n = 3)",
     )  # fmt: skip
     assert rows["100"][1::2] == ("-", "-")
     assert {row[0]: row[1:] for row in loss.rows}["10"] == ("0.190", "0.187", "1.773", "1.773")
     rows = {row[:2]: row[2:] for row in runs.rows}
     assert runs.head == ("blocks", "images of seed", *accuracy.head[1:])
-    assert list(rows) == [("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0")]
+    assert list(rows) == [
+        ("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0"),
+        ("mean", ""),
+    ]  # fmt: skip
     assert rows["30", "1"] == ("90.00 (n = 1)", "90.40", "11.00 (n = 1)", "11.90")
     # Two seeds were run.
     assert rows["30", "2"] == ("-", "89.30", "-", "11.10")
@@ -105,52 +108,15 @@ def test_seeds_take_the_draws_of_the_source_in_turn(name):
     assert [config.seed for config in configs] == [0, 1, 2, 3, 4]
 
 
-def test_captions_say_what_the_source_says_where_the_results_do(results):
-    assert sweep_caption(results) == (
-        "Highway nets of 5, 10, 20, 30, 50 and 100 blocks reach 90.0%. Plain nets of 5 blocks reach 85.7%. Plain nets "
-        "of 10 blocks hardly learn: their runs reach 29.2%. Plain nets of 20, 30, 50 and 100 blocks guess: no run is "
-        "above 15%."
-    )
-    assert "Plain nets of 20, 30, 50 and 100 blocks end within 0.02 of ln 10 = 2.303" in collapse_caption(results)
-    assert "Plain nets of 5 blocks end at 0.478. Plain nets of 10 blocks end at 1.773." in collapse_caption(results)
-
-
-def test_captions_say_the_reverse_where_the_results_do(tmp_path):
-    other = {"highway": "plain", "plain": "highway"}
-    reverse = depth_results(
-        STUDY,
-        tmp_path,
-        lambda kind, blocks: as_the_source_says(other[kind], blocks),
-        lambda kind, blocks: loss_of_the_source(other[kind], blocks),
-    )
-    assert sweep_caption(reverse) == (
-        "Highway nets of 5 blocks reach 85.7%. Highway nets of 10 blocks hardly learn: their runs reach 29.2%. Highway "
-        "nets of 20, 30, 50 and 100 blocks guess: no run is above 15%. Plain nets of 5, 10, 20, 30, 50 and 100 blocks "
-        "reach 90.0%."
-    )
-    assert "Highway nets of 20, 30, 50 and 100 blocks end within" in collapse_caption(reverse)
-    assert "Plain nets of 5, 10, 20, 30, 50 and 100 blocks end at 0.190." in collapse_caption(reverse)
-
-
-def test_one_deep_net_that_learns_is_not_passed_over(tmp_path):
-    def accuracy(kind, blocks):
-        return 0.8 if (kind, blocks) == ("plain", 100) else as_the_source_says(kind, blocks)
-
-    said = sweep_caption(depth_results(STUDY, tmp_path, accuracy, loss_of_the_source))
-    assert "Plain nets of 5 and 100 blocks reach 80.0% to 85.7%. Plain nets of 10 blocks hardly learn" in said
-    assert "Plain nets of 20, 30 and 50 blocks guess" in said
-
-
-def test_all_figures_are_drawn_with_their_captions(results, tmp_path):
+def test_all_figures_are_drawn(results, tmp_path):
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     STUDY.draw(results, figures)
-    files = {picture.file for picture in figures.made}
+    files = {picture.file for picture in figures.files}
     assert files == {
         "depth_sweep.png", "loss_collapse.png", "learning_curves.png", "gate_evolution.png", "final_gates.png",
         "training.gif",
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "figures").iterdir()} == files
-    assert all(picture.caption.endswith(".") for picture in figures.made)
     with Image.open(tmp_path / "figures" / "training.gif") as moving:
         assert moving.n_frames == 3
     assert (tmp_path / "figures" / "training.gif").stat().st_size < 500_000
@@ -161,11 +127,10 @@ def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
         return None if kind == "plain" else 0.9
 
     diverged = depth_results(STUDY, tmp_path, accuracy, loss_of_the_source)
-    assert sweep_caption(diverged).endswith("Every plain net diverged.")
     assert depth_contrast.tabulated(diverged)[0].rows[0][3] == "diverged (n = 2)"
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(diverged, figures)
-    assert [picture.file for picture in figures.made] == ["depth_sweep.png", "loss_collapse.png"]
+    assert [picture.file for picture in figures.files] == ["depth_sweep.png", "loss_collapse.png"]
 
 
 def test_means_are_over_the_runs_that_came_to_their_end(tmp_path):

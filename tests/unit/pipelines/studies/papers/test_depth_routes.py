@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
@@ -43,21 +42,11 @@ def test_a_table_of_what_was_clustered(tmp_path):
     assert float(rows["pixels"][2]) < 0.1
 
 
-@pytest.mark.parametrize(
-    ("changes", "first"),
-    [({}, "gates after training (1.00)"), ({"gates": CHANCE, "pixels": LABELS}, "pixels (1.00)")],
-)
-def test_the_caption_follows_the_results(tmp_path, changes, first):
-    said = depth_routes.caption(results(tmp_path, **changes))
-    assert f"mean over seeds): {first}, then" in said
-    assert said.endswith("and most in block 13.")
-
-
 def test_figures(tmp_path):
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(results(tmp_path), figures)
-    assert [picture.file for picture in figures.made] == ["typical_images.png", "routes.png"]
-    assert "The commonest class makes 100.0% of a cluster; 3 of 3 classes" in figures.made[0].caption
+    assert [picture.file for picture in figures.files] == ["typical_images.png", "routes.png"]
+    assert figures.files[0].title.endswith("seed 0")
 
 
 def test_typical_images_are_the_nearest_and_too_few_leave_black():
@@ -74,4 +63,4 @@ def test_nothing_is_drawn_of_a_net_that_diverged(tmp_path):
     assert STUDY.tables(lost)[0].rows[0][1:] == ("-",) * 5
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(lost, figures)
-    assert figures.made == []
+    assert figures.files == []

@@ -1,4 +1,4 @@
-"""Nets at matched depth: their sizes, the numbers that they share, and captions that follow the results."""
+"""Nets at matched depth: their sizes, the numbers that they share, tables and figures."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import highway_keras
 from pipelines import studies
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins, nets
+from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins
 from pipelines.studies.papers.nets import NETS
 from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import result
@@ -60,19 +60,6 @@ def test_twins_are_as_wide_or_have_as_many_parameters_a_block(net):
     assert more - count == expected
 
 
-def test_a_caption_names_the_best_the_worst_and_those_that_guess(tmp_path):
-    known = {"residual-30": 0.93, "plain-30": 0.11, "plain-wide-30": 0.12, "highway-low-30": None}
-    said = nets.best_and_guessing(results(depth_twins.STUDY, tmp_path, lambda name: known.get(name, 0.9)), 30)
-    assert said == (
-        "At 30 blocks the highest mean accuracy is that of residual (50 units) with 93.0%, and of those that do more "
-        "than guess the lowest that of residual (71 units) with 90.0%. At 30 blocks plain (50 units) and plain (71 "
-        "units) guess: no run is above 15%. At 30 blocks every run of highway (gate bias -4) diverged."
-    )
-    said = nets.best_and_guessing(results(depth_twins.STUDY, tmp_path / "all", lambda name: known.get(name, 0.9)), 10)
-    assert said.startswith("At 10 blocks the highest mean accuracy is that of ")
-    assert "%, and the lowest that of " in said
-
-
 @pytest.mark.parametrize(
     ("study", "files"),
     [
@@ -84,11 +71,10 @@ def test_tables_and_figures(study, files, tmp_path):
     found = results(study, tmp_path, lambda name: 0.9 if "highway" in name else 0.11)
     first = study.tables(found)[0]
     assert [row[0] for row in first.rows] == [net.title for net in NETS.values()]
-    assert "90.00 (90.00 +- 0.00, n = 2)" in first.rows[0]
+    assert "90.00 (90.00 ± 0.00, n = 2)" in first.rows[0]
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     study.draw(found, figures)
-    assert {picture.file for picture in figures.made} == files
-    assert all(picture.caption.endswith(".") for picture in figures.made)
+    assert {picture.file for picture in figures.files} == files
 
 
 @pytest.mark.parametrize("study", [depth_twins.STUDY, depth_hundred.STUDY])
@@ -97,4 +83,4 @@ def test_nothing_is_drawn_of_nets_that_diverged(study, tmp_path):
     assert study.tables(lost)[0].rows
     figures = Figures(tmp_path / "figures", "")
     study.draw(lost, figures)
-    assert figures.made == []
+    assert figures.files == []

@@ -21,32 +21,31 @@ def spread(results, scores):
     return Results(changed)
 
 
-def test_each_run_of_the_source_stands_beside_ours_on_its_images(tmp_path):
-    rows = {row[:2]: row[2:] for row in numpy_runs.beside(runs(tmp_path, seeds=4)).rows}
-    assert list(rows) == [("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0")]
-    assert rows["30", "0"][:2] == ("90.00 (90.00 +- 0.00, n = 2)", "92.60")
+def means(results):
+    """The row of means of the highway nets: ours, and the source's."""
+    return numpy_runs.compared(results).rows[-1][2:4]
+
+
+def test_each_run_of_the_source_is_next_to_ours_on_its_images(tmp_path):
+    rows = {row[:2]: row[2:] for row in numpy_runs.compared(runs(tmp_path, seeds=4)).rows}
+    assert list(rows) == [
+        ("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0"), ("mean", ""),
+    ]  # fmt: skip
+    assert rows["30", "0"][:2] == ("90.00 (90.00 ± 0.00, n = 2)", "92.60")
     assert rows["30", "1"] == ("90.00 (n = 1)", "90.40", "11.00 (n = 1)", "11.90")
 
 
-def test_nothing_is_said_of_the_source_if_one_of_its_runs_has_no_counterpart(tmp_path):
+def test_no_mean_if_a_run_of_the_source_has_no_counterpart(tmp_path):
     results = runs(tmp_path, seeds=3)
-    assert numpy_runs.caption(results)
-    assert numpy_runs.caption(runs(tmp_path / "two", seeds=2)) == ""
+    assert means(runs(tmp_path / "two", seeds=2)) == ("-", "90.77")
     some = [one for one in results.all if (one.arm, one.seed) != ("highway-50", 0)]
-    assert numpy_runs.caption(Results(some)) == ""
+    assert means(Results(some)) == ("-", "90.77")
 
 
-def test_runs_of_the_source_outside_all_of_ours_are_counted(tmp_path):
-    assert numpy_runs.caption(runs(tmp_path, seeds=3)) == (
-        "On the images of the source's 7 runs highway nets make 90.0% on average (7 runs) and the source 90.8%. Of "
-        "its runs, better than all of ours on the same images: 6; worse than all: 1."
-    )
-    # A fourth seed is a second run on the images of the first; all are alike, so that they tell of no error.
-    assert numpy_runs.caption(runs(tmp_path / "four", seeds=4)) == (
-        "On the images of the source's 7 runs highway nets make 90.0% on average (12 runs) and the source 90.8%, "
-        "-0.8 +- 0.0 points between them (standard error). Of its runs, better than all of ours on the same images: "
-        "6; worse than all: 1."
-    )
+def test_the_mean_has_its_difference_from_the_source(tmp_path):
+    assert means(runs(tmp_path, seeds=3)) == ("90.00 (-0.77)", "90.77")
+    # The fourth seed is a second run on the images of the first; all runs are alike, so the error is 0.
+    assert means(runs(tmp_path / "four", seeds=4)) == ("90.00 (-0.77 ± 0.00)", "90.77")
 
 
 def test_the_difference_has_the_standard_error_of_groups_of_runs_and_a_run_each(tmp_path):
@@ -55,8 +54,7 @@ def test_the_difference_has_the_standard_error_of_groups_of_runs_and_a_run_each(
     deviation = math.sqrt(sum(x * x for x in (1.5, 0.5, 0.5, 1.5)) / 3)
     error = deviation * math.sqrt((1 + 1 / 4) / 7)
     difference = 90.5 - (90.3 + 91.3 + 91.0 + 92.6 + 90.4 + 89.3 + 90.5) / 7
-    assert f"{difference:+.1f} +- {error:.1f} points between them (standard error)" in numpy_runs.caption(results)
-    assert f"{difference:+.1f} +- {error:.1f}" == "-0.3 +- 0.5"
+    assert means(results)[0] == f"90.50 ({difference:+.2f} ± {error:.2f})"
 
 
 @pytest.mark.parametrize(("kind", "blocks"), numpy_runs.ACCURACIES)

@@ -1,4 +1,4 @@
-"""The search against what is recorded of it, and its captions against the results, whatever a source says."""
+"""The search against what is recorded of it, its tables and its figures."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.trials import Trials, Tried
 from pipelines.studies.papers import optimization
-from pipelines.studies.papers.optimization import DEPTHS, STUDY, curves_caption, settings_caption
+from pipelines.studies.papers.optimization import DEPTHS, STUDY
 from tests.toy_data import changed_fields
 
 NAMES = ("learning_rate", "momentum", "decay", "activation", "transform_bias")
@@ -88,56 +88,29 @@ def test_tables_put_the_source_beside_what_was_measured(trials):
     assert {len(row) for row in best.rows} == {len(best.head)}
 
 
-def test_captions_say_what_the_source_says_where_the_results_do(trials):
-    assert curves_caption(trials) == (
-        "Chosen by the training loss in the last epoch; in brackets how many settings are in the mean. The best "
-        "highway nets of 10, 20, 50 and 100 layers end at 3e-05, 3e-05, 3e-05 and 3e-05, plain nets of 10, 20, 50 and "
-        "100 layers end at 3e-05, 3e-05, 2.3 and 2.3. Mean of the 10 best: highway nets of 10, 20, 50 and 100 layers "
-        "end at 0.667, 0.667, 0.667 and 0.667, plain nets of 10, 20, 50 and 100 layers end at 0.667, 0.667, 2.3 and "
-        "2.3. The loss of the best plain net over that of the best highway net: 1 at 10 layers, 1 at 20 layers, "
-        "7.7e+04 at 50 layers and 7.7e+04 at 100 layers. No setting of plain-50 and plain-100 does better than "
-        "guessing."
-    )
-    assert settings_caption(trials).endswith(
-        "plain nets that end more than 0.02 below guessing: 3 of 5 with 10 layers, 3 of 3 with 20 layers, 0 of 3 with "
-        "50 layers and 0 of 3 with 100 layers."
-    )
-
-
-def test_captions_say_the_reverse_where_the_results_do():
-    other = {"highway": "plain", "plain": "highway"}
-    reverse = searched(lambda kind, depth: as_the_source_says(other[kind], depth))
-    assert "No setting of highway-50 and highway-100 does better than guessing." in curves_caption(reverse)
-    assert "1.3e-05 at 100 layers" in curves_caption(reverse)
-
-
 def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     failed = [(arm, NONE) for arm in STUDY.arms if arm.startswith("plain")]
     trials = searched(lambda kind, _: (0.1,) if kind == "highway" else (), failed)
-    assert curves_caption(trials).endswith("Every setting of plain-10, plain-20, plain-50 and plain-100 failed.")
-    assert "over that of" not in curves_caption(trials)
     losses, fates, best = optimization.tabulated(trials)
     assert losses.rows[0][1:4] == ("0.1", "-", "-")
     assert fates.rows[-1] == ("plain-100", "1", "0", "0", "1", f"1 x {NONE}")
     assert set(best.rows[-1][1:]) == {"-"}
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
-    assert [picture.file for picture in figures.made] == ["training_curves.png", "every_setting.png"]
+    assert [picture.file for picture in figures.files] == ["training_curves.png", "every_setting.png"]
 
 
 def test_a_search_of_which_everything_failed_is_told(tmp_path):
     trials = searched(lambda *_: (), [(arm, NONE) for arm in STUDY.arms])
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
-    assert [picture.file for picture in figures.made] == ["every_setting.png"]
-    assert "highway nets that end more than 0.02 below guessing: 0 of 1 with 10 layers" in figures.made[0].caption
-    assert len(optimization.tabulated(trials)) == 3
+    assert [picture.file for picture in figures.files] == ["every_setting.png"]
+    assert [row[1:4] for row in optimization.tabulated(trials)[1].rows] == [("1", "0", "0")] * 8
 
 
-def test_all_figures_are_drawn_with_their_captions(trials, tmp_path):
+def test_all_figures_are_drawn(trials, tmp_path):
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 46 of 100 settings of each net")
     STUDY.draw(trials, figures)
     files = ["training_curves.png", "every_setting.png"]
-    assert [picture.file for picture in figures.made] == files
+    assert [picture.file for picture in figures.files] == files
     assert all((tmp_path / "figures" / file).stat().st_size > 10_000 for file in files)
-    assert all(picture.caption.endswith(".") for picture in figures.made)

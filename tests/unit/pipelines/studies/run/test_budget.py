@@ -35,7 +35,7 @@ def test_a_budget_is_said_with_what_was_scaled():
     assert {config.epochs for config in work.arms.values()} == {7}
     assert {config.subset for config in work.arms.values()} == {Subset(train=3086, test=1029, seed=0)}
     assert work.label == (
-        "short schedule, budget 0.1: 7 of 12 epochs, 3 086 of 6 000 training examples, 1 029 of 2 000 test examples, "
+        "short schedule, budget 0.1: 7 of 12 epochs, 3,086 of 6,000 training examples, 1,029 of 2,000 test examples, "
         "1 of 3 seeds"
     )
 
@@ -61,8 +61,8 @@ def test_arms_of_several_lengths_are_told_apart():
     arms = {name: arm(toy_config(epochs=count), 50_000, 10_000) for name, count in epochs.items()}
     label = scheduled(arms, 1, 0.01).label
     assert label == (
-        "short schedule, budget 0.01: 4 of 40 / 40 of 400 epochs, 5 000 of 50 000 training examples, "
-        "1 000 of 10 000 test examples, 1 of 1 seeds"
+        "short schedule, budget 0.01: 4 of 40 / 40 of 400 epochs, 5,000 of 50,000 training examples, "
+        "1,000 of 10,000 test examples, 1 of 1 seeds"
     )
 
 

@@ -47,7 +47,7 @@ def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
     monkeypatch.setattr(studies, "names", lambda: ("cifar10",))
     said, measured = listed()
     full, short = (line for line in said.splitlines() if line.startswith("cifar10 "))
-    assert full.split()[-4:-1] == ["5", "2", "000"]
+    assert full.split()[-3:-1] == ["5", "2,000"]
     assert short.startswith("cifar10 --schedule short ")
     assert short.split()[-3:] == ["10", "100", f"{10 * (20 + 10 * 500 * 0.1) / 3600:.2g}"]
     # Rates and epochs do not change a step.
@@ -116,7 +116,7 @@ def test_data_that_is_missing_is_asked_for_once_and_leaves_the_others_measured(l
     assert float(ends["cifar10"]) > 0
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2 000")])
+@pytest.mark.parametrize(("seconds", "told"), [(36, "0.01"), (5400, "1.5"), (36_000, "10"), (7_200_000, "2,000")])
 def test_hours_are_read_at_a_glance(seconds, told):
     assert listing._hours(seconds) == told
 

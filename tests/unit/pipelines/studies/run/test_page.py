@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipelines.studies.framework.figures import FigureFile
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import Table, measured, spread
@@ -63,7 +64,7 @@ def test_a_row_for_each_run(tmp_path, results):
 def test_the_page_has_results_beside_the_source_and_how_all_was_made(tmp_path, results):
     page.write(tmp_path, STUDY, results, "")
     text = (tmp_path / "README.md").read_text()
-    assert "| 90.00 (85.00 +- 7.07, n = 2, 1 more diverged) | 90.00 (n = 1) |" in text
+    assert "| 90.00 (85.00 ± 7.07, n = 2, 1 more diverged) | 90.00 (n = 1) |" in text
     assert "![Scores](figures/scores.png)\n\n*3 runs.*" in text
     assert "| command | `highway reproduce toy` |" in text
     assert f"| commit | {'c' * 40} |" in text
@@ -116,6 +117,18 @@ def test_what_runs_have_in_common_is_told_once(tmp_path):
 )
 def test_a_command_names_no_folder(command, left):
     assert page.repeatable(command) == left
+
+
+def test_seeds_are_listed_unless_they_follow_one_another():
+    assert page.numbered(range(36)) == "0 to 35"
+    assert [page.numbered(range(count)) for count in (1, 3, 4)] == ["0", "0, 1, 2", "0 to 3"]
+    assert page.numbered([0, 1, 2, 4, 5]) == "0, 1, 2, 4, 5"
+
+
+def test_a_figure_without_a_caption_has_none_but_the_label(results):
+    figures = [FigureFile("a.png", "A", "")]
+    assert "](figures/a.png)\n\n## How" in page.text(STUDY, results, figures, "")
+    assert f"](figures/a.png)\n\n*({LABEL})*" in page.text(STUDY, results, figures, LABEL)
 
 
 def test_the_time_of_a_single_run_is_told_once():

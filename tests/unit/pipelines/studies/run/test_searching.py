@@ -17,7 +17,7 @@ def test_the_whole_search_is_the_papers():
 def test_a_budget_takes_from_settings_epochs_and_examples():
     work = scheduled(STUDY.arms, STUDY.seeds, 0.01, each="settings of each net", tested=False)
     assert work.label == (
-        "short schedule, budget 0.01: 9 of 40 epochs, 11 111 of 55 000 training examples, "
+        "short schedule, budget 0.01: 9 of 40 epochs, 11,111 of 55,000 training examples, "
         "22 of 100 settings of each net"
     )
     plan = planned(STUDY, work)

@@ -1,10 +1,10 @@
-"""Tables and captions of the gradients are of what was watched."""
+"""Tables and figures of watched gradients."""
 
 import numpy as np
 import pytest
 
 from pipelines.studies.framework.figures import Figures
-from pipelines.studies.papers.gradients import jacobians, norms, reading
+from pipelines.studies.papers.gradients import reading
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS
 from pipelines.studies.papers.gradients.study import STUDY, tabulated
 from tests.unit.pipelines.studies.watched import watched_results
@@ -62,7 +62,7 @@ def test_a_net_is_the_median_of_its_seeds(tmp_path):
 def test_tables(tmp_path):
     reached, scaled = tabulated(made(tmp_path))
     assert reached.rows[0] == (
-        "highway, 10", "0.77", "2", "0.00098", "0.77", "2", "0.00098", "50.00 (50.00 +- 0.00, n = 3)",
+        "highway, 10", "0.77", "2", "0.00098", "0.77", "2", "0.00098", "50.00 (50.00 ± 0.00, n = 3)",
     )  # fmt: skip
     assert reached.rows[2][4:7] == ("0", "2", "1e-10")
     assert scaled.rows[0] == (
@@ -81,28 +81,6 @@ def test_tables(tmp_path):
     assert len(reached.head) == len(reached.rows[0])
 
 
-def test_captions(tmp_path):
-    results = made(tmp_path)
-    said = norms.start_caption(results)
-    assert "in highway nets of 10, 30 and 50 blocks 0.77 to 2, 0.094 to 2 and 0.011 to 2; in residual nets" in said
-    assert "in plain nets of 10, 30 and 50 blocks 0.0039 to 2, 3.7e-09 to 2 and 3.6e-15 to 2." in said
-    assert norms.all_blocks_caption(results).endswith(
-        "of highway blocks from 0.00098 to 0.00098 at 10 (50.0%), 9.3e-10 to 9.3e-10 at 30 (50.0%) and 8.9e-16 to "
-        "8.9e-16 at 50 (50.0%); of residual blocks from 0.028 to 0.028 at 10 (50.0%), 2.3e-05 to 2.3e-05 at 30 (50.0%) "
-        "and 1.8e-08 to 1.8e-08 at 50 (50.0%); of plain blocks from 1e-10 to 1e-10 at 10 (50.0%), 1e-30 to 1e-30 at 30 "
-        "(50.0%) and 1e-50 to 1e-50 at 50 (50.0%)."
-    )
-    assert jacobians.parts_caption(results) == (
-        "Before training 1 - T is 0.900 over the blocks, at most 0.010 from the mean diagonal that was measured, and "
-        "the rest scales a gradient by 0.050. After training 1 - T is 0.700 over the blocks, at most 0.010 from the "
-        "mean diagonal that was measured, and the rest scales a gradient by 0.050. The whole Jacobian by the formula "
-        "is within 5e-05 of the measured one, relative to its norm, at every block, image and epoch."
-    )
-    assert "all 30 blocks together scale a gradient by 9.3e-10, 1 - T alone by 8.7e-19" in jacobians.paths_caption(
-        results
-    )
-
-
 @pytest.mark.parametrize("lost", [None, "plain", "highway"])
 def test_all_figures_are_drawn(tmp_path, lost):
     results = made(tmp_path, lambda name: None if lost and name.startswith(lost) else 0.5)
@@ -110,8 +88,7 @@ def test_all_figures_are_drawn(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")
     STUDY.draw(results, figures)
     files = ["gradients_at_start.png", "gradients_through_training.png", "all_blocks.png"]
-    assert [picture.file for picture in figures.made] == [
+    assert [picture.file for picture in figures.files] == [
         *files,
         *(["jacobian.png", "paths.png"] if lost != "highway" else []),
     ]
-    assert all(picture.caption.endswith(".") for picture in figures.made)

@@ -1,9 +1,7 @@
 import numpy as np
-import pytest
 
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers.memory_traffic import study
 from pipelines.studies.papers.memory_traffic.study import KINDS, SIZES, STUDY
 from tests.unit.pipelines.studies.fake import result
 
@@ -35,23 +33,10 @@ def test_bytes_and_times_against_the_plain_net(tmp_path):
     assert [row[0] for row in small.rows] == [title for title, _ in KINDS.values()]
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({}, "A highway net moves fewer bytes than another net in 2 of 8 comparisons."),
-        ({"highway": 9e6}, "A highway net moves fewer bytes than another net in no comparison."),
-    ],
-)
-def test_the_caption_follows_the_results(tmp_path, changes, verdict):
-    said = study.caption(study.found(results(tmp_path, **changes)))
-    assert said.endswith(verdict)
-    assert "These steps take 2.0 times as long as to copy as many bytes in memory." in said
-
-
 def test_a_figure(tmp_path):
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(results(tmp_path), figures)
-    assert [picture.file for picture in figures.made] == ["movement.png"]
+    assert [picture.file for picture in figures.files] == ["movement.png"]
 
 
 def test_nets_that_diverged_are_left_out(tmp_path):
@@ -59,7 +44,7 @@ def test_nets_that_diverged_are_left_out(tmp_path):
     assert [table.rows for table in STUDY.tables(lost)] == [(), ()]
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(lost, figures)
-    assert figures.made == []
+    assert figures.files == []
 
 
 def test_what_is_measured_is_told_by_the_name_of_the_arm():

@@ -1,0 +1,119 @@
+"""Figures of the gradient by block, and of the Jacobians of highway blocks."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import LogNorm
+
+from pipelines.core.plotting import BLUE, GREEN, GREY, ORANGE, heat_map, legend, whole_ticks
+from pipelines.studies.framework.curves import BLOCK, EPOCH, Line, runs_and_mean, thin
+from pipelines.studies.framework.figures import Figures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach
+
+COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
+
+
+def at_start(results: Results, figures: Figures) -> None:
+    """Draws the norm of the gradient by block before training, a panel for each depth."""
+    title, caption = "Gradient by block before training", thin(results, "medians")
+    with figures.figure("gradients_at_start", (11, 4.2), title, caption) as figure:
+        panels = figure.subplots(1, len(BLOCKS), sharey=True)
+        for axes, blocks in zip(panels, BLOCKS, strict=True):
+            for kind in KINDS:
+                rows = results.watched(arm(kind, blocks))
+                if rows:
+                    numbers = np.arange(1, blocks + 1)
+                    runs = np.array([rows[f"kernel/{block}"][:, 0] for block in numbers]).T
+                    line = Line(arm(kind, blocks), kind, COLOURS[kind])
+                    runs_and_mean(axes, numbers, runs, line, centre=np.median)
+            axes.set_yscale("log")
+            _by_block(axes, f"{blocks} blocks")
+        panels[0].set_ylabel("norm of the gradient, kernel of H")
+        legend(figure)
+
+
+def through_training(results: Results, figures: Figures) -> None:
+    """Draws the norm of the gradient by block and epoch, a panel for each kind, on one scale."""
+    known = {kind: norms for kind in KINDS if len(norms := by_block(results, kind, SHOWN, "kernel"))}
+    with figures.figure(
+        "gradients_through_training", (11, 4.2), f"Gradient by block through training, {SHOWN} blocks"
+    ) as figure:
+        panels = figure.subplots(1, len(KINDS), sharey=True)
+        positive = [norms[norms > 0] for norms in known.values()]
+        scale = LogNorm(min(some.min() for some in positive), max(some.max() for some in positive))
+        for axes, kind in zip(panels, KINDS, strict=True):
+            lost = "every run diverged" if results.lost(arm(kind, SHOWN)) else "not run"
+            axes.set_title(kind if kind in known else f"{kind}: {lost}")
+            axes.grid(visible=False)
+            axes.set_xlabel(EPOCH)
+            whole_ticks(axes.xaxis, 7)
+            if kind in known:
+                mesh = heat_map(axes, np.ma.masked_less_equal(known[kind].T, 0), first=(1, 0), norm=scale)
+        panels[0].set_ylabel(BLOCK)
+        figure.colorbar(mesh, ax=panels, label="norm of the gradient, kernel of H, median over seeds")
+
+
+def all_blocks(results: Results, figures: Figures) -> None:
+    """Draws the factor of all blocks on a gradient's length, through training."""
+    with figures.figure("all_blocks", (11, 4.0), "A gradient on its way through all blocks") as figure:
+        panels = figure.subplots(1, len(BLOCKS), sharey=True)
+        for axes, blocks in zip(panels, BLOCKS, strict=True):
+            for kind in KINDS:
+                factors = reach(results, kind, blocks)
+                axes.plot(np.arange(len(factors)), factors, color=COLOURS[kind], marker="o", ms=4, label=kind)
+            axes.axhline(1, color=GREY, ls="--", lw=1)
+            axes.set_yscale("log")
+            axes.set_xlabel(EPOCH)
+            whole_ticks(axes.xaxis, 7)
+            axes.set_title(f"{blocks} blocks")
+        panels[0].set_ylabel("factor on its length, median over seeds")
+        legend(figure)
+
+
+def jacobian(results: Results, figures: Figures) -> None:
+    """Draws the parts of the Jacobian of each highway block, before and after training."""
+    with figures.figure("jacobian", (11, 4.4), f"The Jacobian of a highway block, {SHOWN} blocks") as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, values in _twice(panels, results, "identity", "diagonal", "rest"):
+            blocks = np.arange(1, SHOWN + 1)
+            axes.plot(blocks, values["identity"], color=BLUE, label="1 - T, by the formula")
+            axes.plot(blocks, values["diagonal"], "o", color="black", ms=4, mfc="none", label="diagonal, as measured")
+            axes.plot(blocks, values["rest"], color=ORANGE, label="all but 1 - T")
+        # Once both are drawn: it ends the search for the upper limit.
+        panels[0].set_ylim(bottom=0)
+        panels[0].set_ylabel("mean, or factor on the length of a gradient")
+        legend(figure)
+
+
+def paths(results: Results, figures: Figures) -> None:
+    """Draws how much of a gradient reaches each block from the last one, in all and by 1 - T alone."""
+    title = f"A gradient on its way down, {SHOWN} highway blocks"
+    caption = "From the output of the last block to the input of each."
+    with figures.figure("paths", (11, 4.4), title, caption) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, values in _twice(panels, results, "gain", "path"):
+            blocks = np.arange(1, SHOWN + 1)
+            axes.plot(blocks, values["gain"], color="black", label="all paths")
+            axes.plot(blocks, values["path"], color=BLUE, label="1 - T alone")
+            axes.axhline(1, color=GREY, ls="--", lw=1)
+            axes.set_yscale("log")
+        panels[0].set_ylabel("factor on the length of a gradient")
+        legend(figure)
+
+
+def _by_block(axes: Any, title: str) -> None:
+    axes.set_xlabel(BLOCK)
+    whole_ticks(axes.xaxis, 7)
+    axes.set_title(title)
+
+
+def _twice(panels: Any, results: Results, *quantities: str) -> list[tuple[Any, dict[str, np.ndarray]]]:
+    """The panels before and after training, with the quantities of each block then."""
+    found = {name: by_block(results, "highway", SHOWN, name) for name in quantities}
+    for axes, when in zip(panels, ("before training", "after training"), strict=True):
+        _by_block(axes, when)
+    return [
+        (axes, {name: values[time] for name, values in found.items()})
+        for axes, time in zip(panels, (0, -1), strict=True)
+    ]
