@@ -17,7 +17,7 @@ from benchmarks.table import Row
 from pipelines.core.plotting import STYLE
 
 MILLION, QUICK_MILLION = 1_000_000, 10_000
-LINE = re.compile(r"([\d,]+) (?:of [\d,]+ )?pictures")
+LINE = re.compile(r"([\d,]+) (?:of [\d,]+ )?images")
 
 
 def run(session: Session, models: Sequence[Path]) -> list[Row]:

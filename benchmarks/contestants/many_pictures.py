@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.worker import Train, serve
 from pipelines.core import environment
 from pipelines.inference.inputs import Listing, sources
-from pipelines.inference.job import Job, run
+from pipelines.inference.job import PredictionJob, run
 from serving import pictures
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model
@@ -35,13 +35,13 @@ def start(task: str) -> Train:
 
 def _job(model: Path, settings: dict[str, Any]) -> Any:
     out = Path(settings["folder"]) / "predictions.parquet"
-    job = Job(model, tuple(settings["pictures"]), out, 3)
+    job = PredictionJob(model, tuple(settings["pictures"]), out, 3)
 
     def once() -> float:
         done = run(job, Console(file=StringIO()))
         out.unlink()
         assert not done.unreadable, "all pictures are good ones"
-        return float(done.pictures)
+        return float(done.images)
 
     return once
 

@@ -1,1 +1,1 @@
-"""Predictions of very many pictures, streamed from disk into a Parquet file."""
+"""Predictions with exported models: of a few image files, or of any number into a Parquet file."""

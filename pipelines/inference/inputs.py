@@ -1,63 +1,68 @@
-"""Pictures from folders, globs, tar files and data sets, one after another, in an order that is always the same."""
+"""Images from folders, globs, tar files and data sets, in a deterministic order."""
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from pipelines.core import frameworks
 from pipelines.core.errors import UserError
-from pipelines.inference.picture import TFDS, Picture, is_picture
+from pipelines.inference.image_ref import TFDS, ImageRef, is_image
 from serving.errors import PictureError
 
+if TYPE_CHECKING:
+    from pipelines.data.stream import Stream
+
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 
 
 class Source(Protocol):
-    """What one word of the command line means."""
+    """The images of one argument of the command line."""
 
-    def __iter__(self) -> Iterator[Picture]:
-        """The pictures, in the same order each time."""
+    def __iter__(self) -> Iterator[ImageRef]:
+        """Iterates over the images, in the same order each time."""
 
     def count(self) -> int:
-        """About how many there are, found without reading them."""
+        """Estimates the number of images without reading them."""
 
 
 class Fetched(NamedTuple):
-    """A picture that can be decoded in any thread."""
+    """An image to be decoded in any thread."""
 
     name: str
-    """See `Picture`."""
+    """See `ImageRef`."""
     content: bytes | Path | PictureError
-    """The encoded picture, the file that it lies in, or why it cannot be had."""
+    """The encoded image, its file, or the reason why it is not available."""
 
 
 class Listing:
-    """The pictures of several sources, one after another.
+    """The images of several sources, one after another.
 
-    A source that breaks off ends the pictures and is told by `failure`, so that what came before it can be finished.
+    A source that fails ends the listing and sets `failure`, so that earlier images can be finished.
 
     Args:
-        sources: where from.
+        sources: the sources.
 
     Example:
-        for picture in Listing(sources(["photos", "more.tar"], None)).fetched():
-            print(picture.name)
+        for image in Listing(sources(["photos", "more.tar"], None)).fetched():
+            print(image.name)
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.failure: UserError | None = None
         self.counts: list[int] = []
-        """How many pictures the sources had that are behind us."""
+        """Number of images of each exhausted source."""
         self._rest = self._all(sources)
 
     def names(self) -> Iterator[str]:
-        """Goes past the next pictures without reading them."""
-        return (printable(picture.name) for picture in self._rest)
+        """Skips the next images without reading them, and yields their names."""
+        return (printable(image.name) for image in self._rest)
 
     def fetched(self) -> Iterator[Fetched]:
-        """The pictures from here on."""
+        """Fetches the remaining images."""
         for name, fetch in self._rest:
             try:
                 yield Fetched(printable(name), fetch())
@@ -67,13 +72,13 @@ class Listing:
                 self.failure = error
                 return
 
-    def _all(self, sources: Sequence[Source]) -> Iterator[Picture]:
+    def _all(self, sources: Sequence[Source]) -> Iterator[ImageRef]:
         for source in sources:
             count = 0
             try:
-                for picture in source:
+                for image in source:
                     count += 1
-                    yield picture
+                    yield image
             except UserError as error:
                 self.failure = error
                 return
@@ -81,37 +86,39 @@ class Listing:
 
 
 def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
-    """Finds what some words mean, before the first picture is read.
+    """Resolves arguments to sources before the first image is read.
 
     Args:
-        words: files, folders (with all pictures that are in them), globs, tar files, and `tfds:DATA/SPLIT`.
-        data_dir: where prepared data lies.
+        words: files, folders (searched recursively), globs, tar files, and `tfds:DATA/SPLIT`.
+        data_dir: folder of prepared data.
 
     Returns:
-        One or more sources for each word; a glob has them in the order of their names.
+        One or more sources for each argument; matches of a glob are sorted by name.
 
     Raises:
-        UserError: a word means nothing, or a tar file is none.
+        UserError: an argument matches nothing, or a tar file is invalid.
     """
     found: list[Source] = []
     for word in words:
         if word.startswith(TFDS):
-            # TensorFlow is imported for those who ask for it.
-            from pipelines.inference.splits import split
-
-            found.append(split(word.removeprefix(TFDS), data_dir))
+            found.append(_split(word.removeprefix(TFDS), data_dir))
         elif os.path.lexists(word):
             found.append(_source(word))
         else:
             matches = _globbed(word)
             if not matches:
-                raise UserError(f"{word} is no file, no folder, and no glob that anything matches.")
+                raise UserError(f"{word} is not a file or a folder, and matches nothing as a glob.")
             found += map(_source, matches)
     return found
 
 
+def printable(name: str) -> str:
+    r"""Escapes bytes of a name that are not UTF-8 as \xe9, because text in Parquet must be UTF-8."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _source(path: str) -> Source:
-    # Not through pathlib here and below: of a million files it would take longer than all the rest.
+    # Not pathlib, here and below: for a million files it would dominate the run time.
     if os.path.isdir(path):  # noqa: PTH112
         return _Folder(path)
     if path.lower().endswith(TARS):
@@ -122,26 +129,26 @@ def _source(path: str) -> Source:
 
 
 def _globbed(pattern: str) -> list[str]:
-    """What matches, sorted; nothing twice: `photos/**` matches folders, and again what is in them."""
+    """Sorted matches without duplicates: `photos/**` matches folders and their contents."""
     path = Path(pattern)
-    # Other than that of the module glob, this one does not go round in links to folders.
+    # Unlike the module glob, pathlib does not follow cyclic links to folders.
     matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-    kept: list[str] = []
+    unique: list[str] = []
     folders: set[Path] = set()
     for match in sorted(matches, key=str):
         if folders.isdisjoint(match.parents):
-            kept.append(str(match))
+            unique.append(str(match))
             if match.is_dir():
                 folders.add(match)
-    return kept
+    return unique
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     path: str
 
-    def __iter__(self) -> Iterator[Picture]:
-        yield _picture(self.path)
+    def __iter__(self) -> Iterator[ImageRef]:
+        yield _ref(self.path)
 
     def count(self) -> int:
         return 1
@@ -151,21 +158,60 @@ class _File:
 class _Folder:
     path: str
 
-    def __iter__(self) -> Iterator[Picture]:
-        return map(_picture, _walked(self.path))
+    def __iter__(self) -> Iterator[ImageRef]:
+        return map(_ref, _walk(self.path))
 
     def count(self) -> int:
-        return sum(1 for _ in _walked(self.path))
+        return sum(1 for _ in _walk(self.path))
 
 
-def _picture(path: str) -> Picture:
-    return Picture(path, partial(Path, path))
+@dataclass(frozen=True)
+class _Split:
+    """The images of a split of a TFDS data set, numbered from 0."""
+
+    word: str
+    stream: "Stream"
+
+    def __iter__(self) -> Iterator[ImageRef]:
+        number = 0
+        for batch in self.stream.encoded:
+            for content in batch:
+                yield ImageRef(f"{TFDS}{self.word}:{number}", partial(bytes, content))
+                number += 1
+
+    def count(self) -> int:
+        return len(self.stream)
 
 
-def _walked(folder: str) -> Iterator[str]:
-    """Paths of the pictures in a folder. One in it that cannot be listed stands for what it holds.
+def _split(word: str, data_dir: Path | None) -> _Split:
+    """Opens a split such as "mnist/test", preparing its data set if necessary; imports TensorFlow."""
+    data, _, name = word.rpartition("/")
+    split = next((known for known in SPLITS if known == name), None)
+    if split is None or not data:
+        raise UserError(f"{TFDS}{word} names no split. Expected one of {', '.join(SPLITS)}, as in {TFDS}mnist/test.")
+    frameworks.load()
+    from pipelines.data import sources
+    from pipelines.data.stream import Stream
 
-    Links to files are taken, links to folders are not, as they could go round in circles.
+    info = sources.describe(data, data_dir)
+    if not info.labels:
+        raise UserError(f"the data set '{data}' has no images.")
+    if not info.counts[split]:
+        available = ", ".join(known for known in SPLITS if info.counts[known])
+        raise UserError(f"the data set '{data}' has no {split} examples. It has: {available}.")
+    stream = sources.load(data, split, data_dir, memory=0)
+    assert isinstance(stream, Stream), "images are streamed if no memory is allowed"
+    return _Split(word, stream)
+
+
+def _ref(path: str) -> ImageRef:
+    return ImageRef(path, partial(Path, path))
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """Paths of the images in a folder; a subfolder that cannot be listed is yielded itself.
+
+    Links to files are followed, links to folders are not, because they could be cyclic.
     """
     try:
         with os.scandir(folder) as entries:
@@ -176,7 +222,7 @@ def _walked(folder: str) -> Iterator[str]:
     for name, is_folder in found:
         path = os.path.join(folder, name)  # noqa: PTH118
         if is_folder:
-            yield from _walked(path)
+            yield from _walk(path)
         else:
             yield path
 
@@ -184,15 +230,10 @@ def _walked(folder: str) -> Iterator[str]:
 def _is_wanted(entry: os.DirEntry[str]) -> bool:
     if entry.is_dir(follow_symlinks=False):
         return True
-    if not is_picture(entry.name):
+    if not is_image(entry.name):
         return False
     if entry.is_symlink():
-        # One that leads nowhere is told when it is read.
+        # A broken link is reported when it is read.
         return not os.path.isdir(entry.path)  # noqa: PTH112
-    # Not a pipe, which would be waited for.
+    # A named pipe would block.
     return entry.is_file(follow_symlinks=False)
-
-
-def printable(name: str) -> str:
-    r"""A name with those bytes of it that are no UTF-8 as \xe9, as text in Parquet can have no others."""
-    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,13 +1,15 @@
-"""A job over any number of pictures, which can be killed and goes on."""
+"""A prediction job over any number of images, which resumes after being killed."""
 
 import hashlib
 import json
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from rich.console import Console
@@ -15,33 +17,34 @@ from rich.console import Console
 from pipelines.core import environment
 from pipelines.core.errors import UserError
 from pipelines.inference import inputs
-from pipelines.inference.ordered import ordered
-from pipelines.inference.parts import GROUP, Parts, held
-from pipelines.inference.picture import SUFFIXES
-from pipelines.inference.progress import Shown, Total
-from pipelines.inference.rows import Rows, batches, seeing
+from pipelines.inference.image_ref import SUFFIXES
+from pipelines.inference.parts import GROUP, Parts, open_parts
+from pipelines.inference.progress import JobProgress, Total
+from pipelines.inference.rows import RowBuilder, batches, converter
 from serving import manifest
 from serving.errors import ServingError
 from serving.model import Model, open_model
 
-# A part is written as soon as it has the rows of a group, or that many seconds were worked for it.
+# Seconds after which a part is written even if it has fewer rows than a row group.
 INTERVAL = 30.0
-# Batches for each thread that are worked on or wait.
+# Batches per thread in progress or waiting.
 AHEAD = 3
 SUFFIX = ".parquet"
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to predict.
+class PredictionJob:
+    """A prediction job.
 
     Args:
-        model: a version folder, or a model's folder.
+        model: a version folder, or a model folder.
         inputs: see `pipelines.inference.inputs.sources`.
         out: the Parquet file.
-        count: how many classes to name.
+        count: number of classes per row.
         explain: whether to write the mean gate of each layer.
-        data_dir: where prepared data lies.
+        data_dir: folder of prepared data.
     """
 
     model: Path
@@ -53,76 +56,123 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
-    """What came of a job.
+class JobResult:
+    """The result of a job.
 
     Args:
-        pictures: rows in the file.
-        resumed: how many of these an earlier attempt had made.
-        unreadable: how many of the others have an error.
-        seconds: for the others.
+        images: rows in the file.
+        resumed: rows written by earlier attempts.
+        unreadable: rows of this attempt with an error.
+        seconds: duration of this attempt.
     """
 
-    pictures: int
+    images: int
     resumed: int
     unreadable: int
     seconds: float
 
 
-def run(job: Job, console: Console) -> Done:
-    """Predicts all pictures of a job, from where an earlier attempt was stopped.
+def run(job: PredictionJob, console: Console) -> JobResult:
+    """Predicts all images of a job, resuming earlier attempts.
 
     Args:
-        job: what to predict.
-        console: where progress is shown.
+        job: the job.
+        console: for progress.
 
     Returns:
-        What came of it.
+        The result.
 
     Raises:
-        UserError: the model is missing, damaged or has no gates; an input means nothing, has no pictures or breaks
-            off; the file is of another job, or the pictures have changed since the earlier attempt.
+        UserError: the model is missing, damaged or has no gates; an input matches nothing, has no images or fails; the
+            file belongs to another job, or the images have changed since an earlier attempt.
 
     Example:
-        run(Job(Path("models/digits"), ("photos", "tfds:mnist/test"), Path("predictions.parquet"), 3), Console())
+        run(PredictionJob(Path("models/digits"), ("photos",), Path("predictions.parquet"), 3), Console())
     """
     _check(job.out)
-    model = _opened(job)
+    model = _open(job)
     sources = inputs.sources(job.inputs, job.data_dir)
     listing = inputs.Listing(sources)
-    described = _described(job, model)
-    with held(job.out, described) as parts:
+    description = _describe(job, model)
+    with open_parts(job.out, description) as parts:
         resumed = parts.skip(listing.names())
         if listing.failure:
             raise listing.failure
         if parts.is_complete:
-            return Done(resumed, resumed, 0, 0.0)
-        rows = Rows(model, job.count, job.explain)
-        schema = rows.schema(json.dumps(described))
-        shown = Shown(console, Total(sources, listing), resumed)
+            return JobResult(resumed, resumed, 0, 0.0)
+        builder = RowBuilder(model, job.count, job.explain)
+        schema = builder.schema(json.dumps(description))
+        progress = JobProgress(console, Total(sources, listing), resumed)
         try:
-            with shown:
-                _predict(listing, rows, _Writer(parts, schema, shown))
+            with progress:
+                _predict(listing, builder, _Writer(parts, schema, progress))
         except KeyboardInterrupt:
-            console.print(_kept(parts, "repeat the command to go on"), highlight=False, soft_wrap=True)
+            console.print(_saved(parts, "repeat the command to resume"), highlight=False, soft_wrap=True)
             raise
         if listing.failure:
-            raise UserError(f"{listing.failure} {_kept(parts, 'mend it and repeat the command to go on')}")
-        if not shown.pictures:
+            raise UserError(f"{listing.failure} {_saved(parts, 'fix it and repeat the command to resume')}")
+        if not progress.images:
             raise UserError(
-                f"there are no pictures in {' '.join(job.inputs)}. Expected files that end in "
-                f"{', '.join(sorted(SUFFIXES))}; tar files in a folder are to be named, for example with a glob."
+                f"there are no images in {' '.join(job.inputs)}. Expected files that end in "
+                f"{', '.join(sorted(SUFFIXES))}. Name tar files in a folder explicitly, for example with a glob."
             )
         parts.finish(schema)
-    return Done(shown.pictures, resumed, shown.unreadable, shown.seconds)
+    return JobResult(progress.images, resumed, progress.unreadable, progress.seconds)
 
 
-def _predict(listing: inputs.Listing, rows: Rows, writer: "_Writer") -> None:
+def ordered(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
+    """Maps in parallel with bounded memory. Threads take their next item themselves, which saves a producer thread that
+    would contend for the GIL.
+
+    Args:
+        pool: the threads.
+        work: the function to apply to each item.
+        items: the items; taken by the threads one at a time.
+        ahead: largest number of items in progress or waiting.
+
+    Yields:
+        The results, in the order of the items.
+
+    Example:
+        with ThreadPoolExecutor(2) as pool:
+            sizes = list(ordered(pool, os.path.getsize, paths, 4))
+    """
+    queue = _Queue(work, items)
+    running = deque(pool.submit(queue.next) for _ in range(ahead))
+    waiting: dict[int, Result] = {}
+    wanted = 0
+    while running:
+        done = running.popleft().result()
+        if not done:
+            continue
+        number, waiting[number] = done
+        while wanted in waiting:
+            yield waiting.pop(wanted)
+            wanted += 1
+            running.append(pool.submit(queue.next))
+
+
+class _Queue(Generic[Item, Result]):
+    """Items numbered as they are taken."""
+
+    def __init__(self, work: Callable[[Item], Result], items: Iterable[Item]) -> None:
+        self._work = work
+        self._items = enumerate(items)
+        self._lock = Lock()
+
+    def next(self) -> tuple[int, Result] | None:
+        """Processes the next item; None if there is none."""
+        with self._lock:
+            found = next(self._items, None)
+        return found and (found[0], self._work(found[1]))
+
+
+def _predict(listing: inputs.Listing, builder: RowBuilder, writer: "_Writer") -> None:
     threads = environment.cores()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
-    see = seeing(rows.model)
+    convert = converter(builder.model)
     try:
-        writer.write(ordered(pool, lambda batch: rows(see(batch)), batches(listing.fetched()), AHEAD * threads))
+        writer.write(ordered(pool, lambda batch: builder(convert(batch)), batches(listing.fetched()), AHEAD * threads))
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -131,28 +181,28 @@ def _predict(listing: inputs.Listing, rows: Rows, writer: "_Writer") -> None:
 class _Writer:
     parts: Parts
     schema: pa.Schema
-    shown: Shown
+    progress: JobProgress
 
     def write(self, results: Iterable[list[pa.Array]]) -> None:
-        """Writes parts as there is enough for them; what is there when it is interrupted, too."""
+        """Writes parts as they fill up, and a last part on interruption."""
         waiting: list[pa.RecordBatch] = []
         since = time.monotonic()
         try:
             for columns in results:
                 batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
                 waiting.append(batch)
-                self.shown.add(len(batch), len(batch) - batch.column("error").null_count)
+                self.progress.add(len(batch), len(batch) - batch.column("error").null_count)
                 if sum(map(len, waiting)) >= GROUP or time.monotonic() - since > INTERVAL:
                     part, waiting = waiting, []
-                    self._keep(part)
+                    self._save(part)
                     since = time.monotonic()
         finally:
             if waiting:
-                self._keep(waiting)
+                self._save(waiting)
 
-    def _keep(self, batches: list[pa.RecordBatch]) -> None:
+    def _save(self, batches: list[pa.RecordBatch]) -> None:
         self.parts.write(pa.Table.from_batches(batches, self.schema))
-        self.shown.kept()
+        self.progress.saved()
 
 
 def _check(out: Path) -> None:
@@ -162,7 +212,7 @@ def _check(out: Path) -> None:
         raise UserError(f"--out must name a file that ends in {SUFFIX}. Received: {out}.")
 
 
-def _opened(job: Job) -> Model:
+def _open(job: PredictionJob) -> Model:
     try:
         model = open_model(job.model)
         if model.picture is None:
@@ -174,8 +224,8 @@ def _opened(job: Job) -> Model:
     return model
 
 
-def _described(job: Job, model: Model) -> dict[str, Any]:
-    """All that decides what is in the file."""
+def _describe(job: PredictionJob, model: Model) -> dict[str, Any]:
+    """Everything that determines the content of the file."""
     digest = hashlib.sha256((model.folder / manifest.NAME).read_bytes()).hexdigest()
     return {
         "version": model.manifest.version,
@@ -186,7 +236,5 @@ def _described(job: Job, model: Model) -> dict[str, Any]:
     }
 
 
-def _kept(parts: Parts, then: str) -> str:
-    return (
-        f"{parts.rows:,} pictures are done and kept in {parts.folder}: {then}." if parts.paths else "Nothing is kept."
-    )
+def _saved(parts: Parts, advice: str) -> str:
+    return f"{parts.rows:,} images are saved in {parts.folder}: {advice}." if parts.paths else "Nothing is saved."

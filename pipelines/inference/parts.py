@@ -1,6 +1,6 @@
-"""A Parquet file that grows by whole parts, so that a job that was killed goes on behind the last one.
+"""A Parquet file written in parts, so that a killed job resumes after the last complete part.
 
-The parts lie in a hidden folder beside the file, which appears when it is complete.
+The parts are in a hidden folder next to the file, which appears when it is complete.
 """
 
 import fcntl
@@ -19,66 +19,67 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush, replacing, write_text
 
-# Of a group of rows in the file: what a reader has in memory at least.
+# Rows per row group of the file, the least that a reader holds in memory.
 GROUP = 32_768
 JOB, LOCK, WHOLE = "job.json", "lock", "whole.parquet"
 NAME = "path"
 
-Job = Mapping[str, Any]
+Description = Mapping[str, Any]
+"""Everything that determines the content of a file."""
 
 
 class Parts:
-    """What is there of a file. Made by `held`.
+    """The parts of a file; see `open_parts`.
 
     Args:
         out: the file.
-        folder: of its parts.
-        job: what decides the content of the file.
+        folder: the folder of its parts.
+        job: description of the job.
     """
 
-    def __init__(self, out: Path, folder: Path, job: Job) -> None:
+    def __init__(self, out: Path, folder: Path, job: Description) -> None:
         self.out = out
         self.folder = folder
         self.job = job
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file is there, so that there is nothing left to do."""
+        """Whether the file is complete."""
         return self.out.exists()
 
     @property
     def paths(self) -> list[Path]:
-        """The parts in their order; files that are still being written are not among them."""
+        """The complete parts in order."""
         return sorted(self.folder.glob("[0-9]*.parquet"))
 
     @property
     def rows(self) -> int:
-        """How many rows are in the parts."""
+        """Number of rows in the parts."""
         return sum(pq.read_metadata(path).num_rows for path in self.paths)
 
     def skip(self, names: Iterator[str]) -> int:
-        """Goes past the pictures that have a row already.
+        """Skips the images that already have a row.
 
         Args:
-            names: of the pictures from the first on, as they are written; as many are taken as there are rows.
+            names: names of the images from the first on; one is consumed per row.
 
         Returns:
-            How many.
+            Number of skipped images.
 
         Raises:
-            UserError: they are others than those in the rows, or a part is damaged.
+            UserError: the names differ from those in the rows, or a part is damaged.
         """
         rows = 0
         for part in [self.out] if self.is_complete else self.paths:
-            for kept in _names(part):
-                found = list(islice(names, len(kept)))
-                if found != kept:
-                    raise self._changed(rows, kept, found)
-                rows += len(kept)
+            for written in _names(part):
+                found = list(islice(names, len(written)))
+                if found != written:
+                    raise self._changed(rows, written, found)
+                rows += len(written)
         if self.is_complete and next(names, None) is not None:
             raise UserError(
-                f"{self.out} is complete with {rows:,} pictures, and there are more of them now. "
-                "Name another file, or remove this one to begin again."
+                f"{self.out} is complete with {rows:,} images, and there are more now. "
+                "Name another file, or remove this one to start over."
             )
         return rows
 
@@ -90,7 +91,7 @@ class Parts:
             pq.write_table(table, aside, compression="zstd")
 
     def finish(self, schema: pa.Schema) -> None:
-        """Puts the parts together, and removes them."""
+        """Joins the parts into the file, and removes them."""
         whole = self.folder / WHOLE
         with replacing(whole) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
             rows = (batch for path in self.paths for batch in pq.ParquetFile(path).iter_batches())
@@ -100,37 +101,37 @@ class Parts:
         flush(self.out.parent)
         shutil.rmtree(self.folder)
 
-    def _changed(self, rows: int, kept: list[str], found: list[str]) -> UserError:
-        place = next((place for place, name in enumerate(found) if name != kept[place]), len(found))
-        now = f"is {found[place]} now" if place < len(found) else "is there no more"
-        again = self.out if self.is_complete else self.folder
+    def _changed(self, rows: int, written: list[str], found: list[str]) -> UserError:
+        index = next((index for index, name in enumerate(found) if name != written[index]), len(found))
+        now = f"is now {found[index]}" if index < len(found) else "is now missing"
+        obsolete = self.out if self.is_complete else self.folder
         return UserError(
-            f"the pictures have changed since {self.out} was begun: number {rows + place + 1:,} was {kept[place]}, "
-            f"and {now}. Name another file, or remove {again} to begin again."
+            f"the images have changed since {self.out} was begun: number {rows + index + 1:,} was {written[index]} "
+            f"and {now}. Name another file, or remove {obsolete} to start over."
         )
 
 
 @contextmanager
-def held(out: Path, job: Job) -> Iterator[Parts]:
-    """Holds a file for this process, until the block ends or the process dies. Parts stay, for another attempt.
+def open_parts(out: Path, job: Description) -> Iterator[Parts]:
+    """Locks a file until the block ends or the process dies. Its parts stay for another attempt.
 
     Args:
         out: the file.
-        job: what decides its content.
+        job: description of the job.
 
     Yields:
-        What is there of it.
+        The existing parts.
 
     Raises:
-        UserError: another process holds it, or it is of another job.
+        UserError: another process holds the lock, or the file belongs to another job.
 
     Example:
-        with held(Path("predictions.parquet"), {"model": "demo"}) as parts:
+        with open_parts(Path("predictions.parquet"), {"model": "demo"}) as parts:
             parts.write(table)
             parts.finish(table.schema)
     """
     folder = out.with_name(f".{out.name}.parts")
-    handle = _locked(folder, out)
+    handle = _lock(folder, out)
     parts = Parts(out, folder, job)
     try:
         _check(parts)
@@ -139,7 +140,7 @@ def held(out: Path, job: Job) -> Iterator[Parts]:
             yield parts
         finally:
             if parts.is_complete:
-                # Only if an earlier process was killed between its last two steps.
+                # An earlier process was killed between its last two steps.
                 shutil.rmtree(folder, ignore_errors=True)
     finally:
         if not parts.paths:
@@ -147,13 +148,13 @@ def held(out: Path, job: Job) -> Iterator[Parts]:
         os.close(handle)
 
 
-def _locked(folder: Path, out: Path) -> int:
+def _lock(folder: Path, out: Path) -> int:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise UserError(f"{out} cannot be written: {error.filename}: {error.strerror}.") from None
-        # The process that finishes a file removes the folder, and may do so in this moment.
+        # A process that finishes the file may remove the folder at this moment.
         with suppress(FileNotFoundError):
             handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
             try:
@@ -169,28 +170,27 @@ def _locked(folder: Path, out: Path) -> int:
 def _check(parts: Parts) -> None:
     if parts.is_complete:
         if _written_by(parts.out) != parts.job:
-            raise UserError(f"{parts.out} exists and is not of this job. Name another file, or remove it.")
+            raise UserError(f"{parts.out} exists and belongs to another job. Name another file, or remove it.")
     elif parts.paths:
-        kept = json.loads((parts.folder / JOB).read_text(encoding="utf-8"))
-        differing = [name for name in parts.job if kept.get(name) != parts.job[name]]
-        if differing:
-            name = differing[0]
+        stored = json.loads((parts.folder / JOB).read_text(encoding="utf-8"))
+        name = next((name for name in parts.job if stored.get(name) != parts.job[name]), None)
+        if name:
             raise UserError(
-                f"{parts.out} was begun by another job: {name} was {_shown(kept.get(name))}, and is "
-                f"{_shown(parts.job[name])} now. Repeat that command to finish it, name another file, or remove "
-                f"{parts.folder} to begin again."
+                f"{parts.out} was begun by another job: {name} was {_text(stored.get(name))} and is now "
+                f"{_text(parts.job[name])}. Repeat that command to finish it, name another file, or remove "
+                f"{parts.folder} to start over."
             )
 
 
 def _written_by(path: Path) -> Any:
-    """The job that wrote a file; None if it was none of ours."""
+    """The description of the job that wrote a file; None if there is none."""
     try:
         return json.loads(pq.read_schema(path).metadata[b"job"])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         return None
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -199,7 +199,7 @@ def _names(part: Path) -> Iterator[list[str]]:
         for batch in pq.ParquetFile(part).iter_batches(columns=[NAME]):
             yield batch.column(0).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{part} is damaged: {error}. Remove it and all that follow it.") from None
+        raise UserError(f"{part} is damaged: {error}. Remove it and all later parts.") from None
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

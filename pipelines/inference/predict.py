@@ -1,9 +1,11 @@
-"""Classifies picture files with an exported model. Needs no TensorFlow."""
+"""Classification of image files with an exported model or by an endpoint. Needs no TensorFlow."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from serving.answers import Guess, Prediction
 from serving.errors import ServingError
@@ -13,21 +15,23 @@ if TYPE_CHECKING:
 
 BATCH = 64
 TOP = 3
+# Limits of a request, well below those of an endpoint; a single image may be larger.
+REQUEST_IMAGES, REQUEST_BYTES = 64, 8 * 2**20
 
 
-def predict(model: Path, pictures: Sequence[Path], count: int = TOP) -> tuple[Path, list[Prediction]]:
-    """Classifies picture files.
+def predict(model: Path, images: Sequence[Path], count: int = TOP) -> tuple[Path, list[Prediction]]:
+    """Classifies image files.
 
     Args:
-        model: a version folder, or a model's folder, whose newest version is taken.
-        pictures: the files. All are read before the first is classified: one that cannot be is an error for all.
-        count: how many classes to name.
+        model: a version folder, or a model folder, whose newest version is used.
+        images: the files. All are read before the first is classified, so an unreadable file is an error for all.
+        count: number of classes to return.
 
     Returns:
-        The version folder that was used, and a prediction for each picture.
+        The version folder, and a prediction for each image.
 
     Raises:
-        UserError: if the model is missing or damaged, or a picture is missing, unreadable or not what the model takes.
+        UserError: the model is missing or damaged, or an image is missing, unreadable or not accepted by the model.
 
     Example:
         folder, predictions = predict(Path("models/demo"), [Path("seven.png")])
@@ -41,30 +45,84 @@ def predict(model: Path, pictures: Sequence[Path], count: int = TOP) -> tuple[Pa
 
     try:
         opened = open_model(model)
-        images = np.stack([opened.see(read(picture)) for picture in pictures])
+        inputs = np.stack([opened.see(read(image)) for image in images])
     except ServingError as error:
         raise UserError(str(error)) from error
     labels, predictions = opened.manifest.labels, []
-    for start in range(0, len(images), BATCH):
-        probabilities = opened.predict(images[start : start + BATCH])[PROBABILITIES]
-        for picture, row, classes in zip(pictures[start:], probabilities, top(probabilities, count), strict=False):
+    for start in range(0, len(inputs), BATCH):
+        probabilities = opened.predict(inputs[start : start + BATCH])[PROBABILITIES]
+        for image, row, classes in zip(images[start:], probabilities, top(probabilities, count), strict=False):
             guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
-            predictions.append(Prediction(file=str(picture), top=guesses))
+            predictions.append(Prediction(file=str(image), top=guesses))
     return opened.folder, predictions
 
 
+def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = TOP) -> tuple[str, list[Prediction]]:
+    """Classifies image files at an endpoint; no model is loaded here.
+
+    Args:
+        url: URL of the endpoint; the key is in the environment variable HIGHWAY_API_KEY.
+        model: name of the model at the endpoint.
+        images: the files. An unreadable or refused file is an error for all.
+        count: number of classes to return.
+
+    Returns:
+        The version used, as `NAME version NUMBER`, and a prediction for each image.
+
+    Raises:
+        UserError: the endpoint is not reachable, has no such model, refuses the key or an image, or has unloaded the
+            version meanwhile.
+
+    Example:
+        _, predictions = predict_remotely("http://127.0.0.1:8501", "digits", [Path("seven.png")])
+        predictions[0].top[0].label  # "7"
+    """
+    from serving.client import Client, ClientError
+
+    try:
+        with Client(url, os.environ.get(API_KEY) or None) as client:
+            answers, version = [], None
+            for batch in _requests(images):
+                answers.append(client.predict(model, batch, version=version, top=count))
+                # One version classifies all images, even if a new one is loaded.
+                version = answers[0].version
+    except ClientError as error:
+        advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
+        raise UserError(f"{error}{advice}") from error
+    predictions = [prediction for answer in answers for prediction in answer.predictions]
+    return f"{model} version {version}", [
+        prediction.model_copy(update={"file": str(image)})
+        for image, prediction in zip(images, predictions, strict=True)
+    ]
+
+
 def table(predictions: Sequence[Prediction]) -> "Table":
-    """Predictions as a table: file, label, probability, and the classes that come next."""
+    """Formats predictions as a table: file, label, probability, and the next classes."""
     from rich.markup import escape
     from rich.table import Table
 
-    shown = Table("picture", "label")
-    shown.add_column("probability", justify="right")
-    shown.add_column("next")
+    table = Table("image", "label")
+    table.add_column("probability", justify="right")
+    table.add_column("next")
     for prediction in predictions:
         first, *others = prediction.top
         following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
-        shown.add_row(
+        table.add_row(
             escape(prediction.file or ""), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following
         )
-    return shown
+    return table
+
+
+def _requests(images: Sequence[Path]) -> Iterator[list[Path]]:
+    batch: list[Path] = []
+    size = 0
+    for image in images:
+        # The client reports unreadable files.
+        more = image.stat().st_size if image.is_file() else 0
+        if batch and (len(batch) == REQUEST_IMAGES or size + more > REQUEST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(image)
+        size += more
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""What is seen while pictures are predicted: a bar on a terminal, a line for each part elsewhere."""
+"""Progress of a prediction job: a bar on a terminal, a line for each part elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -8,57 +8,58 @@ from threading import Thread
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.inference.inputs import Listing, Source
 
 
 class Total:
-    """How many pictures there are: counted by a thread of its own, from then on corrected by what was read.
+    """The number of images: estimated in a thread, then corrected as sources are exhausted.
 
     Args:
-        sources: to count.
-        listing: what reads them.
+        sources: the sources to count.
+        listing: the listing that reads them.
     """
 
     def __init__(self, sources: Sequence[Source], listing: Listing) -> None:
         self._sources = sources
         self._listing = listing
         self._counts: list[int] = []
-        # Not waited for: with the last picture it is of no use any more.
+        # A daemon, because the count is useless after the last image.
         self.thread = Thread(target=self._count, name="count", daemon=True)
         self.thread.start()
 
     def now(self) -> int | None:
-        """The number as far as it is known; None before everything was counted once."""
+        """Returns the current estimate; None before all sources are counted."""
         if len(self._counts) < len(self._sources):
             return None
         read = self._listing.counts
         return sum(read) + sum(self._counts[len(read) :])
 
     def _count(self) -> None:
-        # What is wrong with a source is told when its turn comes.
+        # Errors of a source are reported when it is read.
         with suppress(UserError):
             for source in self._sources:
                 self._counts.append(source.count())
 
 
-class Shown:
-    """Counts pictures, and shows how many, how fast, and the time left.
+class JobProgress:
+    """Counts images, and shows their number, the speed, and the time left.
 
     Args:
-        console: where to.
-        total: of all pictures.
-        resumed: how many an earlier attempt has done.
+        console: where to print.
+        total: the number of all images.
+        resumed: number of images done by earlier attempts.
     """
 
     def __init__(self, console: Console, total: Total, resumed: int) -> None:
-        self.pictures, self.unreadable = resumed, 0
+        self.images, self.unreadable = resumed, 0
         self._console = console
         self._total = total
         self._resumed = resumed
         self._bar: Progress | None = None
 
-    def __enter__(self) -> "Shown":
+    def __enter__(self) -> "JobProgress":
         self._started = time.perf_counter()
         if self._console.is_terminal:
             self._bar = Progress(
@@ -78,35 +79,33 @@ class Shown:
         if self._bar:
             self._bar.stop()
 
-    def add(self, pictures: int, unreadable: int) -> None:
-        """Some more pictures are predicted."""
-        self.pictures += pictures
+    def add(self, images: int, unreadable: int) -> None:
+        """Counts predicted images."""
+        self.images += images
         self.unreadable += unreadable
         if self._bar:
             total = self._total.now()
             self._bar.update(
-                self._task, completed=self.pictures, total=total and max(total, self.pictures), text=self._text()
+                self._task, completed=self.images, total=total and max(total, self.images), text=self._text()
             )
 
-    def kept(self) -> None:
-        """All of them are on disk."""
+    def saved(self) -> None:
+        """Reports that all counted images are on disk."""
         if not self._bar:
             self._console.print(self._text() + self._left(), highlight=False, soft_wrap=True)
 
     def _text(self) -> str:
         total = self._total.now()
-        # A guess can be too low.
-        of = f" of {total:,}" if total and total >= self.pictures else ""
-        bad = f"  {self.unreadable:,} unreadable" if self.unreadable else ""
-        return f"{self.pictures:,}{of} pictures  {self._speed():,.0f}/s{bad}"
+        # The estimate can be too low.
+        of = f" of {total:,}" if total and total >= self.images else ""
+        unreadable = f"  {self.unreadable:,} unreadable" if self.unreadable else ""
+        return f"{self.images:,}{of} images  {self._speed():,.0f}/s{unreadable}"
 
     def _left(self) -> str:
         total = self._total.now()
-        if not total or total <= self.pictures:
+        if not total or total <= self.images:
             return ""
-        minutes, seconds = divmod(round((total - self.pictures) / self._speed()), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"  {hours}:{minutes:02}:{seconds:02} left"
+        return f"  {clock((total - self.images) / self._speed())} left"
 
     def _speed(self) -> float:
-        return (self.pictures - self._resumed) / max(time.perf_counter() - self._started, 1e-9)
+        return (self.images - self._resumed) / max(time.perf_counter() - self._started, 1e-9)

@@ -1,4 +1,4 @@
-"""From encoded pictures to rows of the table, a batch at a time."""
+"""Decoding and prediction of batches of images to rows of the table."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,14 +15,14 @@ from serving.errors import PictureError
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, top
 
-# Where a picture's share of a batch is smallest for nets of 10 to 50 layers on one thread; larger ones gain no more.
+# Larger batches are no faster per image, for nets of 10 to 50 layers on one thread.
 BATCH = 128
-# Large pictures come fewer at a time: they would fill the memory, and a few of them would all be one thread's.
+# Large images come in smaller batches, to bound memory and to spread them over the threads.
 BATCH_BYTES = 2**19
 
 
-class Seen(NamedTuple):
-    """A picture as the net sees it, or why it cannot."""
+class NetInput(NamedTuple):
+    """An image converted to the input of the net, or the reason why that failed."""
 
     name: str
     image: np.ndarray | None
@@ -30,12 +30,12 @@ class Seen(NamedTuple):
 
 
 def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
-    """Pictures that one thread decodes and predicts together."""
+    """Groups images into batches, each decoded and predicted by one thread."""
     batch: list[Fetched] = []
     size = 0
-    for picture in fetched:
-        batch.append(picture)
-        size += _size(picture.content)
+    for image in fetched:
+        batch.append(image)
+        size += _size(image.content)
         if len(batch) == BATCH or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -43,25 +43,25 @@ def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
         yield batch
 
 
-def seeing(model: Model) -> Callable[[list[Fetched]], list[Seen]]:
-    """A function that decodes pictures and makes what the net sees of them; in any thread."""
+def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
+    """Returns a thread-safe function that decodes images and converts them to inputs of the net."""
 
-    def see(picture: Fetched) -> Seen:
+    def convert(image: Fetched) -> NetInput:
         try:
-            return Seen(picture.name, model.see(_decoded(picture)), None)
+            return NetInput(image.name, model.see(_decoded(image)), None)
         except PictureError as error:
-            return Seen(picture.name, None, printable(str(error)))
+            return NetInput(image.name, None, printable(str(error)))
 
-    return lambda batch: [see(picture) for picture in batch]
+    return lambda batch: [convert(image) for image in batch]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Makes rows of pictures; in any thread.
+class RowBuilder:
+    """Predicts images and builds their rows; thread-safe.
 
     Args:
-        model: predicts.
-        count: how many classes to name.
+        model: the model.
+        count: number of classes per row.
         explain: whether to add the mean gate of each layer.
     """
 
@@ -70,10 +70,10 @@ class Rows:
     explain: bool
 
     def schema(self, job: str) -> pa.Schema:
-        """The columns; the file's metadata say what the model is, and what made the file.
+        """Returns the columns, with metadata about the model and the job.
 
         Args:
-            job: is kept under that name.
+            job: description of the job as JSON.
         """
         numbers, manifest = pa.list_(pa.float32()), self.model.manifest
         columns = [
@@ -84,7 +84,7 @@ class Rows:
             ("top", pa.list_(pa.struct([("label", pa.string()), ("probability", pa.float32())]))),
             (PROBABILITIES, numbers),
         ]
-        described = {
+        metadata = {
             "model": manifest.name,
             "version": str(manifest.version),
             "labels": "\n".join(manifest.labels),
@@ -92,16 +92,16 @@ class Rows:
         }
         if self.explain:
             columns.append((GATE_MEANS, numbers))
-            described["layers"] = "\n".join(manifest.gates or ())
-        return pa.schema(columns, metadata=described)
+            metadata["layers"] = "\n".join(manifest.gates or ())
+        return pa.schema(columns, metadata=metadata)
 
-    def __call__(self, seen: Sequence[Seen]) -> list[pa.Array]:
-        """The columns of some rows: all but path and error are null where the picture could not be read."""
-        images = [picture.image for picture in seen if picture.image is not None]
-        readable = np.array([picture.image is not None for picture in seen], bool)
-        paths = pa.array([picture.name for picture in seen], pa.string())
-        errors = pa.array([picture.error for picture in seen], pa.string())
-        # An empty batch is an answer, too: it has the widths of all others.
+    def __call__(self, inputs: Sequence[NetInput]) -> list[pa.Array]:
+        """Returns the columns of rows; all but path and error are null for unreadable images."""
+        images = [row.image for row in inputs if row.image is not None]
+        readable = np.array([row.image is not None for row in inputs], bool)
+        paths = pa.array([row.name for row in inputs], pa.string())
+        errors = pa.array([row.error for row in inputs], pa.string())
+        # An empty batch is predicted too, for the widths of the outputs.
         shape = (len(images), *self.model.manifest.input.shape[1:])
         outputs = self.model.predict(np.stack(images) if images else np.empty(shape, np.uint8))
         probabilities = outputs[PROBABILITIES]
@@ -124,7 +124,7 @@ class Rows:
 
 
 def _size(content: bytes | Path | PictureError) -> int:
-    """Bytes of a picture file; 0 if there is none, which is told where it is read."""
+    """Bytes of an encoded image; 0 if it is missing, which is reported when it is read."""
     if isinstance(content, bytes):
         return len(content)
     if isinstance(content, Path):
@@ -133,20 +133,20 @@ def _size(content: bytes | Path | PictureError) -> int:
     return 0
 
 
-def _decoded(picture: Fetched) -> np.ndarray:
-    if isinstance(picture.content, PictureError):
-        raise picture.content
-    if isinstance(picture.content, Path):
-        return pictures.read(picture.content)
-    return pictures.decode(picture.content, picture.name)
+def _decoded(image: Fetched) -> np.ndarray:
+    if isinstance(image.content, PictureError):
+        raise image.content
+    if isinstance(image.content, Path):
+        return pictures.read(image.content)
+    return pictures.decode(image.content, image.name)
 
 
 def _spread(values: Any, readable: np.ndarray) -> pa.Array:
-    """Values of the readable rows, and null for the others."""
+    """Spreads values over the readable rows, with null for the others."""
     return values.take(pa.array(np.cumsum(readable) - 1, mask=~readable))
 
 
 def _lists(values: Any, width: int, readable: np.ndarray) -> pa.Array:
-    """A list of that width for each readable row, and null for the others."""
+    """Spreads lists of a width over the readable rows, with null for the others."""
     ends = np.concatenate([[0], np.cumsum(readable * width)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), values, mask=pa.array(~readable))

@@ -1,4 +1,4 @@
-"""`highway predict`: what an exported model sees in pictures. Only splits of data sets need TensorFlow."""
+"""`highway predict`: classifies images with an exported model. Only splits of data sets need TensorFlow."""
 
 import json
 import sys
@@ -10,37 +10,37 @@ from pydantic import Field, model_validator
 
 from pipelines.core.config import Frozen
 from pipelines.core.parsing import parse
-from pipelines.inference.predict import TOP, predict, table
+from pipelines.inference.predict import TOP, predict, predict_remotely, table
 
 
 class Arguments(Frozen):
-    """Classifies pictures with an exported model; with --out, any number of them."""
+    """Classifies images with an exported model; with --out, any number of them."""
 
     model: tyro.conf.Positional[Path]
-    """A version folder, or a model's folder, whose newest version is taken."""
+    """A version folder, or a model folder, whose newest version is used."""
     pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """Files of any size: PNG, JPEG, what else Pillow reads. With --out also folders, globs, tars, tfds:mnist/test."""
+    """Images of any size: PNG, JPEG, and more. With --out also folders, globs, tar files, and tfds:mnist/test."""
     format: Literal["table", "json"] = "table"
-    """Print a table, or one JSON object a line for each picture."""
+    """Print a table, or one line of JSON per image."""
     url: str | None = None
-    """Ask the endpoint at this address, where MODEL is the model's name; a key is taken from HIGHWAY_API_KEY."""
+    """URL of an endpoint to use, with MODEL as the name of the model; HIGHWAY_API_KEY holds its key."""
     top: Annotated[int, Field(ge=1)] = TOP
-    """How many classes to name for each picture, the most probable ones."""
+    """Number of most probable classes per image."""
     out: Path | None = None
-    """Parquet file to write instead, a row a picture. Given again, the same command goes on where it was stopped."""
+    """Parquet file to write instead, with a row per image. Repeat an interrupted command to resume it."""
     explain: bool = False
-    """With --out, also write how open the gates of each layer were; the model must have been exported with --gates."""
+    """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets, for --out; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """With --out, folder of prepared TFDS data sets; TFDS_DATA_DIR by default, then ~/tensorflow_datasets."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
         if self.out is None and (self.explain or self.data_dir):
-            raise ValueError(f"{'--explain' if self.explain else '--data-dir'} is for --out FILE.parquet")
+            raise ValueError(f"{'--explain' if self.explain else '--data-dir'} needs --out FILE.parquet")
         if self.out is not None and self.url is not None:
-            raise ValueError("--out is for models on this machine. Leave --url away, or --out")
+            raise ValueError("--out needs a model on this machine. Leave out --url or --out")
         if self.out is not None and self.format != "table":
-            raise ValueError("--format is for what is printed. Leave it away with --out")
+            raise ValueError("--format has no effect with --out. Leave it out")
         return self
 
 
@@ -57,12 +57,10 @@ def main(arguments: list[str]) -> None:
     if given.out is not None:
         _write(given, given.out)
         return
-    # Which version it was is not among the results, which another program may be reading.
+    # The version goes to standard error, because another program may read the results.
     if given.url is not None:
-        from pipelines.inference import remote
-
-        used, predictions = remote.predict(given.url, str(given.model), given.pictures, given.top)
-        sys.stderr.write(f"{used} answered\n")
+        version, predictions = predict_remotely(given.url, str(given.model), given.pictures, given.top)
+        sys.stderr.write(f"{version} answered\n")
     else:
         folder, predictions = predict(given.model, given.pictures, given.top)
         if folder != given.model:
@@ -80,15 +78,16 @@ def main(arguments: list[str]) -> None:
 def _write(given: Arguments, out: Path) -> None:
     from rich.console import Console
 
-    from pipelines.inference.job import Job, run
+    from pipelines.inference.job import PredictionJob, run
 
     words = tuple(map(str, given.pictures))
-    done = run(Job(given.model, words, out, given.top, given.explain, given.data_dir), Console(stderr=True))
-    new = done.pictures - done.resumed
+    job = PredictionJob(given.model, words, out, given.top, given.explain, given.data_dir)
+    result = run(job, Console(stderr=True))
+    new = result.images - result.resumed
     if not new:
-        sys.stdout.write(f"{out} is complete already, with {done.pictures:,} pictures. Remove it to begin again.\n")
+        sys.stdout.write(f"{out} is already complete, with {result.images:,} images. Remove it to start over.\n")
         return
-    resumed = f", {done.resumed:,} of them before" if done.resumed else ""
-    bad = f"; {done.unreadable:,} could not be read, see the column error" if done.unreadable else ""
-    speed = f"{new / done.seconds:,.0f} pictures a second"
-    sys.stdout.write(f"{out}: {done.pictures:,} pictures{resumed}{bad}; {speed}\n")
+    resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
+    unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
+    speed = f"{new / result.seconds:,.0f} images/s"
+    sys.stdout.write(f"{out}: {result.images:,} images{resumed}{unreadable}; {speed}\n")

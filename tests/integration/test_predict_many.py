@@ -83,7 +83,7 @@ def finished(process):
 
 def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
     whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
-    assert finished(start(whole)).startswith(f"{whole}: 10,000 pictures; 10 could not be read")
+    assert finished(start(whole)).startswith(f"{whole}: 10,000 images; 10 unreadable")
     for count in (1, 8, 20):
         process = start(out)
         wait_for_parts(process, out, count)
@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
     kept = len(parts(out))
     assert kept >= 20
     said = finished(start(out))
-    assert f"10,000 pictures, {128 * kept:,} of them before" in said
+    assert f"10,000 images ({128 * kept:,} by earlier attempts)" in said
     assert pq.read_table(out).equals(pq.read_table(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "whole.parquet"]
 
@@ -105,9 +105,9 @@ def test_interrupted_it_says_how_to_go_on(start, tmp_path):
     process.send_signal(signal.SIGINT)
     _, complained = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "pictures are done and kept in" in complained
+    assert "images are saved in" in complained
     assert "Traceback" not in complained
-    assert "10,000 pictures, " in finished(start(out))
+    assert "10,000 images (" in finished(start(out))
 
 
 def test_two_at_once_do_not_write_the_same_file(start, tmp_path):
@@ -128,7 +128,7 @@ def test_two_at_once_do_not_write_the_same_file(start, tmp_path):
 def test_a_split_of_a_data_set(start, tmp_path, real_data):
     real_data("mnist")
     out = tmp_path / "out.parquet"
-    assert "10,000 pictures" in finished(start(out, "tfds:mnist/test"))
+    assert "10,000 images" in finished(start(out, "tfds:mnist/test"))
     found = pq.read_table(out)
     assert found["path"].to_pylist() == [f"tfds:mnist/test:{number}" for number in range(10_000)]
     assert found["error"].null_count == 10_000

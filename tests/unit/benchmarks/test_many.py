@@ -5,16 +5,16 @@ from rich.console import Console
 
 from benchmarks import many, memory
 from pipelines.inference.inputs import Listing, sources
-from pipelines.inference.progress import Shown, Total
+from pipelines.inference.progress import JobProgress, Total
 
 
 def test_memory_is_sampled_at_each_line_of_progress(tmp_path):
     said = io.StringIO()
     listing = Listing([])
-    with Shown(Console(file=said), Total([], listing), 0) as shown:
+    with JobProgress(Console(file=said), Total([], listing), 0) as shown:
         for _ in range(2):
             shown.add(32_768, 1)
-            shown.kept()
+            shown.saved()
     points = list(memory._sampled(os.getpid(), ["something else\n", *said.getvalue().splitlines(keepends=True)]))
     assert [pictures for pictures, _ in points] == [32_768, 65_536]
     assert all(10 < resident < 100_000 for _, resident in points)

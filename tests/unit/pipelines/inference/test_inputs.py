@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_listed_is_not_lost(folder, monkeypatch):
 
 @pytest.mark.parametrize("word", ["nothing", "nothing/*.png", "no[thing].png"])
 def test_a_word_that_means_nothing_is_refused_before_any_picture(word, folder):
-    with pytest.raises(UserError, match="is no file, no folder, and no glob"):
+    with pytest.raises(UserError, match="is not a file or a folder, and matches nothing as a glob"):
         sources([str(folder), word], None)
 
 

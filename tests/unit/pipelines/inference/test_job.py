@@ -12,8 +12,8 @@ from rich.console import Console
 from pipelines.core.errors import UserError
 from pipelines.inference import job as jobs
 from pipelines.inference import parts
-from pipelines.inference.job import Job, run
-from pipelines.inference.picture import Picture
+from pipelines.inference.image_ref import ImageRef
+from pipelines.inference.job import PredictionJob, run
 from pipelines.inference.rows import BATCH
 from serving import pictures
 from serving.errors import PictureError
@@ -32,7 +32,7 @@ def job(model, folder, tmp_path):
     """A function that makes a job over the thirty pictures."""
 
     def make(*words, out="out.parquet", count=2, explain=False, version=model):
-        return Job(version, tuple(map(str, words or [folder])), tmp_path / out, count, explain)
+        return PredictionJob(version, tuple(map(str, words or [folder])), tmp_path / out, count, explain)
 
     return make
 
@@ -69,7 +69,7 @@ def rows(path):
 def test_a_row_for_each_picture(job, model, folder, said):
     done = run(job(explain=True), Console(file=said))
     found = rows(job().out)
-    assert (done.pictures, done.resumed, done.unreadable) == (30, 0, 0)
+    assert (done.images, done.resumed, done.unreadable) == (30, 0, 0)
     assert [row["path"] for row in found] == sorted(str(path) for path in folder.rglob("*.png"))
     opened = open_model(model)
     for row in found:
@@ -120,17 +120,17 @@ def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small,
         run(job(), Console(file=said))
     assert not job().out.exists()
     # Not those which the part that was not written would have had.
-    assert (f"{8 * written} pictures are done and kept" if written else "Nothing is kept.") in said.getvalue()
+    assert (f"{8 * written} images are saved" if written else "Nothing is saved.") in said.getvalue()
     allow()
     done = run(job(), Console(file=said))
     assert done.resumed == 8 * written
-    assert done.pictures == 30
+    assert done.images == 30
     assert rows(job().out) == rows(job(out="whole.parquet").out)
 
 
 def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, small, monkeypatch):
     left = itertools.count(20, -1)
-    calls = jobs.Shown.add
+    calls = jobs.JobProgress.add
 
     def add(self, pictures_, unreadable):
         calls(self, pictures_, unreadable)
@@ -138,11 +138,11 @@ def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, smal
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs.Shown, "add", add)
+        patch.setattr(jobs.JobProgress, "add", add)
         with pytest.raises(KeyboardInterrupt):
             run(job(), Console(file=said))
-    assert "24 pictures are done and kept" in said.getvalue()
-    assert "repeat the command to go on" in said.getvalue()
+    assert "24 images are saved" in said.getvalue()
+    assert "repeat the command to resume" in said.getvalue()
     assert run(job(), Console(file=said)).resumed == 24
     assert len({row["path"] for row in rows(job().out)}) == 30
 
@@ -153,7 +153,7 @@ def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp
         archive.add(folder / "1", "in")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file.* pictures are done and kept"):
+    with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file.* images are saved"):
         run(job(folder / "0", path, folder / "2"), Console(file=said))
     assert not job().out.exists()
     # Still broken: nothing new, the same message.
@@ -162,7 +162,7 @@ def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp
     path.write_bytes(whole)
     done = run(job(folder / "0", path, folder / "2"), Console(file=said))
     assert done.resumed > 10
-    assert done.pictures == len(rows(job().out)) == 30
+    assert done.images == len(rows(job().out)) == 30
 
 
 def test_a_full_disk_keeps_whole_parts_and_goes_on(job, said, small, stop):
@@ -182,10 +182,10 @@ def test_another_model_or_other_pictures_are_refused(job, folder, tmp_path, said
     other = tiny_model.write(tmp_path / "tiny" / "1", seed=1)
     with pytest.raises(UserError, match="model was tiny"):
         run(job(version=other), Console(file=said))
-    with pytest.raises(UserError, match="top was 2, and is 3 now"):
+    with pytest.raises(UserError, match="top was 2 and is now 3"):
         run(job(count=3), Console(file=said))
     (folder / "0" / "00.png").unlink()
-    with pytest.raises(UserError, match=r"number 1 was .*00\.png, and is .*03\.png now"):
+    with pytest.raises(UserError, match=r"number 1 was .*00\.png and is now .*03\.png"):
         run(job(), Console(file=said))
 
 
@@ -193,15 +193,15 @@ def test_a_complete_file_is_not_made_again(job, folder, said):
     run(job(), Console(file=said))
     before = job().out.stat().st_mtime_ns
     done = run(job(), Console(file=said))
-    assert (done.pictures, done.resumed) == (30, 30)
+    assert (done.images, done.resumed) == (30, 30)
     assert job().out.stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="exists and is not of this job"):
+    with pytest.raises(UserError, match="exists and belongs to another job"):
         run(job(count=3), Console(file=said))
 
 
 def test_no_pictures_are_told_and_leave_nothing(job, tmp_path, said):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="there are no pictures in"):
+    with pytest.raises(UserError, match="there are no images in"):
         run(job(tmp_path / "empty"), Console(file=said))
     assert not any(path.name.endswith((".parquet", ".parts")) for path in tmp_path.iterdir())
 
@@ -219,7 +219,7 @@ def test_models_that_cannot_are_refused(job, tmp_path, said):
     plain = tiny_model.write(tmp_path / "plain" / "1", gates=False)
     with pytest.raises(UserError, match="without its gates"):
         run(job(version=plain, explain=True), Console(file=said))
-    assert run(job(version=plain), Console(file=said)).pictures == 30
+    assert run(job(version=plain), Console(file=said)).images == 30
 
 
 def test_lines_tell_how_far_it_is(job, said, small):
@@ -227,13 +227,13 @@ def test_lines_tell_how_far_it_is(job, said, small):
     lines = said.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == ["8", "16", "24", "30"]
     # The total is counted by a thread of its own: it may come late, but then it is right.
-    totals = [match[1] for line in lines if (match := re.search(r"of (\d+) pictures  [\d,]+/s", line))]
+    totals = [match[1] for line in lines if (match := re.search(r"of (\d+) images  [\d,]+/s", line))]
     assert set(totals) <= {"30"}
 
 
 def test_a_bar_on_a_terminal(job, said, small):
     run(job(), Console(file=said, force_terminal=True, width=100))
-    assert "30 of 30 pictures" in said.getvalue()
+    assert "30 of 30 images" in said.getvalue()
 
 
 def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path, said, monkeypatch):
@@ -244,7 +244,7 @@ def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path
         def __iter__(self):
             while Endless.taken < 5000:
                 Endless.taken += 1
-                yield Picture(f"{Endless.taken}", lambda: b"no picture")
+                yield ImageRef(f"{Endless.taken}", lambda: b"no picture")
 
         def count(self):
             return 5000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.inference.ordered import ordered
+from pipelines.inference.job import ordered
 
 
 @pytest.fixture(scope="module")

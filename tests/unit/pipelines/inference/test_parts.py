@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
 from pipelines.inference import parts as module
-from pipelines.inference.parts import held
+from pipelines.inference.parts import open_parts
 
 JOB = {"version": 1, "paths": ["photos", "more"]}
 
@@ -20,13 +20,13 @@ def table(*names, job=JOB):
 
 
 def begin(out, *groups, job=JOB):
-    with held(out, job) as parts:
+    with open_parts(out, job) as parts:
         for group in groups:
             parts.write(table(*group, job=job))
 
 
 def finish(out, job=JOB):
-    with held(out, job) as parts:
+    with open_parts(out, job) as parts:
         parts.finish(table(job=job).schema)
 
 
@@ -67,7 +67,7 @@ def test_what_a_killed_process_left_half_written_is_no_part(out, tmp_path):
     folder = tmp_path / ".out.parquet.parts"
     (folder / ".00000001-x1y2.parquet").write_bytes(b"PAR1 and no more")
     (folder / ".whole-x1y2.parquet").write_bytes(b"PAR1 and no more")
-    with held(out, JOB) as parts:
+    with open_parts(out, JOB) as parts:
         assert parts.skip(iter("abc")) == 2
         parts.write(table("c"))
     finish(out)
@@ -80,7 +80,7 @@ def test_as_many_are_skipped_as_have_a_row(tmp_path_factory, every, data):
     out = tmp_path_factory.mktemp("property") / "out.parquet"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(every)), max_size=4)))
     begin(out, *(every[low:high] for low, high in zip([0, *cuts], cuts, strict=False)))
-    with held(out, JOB) as parts:
+    with open_parts(out, JOB) as parts:
         rest = iter(every)
         assert parts.skip(rest) == (cuts[-1] if cuts else 0)
         parts.write(table(*rest))
@@ -91,14 +91,14 @@ def test_as_many_are_skipped_as_have_a_row(tmp_path_factory, every, data):
 @pytest.mark.parametrize(
     ("now", "told"),
     [
-        ("abX", r"number 3 was c, and is X now"),
-        ("ab", r"number 3 was c, and is there no more"),
-        ("", r"number 1 was a, and is there no more"),
+        ("abX", r"number 3 was c and is now X"),
+        ("ab", r"number 3 was c and is now missing"),
+        ("", r"number 1 was a and is now missing"),
     ],
 )
 def test_other_pictures_are_refused(out, now, told):
     begin(out, "ab", "cd")
-    with held(out, JOB) as parts, pytest.raises(UserError, match=told):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match=told):
         parts.skip(iter(now))
     finish(out)
     assert names(out) == [*"abcd"]
@@ -107,13 +107,13 @@ def test_other_pictures_are_refused(out, now, told):
 @pytest.mark.parametrize(
     ("job", "told"),
     [
-        ({"version": 2}, "version was 1, and is 2 now"),
-        ({"paths": ["photos"]}, "paths was photos more, and is photos now"),
+        ({"version": 2}, "version was 1 and is now 2"),
+        ({"paths": ["photos"]}, "paths was photos more and is now photos"),
     ],
 )
 def test_another_job_is_refused_and_loses_nothing(out, job, told):
     begin(out, "ab")
-    with pytest.raises(UserError, match=told), held(out, JOB | job):
+    with pytest.raises(UserError, match=told), open_parts(out, JOB | job):
         pytest.fail("not refused")
     finish(out)
     assert names(out) == [*"ab"]
@@ -134,7 +134,7 @@ def test_a_file_of_another_job_is_refused_and_kept(out, tmp_path):
     before = out.read_bytes()
     for content in (before, b"something else"):
         out.write_bytes(content)
-        with pytest.raises(UserError, match="exists and is not of this job"), held(out, JOB | {"version": 2}):
+        with pytest.raises(UserError, match="exists and belongs to another job"), open_parts(out, JOB | {"version": 2}):
             pytest.fail("not refused")
         assert out.read_bytes() == content
         assert [*tmp_path.iterdir()] == [out]
@@ -143,12 +143,12 @@ def test_a_file_of_another_job_is_refused_and_kept(out, tmp_path):
 def test_a_complete_file_is_left_as_it_is(out, tmp_path):
     begin(out, "ab")
     finish(out)
-    with held(out, JOB) as parts:
+    with open_parts(out, JOB) as parts:
         assert parts.is_complete
         assert parts.skip(iter("ab")) == 2
-    with held(out, JOB) as parts, pytest.raises(UserError, match="complete with 2 pictures, and there are more"):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match="complete with 2 images, and there are more"):
         parts.skip(iter("abc"))
-    with held(out, JOB) as parts, pytest.raises(UserError, match="number 2 was b, and is there no more"):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match="number 2 was b and is now missing"):
         parts.skip(iter("a"))
     assert [*tmp_path.iterdir()] == [out]
 
@@ -159,16 +159,16 @@ def test_killed_between_the_last_two_steps(out, tmp_path, monkeypatch):
         patch.setattr(module.shutil, "rmtree", lambda *_, **__: None)
         finish(out)
     assert len([*tmp_path.iterdir()]) == 2
-    with held(out, JOB) as parts:
+    with open_parts(out, JOB) as parts:
         assert parts.is_complete
     assert [*tmp_path.iterdir()] == [out]
     assert names(out) == [*"ab"]
 
 
 def test_a_file_is_written_by_one_at_a_time(out, tmp_path):
-    with held(out, JOB) as parts:
+    with open_parts(out, JOB) as parts:
         parts.write(table("a"))
-        with pytest.raises(UserError, match="another process is writing"), held(out, JOB):
+        with pytest.raises(UserError, match="another process is writing"), open_parts(out, JOB):
             pytest.fail("not refused")
         parts.write(table("b"))
     finish(out)
@@ -198,7 +198,7 @@ def test_of_many_at_once_each_waits_or_is_refused(out):
 
     def work():
         try:
-            with held(out, JOB) as parts:
+            with open_parts(out, JOB) as parts:
                 if not parts.is_complete:
                     for _ in range(parts.skip(iter("abcdef")), 6):
                         parts.write(table("abcdef"[len(parts.paths)]))
@@ -217,9 +217,9 @@ def test_of_many_at_once_each_waits_or_is_refused(out):
 
 
 def test_nothing_is_left_of_a_job_without_rows(out, tmp_path):
-    with held(out, JOB):
+    with open_parts(out, JOB):
         pass
-    with pytest.raises(OSError, match="full"), held(out, JOB):
+    with pytest.raises(OSError, match="full"), open_parts(out, JOB):
         raise OSError("full")
     assert [*tmp_path.iterdir()] == []
 
@@ -232,7 +232,7 @@ def test_a_full_disk_leaves_whole_parts_only(out, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(module.pq, "write_table", full)
-        with pytest.raises(OSError, match="No space"), held(out, JOB) as parts:
+        with pytest.raises(OSError, match="No space"), open_parts(out, JOB) as parts:
             parts.write(table("c"))
     with monkeypatch.context() as patch:
         patch.setattr(module.pq.ParquetWriter, "write_table", full)
@@ -249,11 +249,11 @@ def test_a_damaged_part_is_named(out, tmp_path):
     begin(out, "ab")
     part = tmp_path / ".out.parquet.parts" / "00000000.parquet"
     part.write_bytes(part.read_bytes()[:-20])
-    with held(out, JOB) as parts, pytest.raises(UserError, match=r"00000000\.parquet is damaged"):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match=r"00000000\.parquet is damaged"):
         parts.skip(iter("ab"))
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot be written"), held(tmp_path / "file" / "out.parquet", JOB):
+    with pytest.raises(UserError, match="cannot be written"), open_parts(tmp_path / "file" / "out.parquet", JOB):
         pytest.fail("not refused")

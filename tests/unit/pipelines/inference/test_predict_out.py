@@ -17,12 +17,12 @@ def test_out_writes_a_row_for_each_picture_and_says_so(model, folder, tmp_path, 
     out = tmp_path / "out.parquet"
     words = ["predict", str(model), str(folder), "--out", str(out), "--top", "1", "--explain"]
     assert main(words) == 0
-    assert capsys.readouterr().out.startswith(f"{out}: 31 pictures; 1 could not be read, see the column error; ")
+    assert capsys.readouterr().out.startswith(f"{out}: 31 images; 1 unreadable, see the column error; ")
     found = pq.read_table(out).to_pylist()
     assert {len(row["top"]) for row in found if row["top"]} == {1}
     assert {len(row["gate_means"]) for row in found if row["gate_means"]} == {2}
     assert main(words) == 0
-    assert "complete already, with 31 pictures" in capsys.readouterr().out
+    assert "already complete, with 31 images" in capsys.readouterr().out
 
 
 def test_without_out_top_counts_too(model, folder, capsys):
@@ -34,12 +34,15 @@ def test_without_out_top_counts_too(model, folder, capsys):
 @pytest.mark.parametrize(
     "mistake",
     [
-        (["--explain"], "--explain is for --out FILE.parquet"),
-        (["--data-dir", "data"], "--data-dir is for --out FILE.parquet"),
-        (["--format", "json", "--out", "a.parquet"], "--format is for what is printed"),
+        (["--explain"], "--explain needs --out FILE.parquet"),
+        (["--data-dir", "data"], "--data-dir needs --out FILE.parquet"),
+        (["--format", "json", "--out", "a.parquet"], "--format has no effect with --out"),
         (["--top", "0"], "--top must be a whole number of at least 1"),
         (["--out", "a.csv"], "must name a file that ends in .parquet"),
-        (["nothing/*.png", "--out", "a.parquet"], "nothing/*.png is no file, no folder, and no glob"),
+        (
+            ["nothing/*.png", "--out", "a.parquet"],
+            "nothing/*.png is not a file or a folder, and matches nothing as a glob",
+        ),
     ],
 )
 def test_mistakes_are_told_and_leave_nothing(model, folder, tmp_path, capsys, mistake):

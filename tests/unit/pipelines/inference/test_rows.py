@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.inference.inputs import Fetched
-from pipelines.inference.rows import BATCH, BATCH_BYTES, Rows, Seen, batches, seeing
+from pipelines.inference.rows import BATCH, BATCH_BYTES, NetInput, RowBuilder, batches, converter
 from serving import pictures
 from serving.errors import PictureError
 from serving.model import open_model
@@ -30,8 +30,8 @@ def test_each_row_is_of_its_picture(opened, values, count, explain):
     images = [
         None if value is None else np.roll(np.arange(12, dtype=np.uint8), value).reshape(shape) * 20 for value in values
     ]
-    seen = [Seen(str(at), image, "bad" if image is None else None) for at, image in enumerate(images)]
-    found = table(Rows(opened, count, explain), seen)
+    seen = [NetInput(str(at), image, "bad" if image is None else None) for at, image in enumerate(images)]
+    found = table(RowBuilder(opened, count, explain), seen)
     assert [row["path"] for row in found] == [str(at) for at in range(len(values))]
     for row, image in zip(found, images, strict=True):
         if image is None:
@@ -57,18 +57,18 @@ def test_a_picture_is_decoded_from_where_it_is(opened, encoded, tmp_path):
     path.write_bytes(encoded(1))
     expected = opened.see(pictures.read(path))
     given_ = [Fetched("a", path), Fetched("b", encoded(1)), Fetched("c", PictureError("a link")), Fetched("d", b"GIF")]
-    first, second, third, fourth = seeing(opened)(given_)
+    first, second, third, fourth = converter(opened)(given_)
     np.testing.assert_array_equal(first.image, expected)
     np.testing.assert_array_equal(second.image, expected)
-    assert third == Seen("c", None, "a link")
+    assert third == NetInput("c", None, "a link")
     assert fourth.image is None
     assert fourth.error.startswith("d is no picture")
 
 
 def test_an_error_about_an_odd_name_can_be_written(opened):
-    (seen,) = seeing(opened)([Fetched("\\xe9", Path("no\udce9.png"))])
+    (seen,) = converter(opened)([Fetched("\\xe9", Path("no\udce9.png"))])
     assert seen.error == "there is no file no\\xe9.png."
-    assert table(Rows(opened, 1, False), [seen])[0]["error"] == seen.error
+    assert table(RowBuilder(opened, 1, False), [seen])[0]["error"] == seen.error
 
 
 def contents(sizes, folder):
@@ -100,7 +100,7 @@ def test_small_pictures_and_missing_ones_fill_batches(tmp_path):
 
 
 def test_the_file_says_what_the_model_is(opened):
-    described = Rows(opened, 3, True).schema("{}").metadata
+    described = RowBuilder(opened, 3, True).schema("{}").metadata
     assert described[b"model"] == b"tiny"
     assert described[b"version"] == b"1"
     assert described[b"labels"].decode().split("\n") == [*tiny_model.LABELS]

@@ -107,7 +107,7 @@ def test_a_link_is_told(tmp_path, encoded, kind):
         add(archive, "b.png", kind=kind, target="a.png")
         add(archive, "c.png", encoded(1))
     _, link, last = listing(path).fetched()
-    assert "b.png is no plain file" in str(link.content)
+    assert "b.png is not a regular file" in str(link.content)
     assert last.content == encoded(1)
 
 

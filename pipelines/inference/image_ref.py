@@ -1,0 +1,25 @@
+"""References to images that have not been read yet."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"))
+# Prefix of a split of a data set: tfds:mnist/test.
+TFDS = "tfds:"
+
+
+class ImageRef(NamedTuple):
+    """An image that has not been read yet."""
+
+    name: str
+    """Path; archive and member; or data set, split and number."""
+    fetch: Callable[[], bytes | Path]
+    """Returns the encoded image or its file; call it before requesting the next image. Raises PictureError if it is
+    not available, UserError if neither are the following ones."""
+
+
+def is_image(name: str) -> bool:
+    """Returns whether a file in a folder or an archive counts as an image, by its suffix."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122
