@@ -13,7 +13,6 @@ from benchmarks import table
 from benchmarks.controller import Contestant
 from benchmarks.session import PAUSE, Session
 from benchmarks.table import Row
-from pipelines.training.intervals import SHARE
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 EVERY = 4
@@ -72,6 +71,9 @@ class Found:
 
         They take `SHARE` by themselves; with what follows it is as many times more as here.
         """
+        # Imports Keras, which nothing else here needs.
+        from pipelines.training.checkpoint import SHARE
+
         return 100 * SHARE * (self.saving - self.other) / self.save
 
 

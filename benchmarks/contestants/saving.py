@@ -51,7 +51,7 @@ def start(task: str) -> Train:
         ends.clear()
         folder = Path(tempfile.mkdtemp(dir=settings["folder"]))
         interval = settings["every"] * (settings["examples"] // config.batch_size)
-        run = launch.start(config, folder / "run", None, Console(file=StringIO()), interval=interval, callbacks=[timer])
+        run = launch.start(config, folder / "run", launch.Options(None, Console(file=StringIO()), interval, [timer]))
         rows = table.read(run.path / "metrics.csv")
         shutil.rmtree(folder)
         return {

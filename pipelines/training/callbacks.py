@@ -1,9 +1,10 @@
-"""What a run keeps while it trains, and what stops it."""
+"""Keras callbacks of a training run: counting, saving, stopping, probing."""
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,10 +14,10 @@ from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
 from pipelines.training import checkpoint, table
-from pipelines.training.checkpoint import Progress
-from pipelines.training.intervals import Saves
+from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
-from pipelines.training.stopping import Stop
+from pipelines.training.probe import Probe
+from pipelines.training.signals import StopRequest
 from pipelines.training.tensorboard_log import Curves
 
 CHECKPOINTS = "checkpoint"
@@ -24,10 +25,10 @@ FIRST = ("learning_rate", "loss", "accuracy", "mae", "val_loss", "val_accuracy",
 
 
 class DivergedError(Exception):
-    """The loss is no longer a number.
+    """The loss is no longer finite.
 
     Args:
-        step: the step, counted from 1, by which it was seen.
+        step: the step, counted from 1, at which it was noticed.
     """
 
     def __init__(self, step: int) -> None:
@@ -35,12 +36,12 @@ class DivergedError(Exception):
         self.step = step
 
 
-class Count(keras.callbacks.Callback):
-    """Counts steps, for all callbacks after it: Keras counts those of an epoch from 0, wherever a run goes on.
+class StepCounter(keras.callbacks.Callback):
+    """Counts steps for the callbacks after it: Keras counts those of an epoch from 0 wherever a run resumes.
 
     Args:
-        progress: where the run stands; changed in place.
-        metrics: running metrics of the first epoch, where the run goes on in the middle of it.
+        progress: the progress of the run; changed in place.
+        metrics: running metrics of the first epoch, if the run resumes in the middle of it.
     """
 
     def __init__(self, progress: Progress, metrics: Sequence[np.ndarray]) -> None:
@@ -52,7 +53,7 @@ class Count(keras.callbacks.Callback):
         """Keras's hook; it has just reset the metrics."""
         self.first = self.progress.step
         if self.metrics:
-            restore(self.model, self.metrics)
+            _restore(self.model, self.metrics)
             self.metrics = ()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -61,14 +62,8 @@ class Count(keras.callbacks.Callback):
         self.progress.step = self.first + batch + 1
 
 
-def restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
-    """Gives the running metrics of a compiled model the values that they had.
-
-    Args:
-        model: the model.
-        metrics: one value for each of `model.metrics_variables`.
-    """
-    # On TensorFlow Keras makes them in the first step; so they are made here, with what does not matter.
+def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
+    # On TensorFlow Keras creates the metrics in the first step; a dummy batch creates them here.
     nothing = np.zeros((1, *model.output_shape[1:]), "float32")
     model.compute_metrics(None, nothing, nothing)
     for variable, value in zip(model.metrics_variables, metrics, strict=True):
@@ -76,10 +71,10 @@ def restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
 
 
 class StopOnNaN(keras.callbacks.Callback):
-    """Raises `DivergedError` when the loss is no longer finite, before anything of that step is kept.
+    """Raises `DivergedError` when the loss is no longer finite, before anything of that step is saved.
 
     Args:
-        progress: where the run stands.
+        progress: the progress of the run.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -95,51 +90,117 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class ValidateAveraged(keras.callbacks.Callback):
-    """Validates with the running mean of the weights instead of the weights."""
+    """Validates with the moving average of the weights."""
 
     def on_test_begin(self, _logs: Any = None) -> None:
         """Keras's hook."""
-        self.mean = ExitStack()
-        self.mean.enter_context(averaged(self.model))
+        self.average = ExitStack()
+        self.average.enter_context(averaged(self.model))
 
     def on_test_end(self, _logs: Any = None) -> None:
         """Keras's hook."""
-        self.mean.close()
+        self.average.close()
 
 
-class Keep(keras.callbacks.Callback):
-    """Keeps each epoch, and the state whenever it is due, after the last step, and before a signal's end.
+class ResetWatchdog(keras.callbacks.Callback):
+    """Resets a watchdog after every execution of training or validation, and after every epoch.
 
-    Of an epoch: a row of metrics.csv, its curves, best.keras if it is the best, run.json, and the state last, so that
-    a run that is killed before it repeats the epoch and writes the same again.
+    Args:
+        reset: resets it.
+    """
+
+    def __init__(self, reset: Callable[[], None]) -> None:
+        super().__init__()
+        self.reset = reset
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras's hook."""
+        del batch, logs
+        self.reset()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras's hook."""
+        del batch, logs
+        self.reset()
+
+    def on_epoch_end(self, _epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.reset()
+
+
+class ProbeCallback(keras.callbacks.Callback):
+    """Writes a row of measurements for each probed step, without changing training.
+
+    It comes after the step counter and before the callback that saves: a row is on disk before the state of its step,
+    and a resumed run drops the rows after its checkpoint, so that an interrupted run ends with the same rows.
+
+    Args:
+        path: the table.
+        net: the net without loss and optimizer, which shares its weights with the trained model: running it does not
+            touch the metrics of the epoch.
+        progress: the progress of the run.
+        probe: the measurements and their steps.
+    """
+
+    def __init__(self, path: Path, net: keras.Model, progress: Progress, probe: Probe) -> None:
+        super().__init__()
+        self.path = path
+        self.net = net
+        self.progress = progress
+        self.probe = probe
+        self.before = progress.step
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Keras's hook."""
+        if not self.progress.step and 0 in self.probe.steps:
+            self._measure()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras's hook."""
+        del batch, logs
+        before, self.before = self.before, self.progress.step
+        if any(before < step <= self.progress.step for step in self.probe.steps):
+            self._measure()
+
+    def _measure(self) -> None:
+        # On JAX, reading the model brings the weights up to this step.
+        _ = self.model
+        table.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
+
+
+class SaveRun(keras.callbacks.Callback):
+    """Saves every epoch, and the training state when due, after the last step, and before a signal ends the run.
+
+    An epoch is a row of metrics.csv, its TensorBoard curves, best.keras if it is the best so far, and run.json. The
+    state comes last: a run that is killed before it repeats the epoch and writes the same again.
 
     Args:
         run: the run directory.
-        net: the net alone, without loss and optimiser; it shares its weights with the model that is trained.
-        progress: where the run stands; changed in place.
-        saves: when the state is due.
-        stop: whether the run is asked to end.
-        curves: where those of each epoch go.
+        net: the net without loss and optimizer, which shares its weights with the trained model.
+        progress: the progress of the run; changed in place.
+        timer: decides when the state is due.
+        stop: the request to end the run.
+        curves: the TensorBoard log.
     """
 
     def __init__(
-        self, run: Run, net: keras.Model, progress: Progress, *, saves: Saves, stop: Stop, curves: Curves
+        self, run: Run, net: keras.Model, progress: Progress, *, timer: SaveTimer, stop: StopRequest, curves: Curves
     ) -> None:
         super().__init__()
         self.run = run
         self.net = net
         self.progress = progress
-        self.saves = saves
+        self.timer = timer
         self.stop = stop
         self.curves = curves
-        self.belongs_to = checkpoint.origin(run)
+        self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.since = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del batch, logs
-        # After the last step of an epoch there is more to keep than the state.
+        # After the last step of an epoch there is more to save than the state.
         if self.progress.step % self.run.record.steps_per_epoch:
             self._save_if_due()
 
@@ -155,7 +216,7 @@ class Keep(keras.callbacks.Callback):
         row |= scores
         table.append(self.run.path / "metrics.csv", row)
         self.curves.add(row)
-        # Of a regression, which has no accuracy, the epoch with the lowest validation loss is the best.
+        # A regression has no accuracy; its best epoch has the lowest validation loss.
         score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
         if score > progress.best:
             progress.best = score
@@ -167,17 +228,17 @@ class Keep(keras.callbacks.Callback):
 
     def _save_if_due(self) -> None:
         step = self.progress.step
-        if self.stop.by or step == self.steps or self.saves.due(step):
+        if self.stop.by or step == self.steps or self.timer.due(step):
             self._count_seconds()
             started = time.perf_counter()
-            # On JAX asking for the model also brings the variables up to this step.
-            checkpoint.save(self.run.path / CHECKPOINTS, self.model, self.progress, self.belongs_to)
-            self.saves.done(step, time.perf_counter() - started)
+            # On JAX, reading the model also brings its variables up to this step.
+            checkpoint.save(self.run.path / CHECKPOINTS, self.model, self.progress, self.origin)
+            self.timer.saved(step, time.perf_counter() - started)
         if self.stop.by:
             record(self.run, self.progress)
             raise StoppedError(
                 f"stopped by {self.stop.by.name} after step {step:,} of {self.steps:,}, and saved. "
-                f"Go on with: highway train --resume {self.run.path}",
+                f"Resume with: highway train --resume {self.run.path}",
                 self.stop.by,
             )
 
@@ -188,11 +249,11 @@ class Keep(keras.callbacks.Callback):
 
 
 def record(run: Run, progress: Progress) -> None:
-    """Puts into run.json where the run stands, and the last row of metrics.csv.
+    """Writes progress and the last row of metrics.csv to run.json.
 
     Args:
         run: the run directory.
-        progress: where the run stands.
+        progress: the progress of the run.
     """
     rows = table.read(run.path / "metrics.csv")
     last = rows[-1] if rows else {}

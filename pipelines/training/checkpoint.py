@@ -1,19 +1,20 @@
-"""The state that training goes on from: one file, and the one that was there before it.
+"""Checkpoints: the training state in one file, and the one before it.
 
-`state.npz` holds every variable of the model (seed generators too, which no Keras file format keeps), every variable
-of the optimiser (momentum, mean weights, loss scale), the running metrics of the epoch, where the run stood, and what
-run it belongs to. Variables are kept in their order: names repeat, and a seed generator has no path.
+`state.npz` holds every variable of the model (including seed generators, which no Keras file format saves) and of the
+optimizer (momentum, averaged weights, loss scale), the running metrics of the epoch, the progress of the run, and its
+origin. Variables are stored by position: names repeat, and a seed generator has no path.
 
-It is written aside, flushed to disk and renamed; what it takes the place of stays as `previous.npz`, for the day on
-which a disk damages the newest. Every array has a checksum, so that damage is seen.
+The file is written aside, flushed to disk and renamed; the one it replaces stays as `previous.npz`, in case the disk
+damages the newest. Every array has a checksum, so that damage is noticed.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -24,20 +25,25 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import Run
 
-# 1 had "progress" in place of a head, and was of the ends of epochs only.
+# Format 1 had "progress" in place of a head, and only the ends of epochs.
 FORMAT = 2
 NEWEST, PREVIOUS = "state.npz", "previous.npz"
+Interval = int | Literal["auto"]
+"""Steps between two saves, or "auto"."""
+# Share of the time so far that "auto" spends on saving. Training is slower for a moment after a save, which costs
+# several times as much as the save: all in all it stays below 2% (docs/training.md).
+SHARE = 0.002
 
 
 @dataclass
 class Progress:
-    """Where a run stands.
+    """Progress of a run.
 
     Args:
         step: steps done.
-        seconds: wall time spent in them.
-        best: highest validation accuracy so far, or of a regression minus the lowest validation loss.
-        best_epoch: the epoch, counted from 1, that it was measured after; 0 for none.
+        seconds: wall time spent on them.
+        best: highest validation accuracy so far, or for a regression minus the lowest validation loss.
+        best_epoch: its epoch, counted from 1; 0 for none.
     """
 
     step: int = 0
@@ -48,12 +54,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What `load` found beside the variables, which are in the model then.
+    """The state that `load` returns; variables go into the model.
 
     Args:
-        progress: where the run stood.
-        metrics: values of the running metrics, which `fit` forgets when it starts an epoch.
-        damaged: files that could not be read, each with the reason.
+        progress: progress of the run.
+        metrics: values of the running metrics, which `fit` resets when it starts an epoch.
+        damaged: unreadable files, each with the reason.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -61,12 +67,48 @@ class TrainingState:
     damaged: tuple[str, ...] = ()
 
 
-def origin(run: Run) -> dict[str, Any]:
-    """What decides the numbers of a run: only a run with the same may go on from its checkpoints.
+class SaveTimer:
+    """Decides when the state is saved.
+
+    "auto" saves after the first execution, so that a read-only folder is noticed at once; every later save waits until
+    all of them, including itself, take no more than `SHARE` of the time that has passed.
 
     Args:
-        run: the run directory.
+        interval: steps between two saves, or "auto". An execution of several steps is not split: the save follows the
+            one that reaches a multiple of `interval`.
+        step: steps done at the start.
+        clock: returns seconds.
+
+    Example:
+        timer = SaveTimer("auto", step=0)
+        if timer.due(step):
+            save(...)
+            timer.saved(step, seconds)
     """
+
+    def __init__(self, interval: Interval, step: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.interval = interval
+        self.step = step
+        self.clock = clock
+        self.since = clock()
+        self.spent = 0.0
+        self.last = 0.0
+
+    def due(self, step: int) -> bool:
+        """Returns whether the state after `step` steps is to be saved."""
+        if self.interval == "auto":
+            return self.spent + self.last <= SHARE * (self.clock() - self.since)
+        return step // self.interval > self.step // self.interval
+
+    def saved(self, step: int, seconds: float) -> None:
+        """Notes that the state after `step` steps was saved in `seconds`."""
+        self.step = step
+        self.last = seconds
+        self.spent += seconds
+
+
+def origin(run: Run) -> dict[str, Any]:
+    """Returns everything that decides the numbers of a run; checkpoints of another origin are refused."""
     record = run.record
     return {
         "configuration": run.config.model_dump(mode="json"),
@@ -78,12 +120,12 @@ def origin(run: Run) -> dict[str, Any]:
 
 
 def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mapping[str, Any]) -> None:
-    """Writes the state, complete or not at all, and keeps the one before it.
+    """Writes the state atomically, and keeps the one before it.
 
     Args:
-        folder: of the checkpoints.
-        model: a compiled model whose optimiser is built.
-        progress: where the run stands.
+        folder: folder of the checkpoints.
+        model: a compiled model with a built optimizer.
+        progress: progress of the run.
         belongs_to: from `origin`.
     """
     variables, metrics = _variables(model), model.metrics_variables
@@ -101,18 +143,18 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
 
 
 def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> TrainingState | None:
-    """Puts the newest state that can be read into a model. Should it be the one before, that is the newest then.
+    """Loads the newest readable state into a model. If that is the previous one, it becomes the newest.
 
     Args:
-        folder: of the checkpoints.
-        model: a compiled model as the one that was saved; its optimiser is built here if it was not.
+        folder: folder of the checkpoints.
+        model: a compiled model like the saved one; its optimizer is built here if needed.
         belongs_to: from `origin`.
 
     Returns:
-        What there is beside the variables; None if nothing was ever saved.
+        The state, besides the variables; None if nothing was ever saved.
 
     Raises:
-        UserError: if both files are damaged, or the one that can be read is of another run, version or net.
+        UserError: both files are damaged, or the readable one is of another run, version or net.
     """
     damaged = []
     for path in (folder / NEWEST, folder / PREVIOUS):
@@ -121,19 +163,19 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
         except FileNotFoundError:
             continue
         except Exception as error:
-            # zipfile, zlib, numpy and json raise many kinds for the many ways in which a file can be damaged.
+            # zipfile, zlib, numpy and json raise many kinds of errors for a damaged file.
             damaged.append(f"{path} is damaged ({type(error).__name__})")
             continue
         _refuse_others(path, head, belongs_to)
         _put(path, values, model)
         if path.name == PREVIOUS:
-            # It must not be the next one to be replaced.
+            # It must not be the next one that a save drops.
             path.replace(folder / NEWEST)
         return TrainingState(Progress(**head["progress"]), metrics, tuple(damaged))
     if damaged:
         raise UserError(
-            f"there is no checkpoint to go on from: {', '.join(damaged)}. Restore {folder / NEWEST} from a copy, "
-            "or start the run anew in another folder with --run DIR."
+            f"there is no checkpoint to resume from: {', '.join(damaged)}. Restore {folder / NEWEST} from a copy, "
+            "or start a new run in another folder with --run DIR."
         )
     return None
 
@@ -143,12 +185,12 @@ def _names(kind: str, count: int) -> list[str]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    # numpy, given a path, leaves a file that it cannot read open.
+    # Given a path, numpy leaves an unreadable file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         if "progress" in arrays.files:
             return {"format": 1}, (), ()
         head = json.loads(str(arrays["head"]))
-        # By name: the list of contents, at the end of such a file, has no checksum.
+        # By name: the directory at the end of the file has no checksum.
         values = tuple(arrays[name] for name in _names("variable", head["variables"]))
         return head, values, tuple(arrays[name] for name in _names("metric", head["metrics"]))
 
@@ -157,25 +199,25 @@ def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str,
     if head["format"] != FORMAT:
         raise UserError(
             f"the checkpoint {path} has format {head['format']}, and this version of highway-keras reads {FORMAT}. "
-            "Go on with the version that wrote it, or start the run anew in another folder with --run DIR."
+            "Resume with the version that wrote it, or start a new run in another folder with --run DIR."
         )
-    kept, here = dict(_flat(_completed(head["belongs_to"]))), dict(_flat(belongs_to))
+    saved, here = dict(_flat(_completed(head["belongs_to"]))), dict(_flat(belongs_to))
     recipe = "configuration.recipe"
-    if kept.get(recipe) != here.get(recipe):
+    if saved.get(recipe) != here.get(recipe):
         raise UserError(
-            f"the checkpoint {path} is of recipe {kept.get(recipe)}, and this run of {here.get(recipe)}. "
-            "Put the run's own file back."
+            f"the checkpoint {path} is of recipe {saved.get(recipe)}, and this run of {here.get(recipe)}. "
+            "Restore the run's own file."
         )
-    for name in sorted({*kept, *here}):
-        if kept.get(name) != here.get(name):
+    for name in sorted({*saved, *here}):
+        if saved.get(name) != here.get(name):
             raise UserError(
-                f"the checkpoint {path} is of another run of {here.get(recipe)}: its {name} is {kept.get(name)}, "
-                f"and this run's is {here.get(name)}. Put the run's own file back."
+                f"the checkpoint {path} is of another run of {here.get(recipe)}: its {name} is {saved.get(name)}, "
+                f"and this run's is {here.get(name)}. Restore the run's own file."
             )
 
 
 def _completed(belongs_to: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With the fields that configurations have been given since, whose defaults change nothing."""
+    """Adds the fields that configurations have gained since, whose defaults change nothing."""
     try:
         config = Config.model_validate(belongs_to.get("configuration"))
     except ValidationError:
@@ -193,13 +235,13 @@ def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _put(path: Path, values: tuple[np.ndarray, ...], model: keras.Model) -> None:
     if not model.optimizer.built:
-        # It would have no variables yet, and lose its momentum without a word.
+        # It would have no variables yet, and silently lose its momentum.
         model.optimizer.build(model.trainable_variables)
     variables = _variables(model)
     if [value.shape for value in values] != [tuple(variable.shape) for variable in variables]:
         raise UserError(
-            f"the checkpoint {path} belongs to another net: it holds {len(values)} arrays, and this run's net and "
-            f"optimiser have {len(variables)}, or their shapes differ. Resume with the code that wrote it."
+            f"the checkpoint {path} is of another net: it holds {len(values)} arrays, and this run's net and "
+            f"optimizer have {len(variables)}, or their shapes differ. Resume with the code that wrote it."
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -6,24 +6,23 @@ from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import Weights, load_model, model_file, open_run
-from pipelines.training import evaluation, regression
-from pipelines.training.evaluation import Evaluation
-from pipelines.training.regression import Regression
+from pipelines.training import evaluation
+from pipelines.training.evaluation import Evaluation, Regression
 
 
 def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = None) -> Evaluation | Regression:
-    """Measures a run on the test split and writes evaluation.json, report.md and a figure (confusion or forecast).
+    """Evaluates a run on the test split, and writes evaluation.json, report.md and a figure (confusion or forecast).
 
     Args:
         path: the run directory.
         weights: "final" or "best".
-        data_dir: where prepared data lies; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the default of TFDS.
 
     Returns:
-        What was measured: a `Regression` if the data have no classes.
+        The metrics: a `Regression` if the data have no classes.
 
     Raises:
-        UserError: if the run has no such net, its files are damaged, or the data has no test split or is another.
+        UserError: the run has no such net, a file is damaged, or the data has no test split or is another version.
 
     Example:
         evaluate(Path("runs/demo")).accuracy
@@ -40,8 +39,8 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"the data is not what {path} was trained on: {info.name} {info.version}, and it was "
-            f"{record.name} {record.version}. Point --data-dir at the first."
+            f"{path} was trained on {record.name} {record.version}, and the data found is {info.name} "
+            f"{info.version}. Point --data-dir at the former."
         )
     examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
     dataset = batches.evaluation(examples, fitted, batch_size=config.batch_size, classes=len(record.labels))
@@ -53,7 +52,7 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
     else:
         training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
         mean = float(training.labels.mean(dtype=float))
-        result = regression.measure(outputs, examples.labels, mean, weights, name)
+        result = evaluation.measure_regression(outputs, examples.labels, mean, weights, name)
     write_text(run.path / "evaluation.json", result.model_dump_json(indent=2) + "\n")
     if isinstance(result, Regression):
         figures.draw_forecast(run, result, outputs, examples.labels)

@@ -1,8 +1,8 @@
-"""The numbers of an evaluation: from logits and labels to what is said about them. Needs numpy only."""
+"""Evaluation of classifiers and regressions: metrics from outputs and labels. Needs numpy only."""
 
 import math
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from pipelines.core.config import Frozen
 from pipelines.core.errors import UserError
 from pipelines.core.run import Run, Weights
-from pipelines.training.regression import Regression
 
 Z95 = 1.959963984540054
 Kind = TypeVar("Kind", bound=Frozen)
@@ -24,52 +23,84 @@ class ClassResult(Frozen):
     count: int
     """Its examples."""
     correct: int
-    """Those of them that were recognised."""
+    """Correctly classified examples."""
 
     @property
     def accuracy(self) -> float:
-        """Share of its examples that were recognised; 0 where there are none."""
+        """Share of its examples that are classified correctly; 0 if it has none."""
         return self.correct / self.count if self.count else 0.0
 
 
 class Evaluation(Frozen):
-    """What is kept in evaluation.json."""
+    """The content of evaluation.json."""
 
     weights: Weights
-    """Which weights were measured."""
+    """The evaluated weights."""
     data: str
     """Name and version of the data."""
     split: str = "test"
     """Always the test split."""
     count: int
-    """Examples."""
+    """Number of examples."""
     correct: int
-    """Those of them that were recognised."""
+    """Correctly classified examples."""
     accuracy: float
-    """Their share."""
+    """Share of correctly classified examples."""
     interval: tuple[float, float]
-    """Wilson's 95 % interval of the accuracy: what drawing other test images would change. Not the spread of seeds."""
+    """Wilson's 95% interval of the accuracy: the sampling error of the test images, not the spread over seeds."""
     loss: float
     """Mean cross-entropy in nats, without label smoothing and weight penalty."""
     classes: tuple[ClassResult, ...]
-    """The same for each class, by index."""
+    """Results of each class, by index."""
     confusion: tuple[tuple[int, ...], ...]
     """Examples by true class (row) and predicted class (column)."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The result in a few words."""
         return f"test accuracy {self.accuracy:.2%}"
 
 
+class Regression(Frozen):
+    """The content of evaluation.json for a regression."""
+
+    weights: Weights
+    """The evaluated weights."""
+    data: str
+    """Name and version of the data."""
+    split: Literal["test"] = "test"
+    """Always the test split."""
+    count: int
+    """Number of examples."""
+    rmse: float
+    """Root of the mean squared error, in the unit of the target."""
+    mae: float
+    """Mean absolute error, in the unit of the target."""
+    r2: float
+    """1 - (squared errors of the net) / (squared errors of the mean of the training targets): 1 is perfect, 0 as good
+    as that mean, negative worse."""
+    training_mean: float
+    """Mean of the training targets."""
+
+    @property
+    def loss(self) -> float:
+        """Mean squared error, the loss of the net."""
+        return self.rmse**2
+
+    @property
+    def summary(self) -> str:
+        """The result in a few words."""
+        return f"test R^2 {self.r2:.4f}"
+
+
 def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
-    """Counts and averages.
+    """Computes the metrics of a classifier.
 
     Args:
         logits: float [n, classes].
         labels: int [n], the true classes.
-        names: of the classes.
-        weights: which weights made the logits.
+        names: names of the classes.
+        weights: the weights that gave the logits.
         data: name and version of the data.
 
     Returns:
@@ -100,8 +131,45 @@ def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], wei
     )
 
 
+def measure_regression(
+    predicted: np.ndarray, targets: np.ndarray, training_mean: float, weights: Weights, data: str
+) -> Regression:
+    """Computes the metrics of a regression.
+
+    Args:
+        predicted: float [n, 1].
+        targets: float [n, 1].
+        training_mean: mean of the training targets, the forecast to beat.
+        weights: the weights that gave the predictions.
+        data: name and version of the data.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        UserError: all targets equal the mean of training, so that there is no variance to explain.
+
+    Example:
+        measure_regression(model.predict(inputs), targets, 0.65, "final", "fama_french 1.0.0").r2
+    """
+    targets = targets.astype(np.float64)
+    errors = predicted.astype(np.float64) - targets
+    spread = np.square(targets - training_mean).sum()
+    if not spread:
+        raise UserError(f"R^2 is undefined on {data}: all targets of its test split equal the mean of training.")
+    return Regression(
+        weights=weights,
+        data=data,
+        count=len(targets),
+        rmse=float(np.sqrt(np.square(errors).mean())),
+        mae=float(np.abs(errors).mean()),
+        r2=float(1 - np.square(errors).sum() / spread),
+        training_mean=training_mean,
+    )
+
+
 def interval(correct: int, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share, which stays inside [0, 1] and is right near its ends.
+    """Computes Wilson's 95% interval of a share, which stays inside [0, 1] and is accurate near its ends.
 
     Args:
         correct: hits.
@@ -120,7 +188,7 @@ def interval(correct: int, count: int) -> tuple[float, float]:
 
 
 def of_run(run: Run) -> Evaluation | Regression | None:
-    """What was measured of a run on the test split; None if it was not evaluated.
+    """Returns the evaluation of a run on the test split; None if there is none.
 
     Raises:
         UserError: evaluation.json is damaged.
@@ -134,14 +202,14 @@ def read(path: Path, kind: type[Kind]) -> Kind | None:
 
     Args:
         path: the file.
-        kind: `Evaluation`, or `Regression` where a number was predicted.
+        kind: `Evaluation`, or `Regression`.
 
     Raises:
-        UserError: if it is damaged.
+        UserError: the file is damaged.
     """
     if not path.exists():
         return None
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise UserError(f"{path} is damaged. Evaluate the run again after removing it.") from error
+        raise UserError(f"{path} is damaged. Remove it, and evaluate the run again.") from error

@@ -9,8 +9,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFor
 
 from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, saved
 from pipelines.core.run import Run
-from pipelines.training.evaluation import Evaluation
-from pipelines.training.regression import Regression
+from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.table import Row, read
 
 

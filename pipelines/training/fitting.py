@@ -1,4 +1,4 @@
-"""From where a run stands to its end, with all that is kept on the way."""
+"""Fits a net from the progress of its run to the end, and saves everything on the way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,36 +16,57 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import table
-from pipelines.training.callbacks import CHECKPOINTS, Count, DivergedError, Keep, StopOnNaN, ValidateAveraged, record
-from pipelines.training.checkpoint import PREVIOUS, TrainingState
-from pipelines.training.intervals import Interval, Saves
+from pipelines.training import signals, table
+from pipelines.training.callbacks import (
+    CHECKPOINTS,
+    DivergedError,
+    ProbeCallback,
+    SaveRun,
+    StepCounter,
+    StopOnNaN,
+    ValidateAveraged,
+    record,
+)
+from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
 from pipelines.training.probe import WATCHED, Probes
-from pipelines.training.probe_callback import ProbeCallback
 from pipelines.training.progress import ProgressBar
-from pipelines.training.stopping import on_signals
 from pipelines.training.tensorboard_log import Curves
 
-# Examples on which the mean gates are read after each epoch.
+# Examples for the mean gates of each epoch.
 GATE_EXAMPLES = 256
 
 
 @dataclass(frozen=True)
+class Options:
+    """Options of the process that trains a run; none of them changes its numbers.
+
+    Args:
+        data_dir: folder of prepared data; None for the default of TFDS.
+        console: for progress.
+        interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
+        callbacks: called after those of every run; an error they raise ends training at once.
+        probe: measurements during training; None for none.
+    """
+
+    data_dir: Path | None
+    console: Console
+    interval: Interval = "auto"
+    callbacks: Sequence[keras.callbacks.Callback] = ()
+    probe: Probes | None = None
+
+
+@dataclass(frozen=True)
 class Training:
-    """All that a run needs to be trained to its end.
+    """Everything that is needed to train a run to its end.
 
     Args:
         run: the run directory.
-        net: the net alone, without loss and optimiser, so that it can be saved.
+        net: the net without loss and optimizer, so that it can be saved.
         model: the same weights, compiled.
         fitted: the preprocessing.
-        examples: for training.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        state: where the run stands; its progress is changed in place.
-        interval: steps between two checkpoints.
-        console: for progress.
-        callbacks: called after those of every run; an error of theirs ends the training where it is.
-        probe: what is measured on the way; None for nothing.
+        examples: the training examples.
+        state: the state of the run; its progress is changed in place.
+        options: of this process.
     """
 
     run: Run
@@ -53,23 +74,19 @@ class Training:
     model: keras.Model
     fitted: Fitted
     examples: Examples | Stream
-    data_dir: Path | None
     state: TrainingState
-    interval: Interval
-    console: Console
-    callbacks: Sequence[keras.callbacks.Callback] = ()
-    probe: Probes | None = None
+    options: Options
 
 
 def finish(training: Training) -> None:
-    """Trains a run to its last step, and keeps the net.
+    """Trains a run to its last step, and saves the net.
 
     Args:
-        training: the run and all that it needs.
+        training: the run and everything it needs.
 
     Raises:
         UserError: training diverged.
-        StoppedError: a signal asked for the end; the state of the last step is saved.
+        StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
     run, model = training.run, training.model
     try:
@@ -77,58 +94,58 @@ def finish(training: Training) -> None:
     except DivergedError as error:
         run.update(state="diverged")
         raise UserError(_diverged(run, error.step)) from error
-    # Puts the running mean of the weights in their place, where there is one; `fit` has done so unless it had no epoch.
+    # Replaces the weights by their moving average, if there is one; `fit` did so unless it had no epoch left.
     model.optimizer.finalize_variable_values(model.trainable_variables)
     with replacing(run.path / FILES["final"]) as aside:
         training.net.save(aside)
     (run.path / CHECKPOINTS / PREVIOUS).unlink(missing_ok=True)
-    # Once more: a run that was killed between its last checkpoint and this line comes here without an epoch.
+    # Again, for a run that was killed between its last checkpoint and this line, and has no epoch left.
     record(run, training.state.progress)
     run.update(state="finished")
 
 
 def _fit(training: Training) -> None:
     run, model, examples, fitted = training.run, training.model, training.examples, training.fitted
-    config, progress, console = run.config, training.state.progress, training.console
+    config, progress, options = run.config, training.state.progress, training.options
     classes, steps_per_epoch = len(run.record.data.labels), run.record.steps_per_epoch
     held_out = None
     if run.record.data.counts["validation"]:
-        held_out = sources.load(config.data, "validation", training.data_dir, config.validation)
+        held_out = sources.load(config.data, "validation", options.data_dir, config.validation)
     shown = batches.evaluation(held_out or examples, fitted, batch_size=GATE_EXAMPLES, classes=classes)
     gates = MeanGates(next(iter(shown))[0].numpy())
     if not progress.step:
         run.update(gates=_initial_gates(gates, model))
     probes = (
-        [ProbeCallback(run.path / WATCHED, training.net, progress, training.probe(run, training.data_dir))]
-        if training.probe
+        [ProbeCallback(run.path / WATCHED, training.net, progress, options.probe(run, options.data_dir))]
+        if options.probe
         else []
     )
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
     with (
-        ProgressBar(console, config.epochs, steps_per_epoch, config.batch_size, progress) as bar,
+        ProgressBar(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as bar,
         Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves,
-        on_signals(console) as stop,
+        signals.noted(options.console) as stop,
     ):
-        # A callback sees what those before it have counted, and put into the logs.
+        # A callback sees the counts and logs of those before it.
         callbacks = [
             *([ValidateAveraged()] if config.optimizer.ema is not None else []),
-            # Those of an epoch that is over have been of its validation since.
-            Count(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
+            # The running metrics after an epoch are those of its validation.
+            StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
             *probes,
             gates,
             bar,
-            Keep(
+            SaveRun(
                 run,
                 training.net,
                 progress,
-                saves=Saves(training.interval, progress.step),
+                timer=SaveTimer(options.interval, progress.step),
                 stop=stop,
                 curves=curves,
             ),
-            *training.callbacks,
+            *options.callbacks,
         ]
 
         def train(epochs: int, *more: keras.callbacks.Callback) -> None:
@@ -155,10 +172,10 @@ def _fit(training: Training) -> None:
             )
 
         if progress.step % steps_per_epoch:
-            # All epochs of a call are of one length, and it ends by putting the mean of the weights in their place.
+            # All epochs of a call to `fit` have the same length, and it ends by replacing the weights by their average.
             weights: list[np.ndarray] = []
-            keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: weights.extend(_values(model)))
-            train(progress.step // steps_per_epoch + 1, keep)
+            copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: weights.extend(_values(model)))
+            train(progress.step // steps_per_epoch + 1, copy)
             for variable, value in zip(model.trainable_variables, weights, strict=True):
                 variable.assign(value)
         if progress.step < config.epochs * steps_per_epoch:
@@ -183,5 +200,5 @@ def _diverged(run: Run, step: int) -> str:
     exact = "" if run.record.precision.policy == "float32" else ", train in --precision float32"
     return (
         f"training diverged: the loss was not finite at step {step:,}. Start a new run with a lower "
-        f"--optimizer.learning-rate (it was {settings.learning_rate:g}){clip}{exact}. {run.path} is kept as it is."
+        f"--optimizer.learning-rate (it was {settings.learning_rate:g}){clip}{exact}. {run.path} stays as it is."
     )

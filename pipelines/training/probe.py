@@ -1,9 +1,11 @@
-"""What is measured of a net on its way through training: data, without a framework."""
+"""Probes: measurements of a net during training. Imports no framework."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pipelines.training import table
 
 if TYPE_CHECKING:
     import keras
@@ -11,17 +13,17 @@ if TYPE_CHECKING:
     from pipelines.core.run import Run
 
 WATCHED = "watched.csv"
-"""In a run directory: a row for each step that was probed."""
+"""The table of a run's measurements: a row per probed step."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What is measured on the way, and when.
+    """Measurements and the steps at which they are taken.
 
     Args:
-        steps: after which steps; 0 is before the first. Of an execution of several steps only the end can be measured:
-            the row of a step inside is of that end, and says so.
-        measure: from the net, with the weights of that step, to numbers by column, always the same columns. It may run
+        steps: the steps, 0 being before the first. Inside an execution of several steps nothing can be measured: the
+            row of such a step is measured at the end of the execution, and has that step.
+        measure: from the net with the weights of that step to numbers by column, always the same columns. It may run
             the net in inference, and must not change it.
 
     Example:
@@ -33,4 +35,17 @@ class Probe:
 
 
 Probes = Callable[["Run", Path | None], Probe]
-"""From a run and the folder of prepared data to what is measured on its way."""
+"""Makes the probe of a run, given the folder of prepared data."""
+
+
+def cut(path: Path, step: int) -> None:
+    """Drops the rows after a step, and one that was being written when its process was killed.
+
+    Args:
+        path: the table, which may be missing.
+        step: the step from which a run resumes; at 0 it starts anew, and no row stays.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    # All rows before the last are whole, in the order of their steps.
+    rows = [line for line in lines[1:] if line.endswith("\n")]
+    table.truncate(path, sum(float(row.partition(",")[0]) <= step for row in rows) if step else 0)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pipelines.core.files import write_text
 from pipelines.core.run import Run
 from pipelines.training import evaluation
-from pipelines.training.evaluation import Evaluation
-from pipelines.training.regression import Regression
+from pipelines.training.evaluation import Evaluation, Regression
 
 FIGURES = {
     "learning_curve.png": "Learning curves over steps",

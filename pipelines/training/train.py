@@ -1,9 +1,9 @@
-"""Trains a run to its end, new or interrupted, and draws its figures: no command line is needed for it."""
+"""Trains a run to its end, new or interrupted, and draws its figures, without a command line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -15,7 +15,7 @@ from pipelines.core.run import Run, locked, open_run, refuse_existing
 from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
-    from pipelines.training.intervals import Interval
+    from pipelines.training.checkpoint import Interval
 
 
 def train(
@@ -26,40 +26,34 @@ def train(
     interval: "Interval" = "auto",
     console: Console | None = None,
     probe: Probes | None = None,
-    heartbeat: Callable[[], None] | None = None,
+    reset_watchdog: Callable[[], None] | None = None,
 ) -> Run:
     """Trains a new run to its end and draws its figures.
 
     Args:
-        config: what to train, as a recipe holds it.
-        path: the run directory to make.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        interval: steps between two checkpoints; "auto" keeps what they cost below 2 % of the time.
-        console: for progress; None for one of standard output.
-        probe: what is measured on the way; None for nothing.
-        heartbeat: called whenever an execution of training or validation has ended; None for nothing.
+        config: the configuration, as in a recipe.
+        path: the run directory to create.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
+        console: for progress; None prints to standard output.
+        probe: measurements during training; None for none.
+        reset_watchdog: called after every execution of training or validation; None for nothing.
 
     Returns:
         The finished run.
 
     Raises:
-        UserError: if the folder exists, data or net cannot be made, the disk is full, or training diverges.
+        UserError: the folder exists, data or net cannot be made, the disk is full, or training diverges.
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
         train(recipes.get("demo").config, Path("runs/demo"))
     """
-    # Here as well, as the frameworks take seconds to import.
+    # Checked here too, as the frameworks take seconds to import.
     refuse_existing(path)
-    console = console or Console()
-    with _advice(path, console):
-        frameworks.load()
-        from pipelines.training import launch
-
-        more: Any = {"interval": interval, "callbacks": _callbacks(heartbeat), "probe": probe}
-        run = launch.start(config, path, data_dir, console, **more)
-        _draw(run)
-    return run
+    return _complete(
+        config, path, data_dir=data_dir, interval=interval, console=console, probe=probe, reset_watchdog=reset_watchdog
+    )
 
 
 def resume(
@@ -69,79 +63,86 @@ def resume(
     interval: "Interval" = "auto",
     console: Console | None = None,
     probe: Probes | None = None,
-    heartbeat: Callable[[], None] | None = None,
+    reset_watchdog: Callable[[], None] | None = None,
 ) -> Run:
     """Resumes an interrupted run from its last checkpoint, trains it to its end and draws its figures.
 
     Args:
         path: the run directory.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        interval: steps between two checkpoints; it may be another than before.
-        console: for progress; None for one of standard output.
-        probe: what is measured on the way; None for nothing.
-        heartbeat: called whenever an execution of training or validation has ended; None for nothing.
+        data_dir: as for `train`.
+        interval: as for `train`; it may differ from before.
+        console: as for `train`.
+        probe: as for `train`.
+        reset_watchdog: as for `train`.
 
     Returns:
         The finished run.
 
     Raises:
-        UserError: if there is nothing to resume, a file is damaged, data, backend or a version differ, the disk is
-            full, or training diverges.
+        UserError: there is nothing to resume, a file is damaged, data, backend or a version differ, the disk is full,
+            or training diverges.
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
         resume(Path("runs/demo"))
     """
     open_run(path)
+    return _complete(
+        None, path, data_dir=data_dir, interval=interval, console=console, probe=probe, reset_watchdog=reset_watchdog
+    )
+
+
+def _complete(
+    config: Config | None,
+    path: Path,
+    *,
+    data_dir: Path | None,
+    interval: "Interval",
+    console: Console | None,
+    probe: Probes | None,
+    reset_watchdog: Callable[[], None] | None,
+) -> Run:
     console = console or Console()
     with _advice(path, console):
         frameworks.load()
-        from pipelines.training import launch
+        from pipelines.training import figures, launch, report
+        from pipelines.training.callbacks import ResetWatchdog
 
-        if _only_undrawn(path):
+        callbacks = [ResetWatchdog(reset_watchdog)] if reset_watchdog else []
+        options = launch.Options(data_dir, console, interval, callbacks, probe)
+        if config is not None:
+            run = launch.start(config, path, options)
+        elif _is_trained(path):
             run = open_run(path)
         else:
-            more: Any = {"interval": interval, "callbacks": _callbacks(heartbeat), "probe": probe}
-            run = launch.resume(path, data_dir, console, **more)
-        _draw(run)
+            run = launch.resume(path, options)
+        with locked(run):
+            for folder in (run.path, run.path / "figures"):
+                remove_leftovers(folder)
+            figures.draw_training(run)
+            report.write(run)
     return run
 
 
 @contextmanager
 def _advice(path: Path, console: Console) -> Iterator[None]:
-    """Says how a run that is stopped in the block can be resumed."""
+    """Reports how to resume a run that is interrupted in the block."""
     try:
         yield
     except KeyboardInterrupt:
         if path.is_dir():
-            console.print(f"stopped; go on with: highway train --resume {path}", highlight=False, soft_wrap=True)
+            console.print(f"stopped; resume with: highway train --resume {path}", highlight=False, soft_wrap=True)
         raise
     except Exception as error:
         full = disk_is_full(error)
         if not (full and path.is_dir()):
             raise
         raise UserError(
-            f"the disk is full ({full}). What was saved before is whole: "
-            f"free some space, and go on with: highway train --resume {path}"
+            f"the disk is full ({full}). Everything saved before is intact: "
+            f"free some space, and resume with: highway train --resume {path}"
         ) from error
 
 
-def _callbacks(heartbeat: Callable[[], None] | None) -> list[Any]:
-    from pipelines.training.heartbeat import Heartbeat
-
-    return [Heartbeat(heartbeat)] if heartbeat else []
-
-
-def _only_undrawn(path: Path) -> bool:
-    """Whether a run was killed after its last step: the report is the last that is written."""
+def _is_trained(path: Path) -> bool:
+    """Returns whether a run was killed after its last step: the report is written last."""
     return open_run(path).record.state == "finished" and not (path / "report.md").exists()
-
-
-def _draw(run: Run) -> None:
-    from pipelines.training import figures, report
-
-    with locked(run):
-        for folder in (run.path, run.path / "figures"):
-            remove_leftovers(folder)
-        figures.draw_training(run)
-        report.write(run)

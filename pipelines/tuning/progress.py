@@ -2,6 +2,7 @@
 
 import csv
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import linear_regression
@@ -12,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.core.durations import clock
+from pipelines.core.durations import clock, makespan
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import FILE, SearchState, Trial, read
 from pipelines.tuning.space import Value, searched
@@ -186,10 +187,11 @@ def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) ->
         return None
     start, epoch = pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])
     running = [trial for trial in state.trials if trial.status == "running"]
-    done = sum(start + epoch * _work(plan, trial) for trial in over)
-    done += sum(min(start + epoch * _work(plan, trial), trial.seconds + now - trial.since) for trial in running)
-    whole = sum(start + epoch * epochs for epochs in plan.work)
-    return max(0.0, whole - done) / max(1, workers, len(running))
+    seconds = [max(0.0, start + epoch * _work(plan, trial) - (trial.seconds + now - trial.since)) for trial in running]
+    # Any order of the trials that have not begun: those of Hyperband depend on results.
+    begun = Counter(_work(plan, trial) for trial in (*over, *running))
+    seconds += [start + epoch * epochs for epochs in (Counter(plan.work) - begun).elements()]
+    return makespan(seconds, max(1, workers, len(running)))
 
 
 def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:

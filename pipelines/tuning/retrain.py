@@ -52,7 +52,7 @@ def retrain(
         task = TrainTask(folder=path, data_dir=data_dir, config=config)
         if not task.done:
             members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
-    train_all(members, workers=workers, console=console, doing="retrains", found=lambda run: _outcome(run, objective))
+    train_all(members, workers=workers, console=console, label="retrains", result=lambda run: _outcome(run, objective))
     rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -31,6 +31,7 @@ class SearchTask(Task):
     """The work of a process of a search; `folder` is the folder of the search."""
 
     module: ClassVar[str] = "pipelines.tuning.distributed.process"
+    program: ClassVar[str] = "highway tune"
     role: Literal["chief", "worker"]
     """Lead the search, or train its trials."""
     ends: float | None = None

@@ -17,9 +17,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
 from pipelines.training import launch, table
-from pipelines.training.callbacks import CHECKPOINTS
-from pipelines.training.heartbeat import Heartbeat
-from pipelines.training.intervals import Interval
+from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
+from pipelines.training.checkpoint import Interval
 from pipelines.tuning.search_state import Objective
 
 LEAST_SLOPE = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
@@ -101,7 +100,7 @@ def train(
     epochs: int | None,
     wanted: Objective,
     *,
-    heartbeat: Callable[[], None],
+    reset_watchdog: Callable[[], None],
 ) -> float:
     """Trains a trial and returns its score.
 
@@ -113,7 +112,7 @@ def train(
         data_dir: folder of prepared data; None for the default of TFDS.
         epochs: number of epochs after which to pause; None for the end.
         wanted: the objective.
-        heartbeat: called after every execution of training and validation.
+        reset_watchdog: called after every execution of training and validation.
 
     Returns:
         The objective of the best epoch.
@@ -123,15 +122,16 @@ def train(
         UserError: the configuration cannot be trained.
     """
     pausing = epochs is not None and epochs < config.epochs
-    callbacks = [Heartbeat(heartbeat), StopOnDeadGates(path), *([StopAfter(epochs)] if pausing and epochs else [])]
+    callbacks = [ResetWatchdog(reset_watchdog), StopOnDeadGates(path)]
+    callbacks += [StopAfter(epochs)] if pausing and epochs else []
     # The next rung resumes from the state at the end of this one.
     interval: Interval = _steps_per_epoch(config, data_dir) if pausing else "auto"
-    quiet = Console(file=io.StringIO())
+    options = launch.Options(data_dir, Console(file=io.StringIO()), interval, callbacks)
     try:
         if not path.exists():
-            launch.start(config, path, data_dir, quiet, interval=interval, callbacks=callbacks)
+            launch.start(config, path, options)
         elif (run := _free(path)).record.state == "running" and not (epochs and _done(run) >= epochs):
-            launch.resume(path, data_dir, quiet, interval=interval, callbacks=callbacks)
+            launch.resume(path, options)
     except RungEndError:
         pass
     except UserError:

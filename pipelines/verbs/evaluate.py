@@ -11,8 +11,7 @@ from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
-from pipelines.training.evaluation import Evaluation
-from pipelines.training.regression import Regression
+from pipelines.training.evaluation import Evaluation, Regression
 
 
 class Arguments(Frozen):

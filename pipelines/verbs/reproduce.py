@@ -11,7 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from pipelines.studies.run.plan import Schedule
 from pipelines.studies.run.reproduce import reproduce
-from pipelines.training.processes import signals
+from pipelines.training import signals
 
 DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then a page with tables and figures.
 

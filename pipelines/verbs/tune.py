@@ -11,7 +11,7 @@ from pipelines.core.config import Config, Count, NonNegative, Positive, Share, S
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse_over
 from pipelines.recipes import named_recipe
-from pipelines.training.processes import signals
+from pipelines.training import signals
 from pipelines.tuning import space
 from pipelines.tuning.search import tune
 from pipelines.tuning.search_plan import Algorithm, SearchPlan, planned

@@ -71,9 +71,9 @@ def test_asked_to_end(whole, stopped):
         process.send_signal(number)
         assert process.wait() == status, stopped.log.read_text()
         said = stopped.log.read_text()
-        assert f"{number.name}: finishes the step and saves; once more ends at once" in said
+        assert f"{number.name}: finishes the step and saves; a second signal ends at once" in said
         assert re.search(rf"highway train: stopped by {number.name} after step \d+ of \d+, and saved", said)
-        assert said.endswith(f"Go on with: highway train --resume {stopped.run}\n")
+        assert said.endswith(f"Resume with: highway train --resume {stopped.run}\n")
         assert "Traceback" not in said
     train(stopped)
     assert differences(whole[0], stopped.run) == []
@@ -85,8 +85,8 @@ def test_out_of_space(whole, stopped):
     process = small.start()
     assert process.wait() == 2
     said = small.log.read_text()
-    assert re.search(r"the disk is full \(.*File too large.*\)\. What was saved before is whole", said)
-    assert said.endswith(f"go on with: highway train --resume {stopped.run}\n")
+    assert re.search(r"the disk is full \(.*File too large.*\)\. Everything saved before is intact", said)
+    assert said.endswith(f"resume with: highway train --resume {stopped.run}\n")
     assert "Traceback" not in said
     assert not [path for path in stopped.run.rglob("*") if path.name.startswith(".") or path.name == NEWEST.name]
     train(stopped)

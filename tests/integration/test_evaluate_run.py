@@ -70,7 +70,7 @@ def test_other_data_is_refused(once, monkeypatch, capsys):
     ToyData().install(monkeypatch)
     other = DataInfo("toy", "2.0.0", (8, 8, 1), ("nw", "ne", "sw", "se"), {"train": 1, "validation": 1, "test": 1})
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
-    assert "is not what" in refused(capsys, once)
+    assert "and the data found is" in refused(capsys, once)
 
 
 def test_what_cannot_be_evaluated_says_why(once, toy, tmp_path, capsys):

@@ -104,8 +104,8 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
     assert f"{name} in {folder}: {len(arms)} runs ({label})" in said
-    assert "SIGTERM: every process saves and ends; once more ends at once" in said
-    assert "highway reproduce: stopped; repeat the command to go on" in said
+    assert "SIGTERM: every process saves and ends; a second signal ends at once" in said
+    assert "highway reproduce: stopped; repeat the command to continue" in said
     assert "Traceback" not in said
     assert working(folder) == []
 
@@ -160,7 +160,7 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, t
     said = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, said
     label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", said)[1]
-    assert "highway reproduce: stopped; repeat the command to go on" in said
+    assert "highway reproduce: stopped; repeat the command to continue" in said
     assert "Traceback" not in said
     assert working(folder) == []
 

@@ -141,8 +141,8 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(whole, tmp_path
     newest = path / "checkpoint" / "state.npz"
     newest.write_bytes(newest.read_bytes()[:-1000])
     said = go_on(path)
-    assert f"{newest} is damaged (BadZipFile); the one before it is whole" in said
-    assert "goes on after step 13" in said
+    assert f"{newest} is damaged (BadZipFile); the previous one is intact" in said
+    assert "resumes after step 13" in said
     assert differences(whole(DENSE), path) == []
 
 
@@ -166,10 +166,10 @@ def test_a_disk_that_is_full_in_the_middle_of_a_write(whole, tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(UserError, match=r"the disk is full .*No space left.* go on with: highway train --resume"):
+        with pytest.raises(UserError, match=r"the disk is full .*No space left.* resume with: highway train --resume"):
             begin(path)
     assert sorted(file.name for file in (path / "checkpoint").iterdir()) == ["previous.npz", "state.npz"]
-    assert "goes on after step 13" in go_on(path)
+    assert "resumes after step 13" in go_on(path)
     assert differences(whole(DENSE), path) == []
 
 
@@ -225,7 +225,7 @@ def test_two_damaged_checkpoints_are_named_and_nothing_changed(killed):
     for name in ("state.npz", "previous.npz"):
         file = killed / "checkpoint" / name
         file.write_bytes(file.read_bytes()[:1000])
-    refused(killed, r"no checkpoint to go on from: .*state\.npz is damaged .*previous\.npz is damaged")
+    refused(killed, r"no checkpoint to resume from: .*state\.npz is damaged .*previous\.npz is damaged")
 
 
 def test_the_checkpoint_of_another_recipe_is_refused_by_name(killed, tmp_path, monkeypatch):
@@ -243,7 +243,7 @@ def test_another_version_is_refused_by_name(killed):
 
 def test_other_data_is_refused(killed, monkeypatch):
     ToyData(side=28, validation=False).install(monkeypatch)
-    refused(killed, "the data is not what")
+    refused(killed, "and the data found is")
 
 
 def test_another_backend_is_refused(killed):

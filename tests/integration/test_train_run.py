@@ -186,7 +186,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_state(toy, tmp_path, c
     assert not (path / "model.keras").exists()
     assert all(math.isfinite(row["loss"]) for row in table.read(path / "metrics.csv"))
     assert main(["train", "--resume", str(path)]) == 2
-    assert "diverged, and would again" in capsys.readouterr().err
+    assert "diverged, and would do so again" in capsys.readouterr().err
     assert main(["evaluate", str(path)]) == 2
     assert "its training diverged" in capsys.readouterr().err
 

@@ -152,7 +152,7 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     os.kill(tasks(folder)["chief"][0], signal.SIGKILL)
     done = until(lambda: trials(folder, "completed")[1:], search)
     search.kill()
-    assert "died (killed by SIGKILL) and is started again" in search.communicate()[0]
+    assert "died (killed by SIGKILL) and is restarted" in search.communicate()[0]
     assert ended(folder)
 
     said = finished(start(*words, "0.01"))
@@ -169,7 +169,7 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     search = start(*words, MINUTES)
     until(lambda: tasks(folder), search)
     search.terminate()
-    assert "stopped; repeat the command to go on" in search.communicate()[0]
+    assert "stopped; repeat the command to continue" in search.communicate()[0]
     assert search.returncode == 128 + signal.SIGTERM
     assert ended(folder)
 

@@ -21,8 +21,8 @@ ACCURACY = Objective("val_accuracy", "max")
 CONFIG = toy_config(epochs=4, model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, dropout=0.2))
 
 
-def train(*arguments, heartbeat=lambda: None):
-    return trials.train(*arguments, heartbeat=heartbeat)
+def train(*arguments, reset_watchdog=lambda: None):
+    return trials.train(*arguments, reset_watchdog=reset_watchdog)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +35,7 @@ def toy():
 def whole(toy, tmp_path_factory):
     """The run directory of a trial without a pause, its score, and how often it said that it was alive."""
     path, signs = tmp_path_factory.mktemp("trial") / "whole", []
-    score = train(CONFIG, path, None, None, ACCURACY, heartbeat=lambda: signs.append(1))
+    score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: signs.append(1))
     return path, score, len(signs)
 
 

@@ -10,9 +10,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import MEASURED, Run, open_run
 from pipelines.studies.framework import tables
 from pipelines.training import evaluation, table
-from pipelines.training.evaluation import Evaluation
+from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.probe import WATCHED
-from pipelines.training.regression import Regression
 from pipelines.training.table import Row
 
 

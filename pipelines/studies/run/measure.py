@@ -1,7 +1,6 @@
 """A process that measures how long the steps of a net take."""
 
 import math
-import sys
 import time
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -10,7 +9,7 @@ from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.studies.run.cost import Cost, keep
-from pipelines.training.processes.task import Task, leave, perform
+from pipelines.training.processes.task import Task, perform
 
 SECONDS = 2.0
 """For which steps are measured, or for one execution if that takes longer."""
@@ -22,24 +21,12 @@ class MeasureTask(Task):
     """A net whose steps are measured; the measurement is kept in the file that `folder` names."""
 
     module: ClassVar[str] = "pipelines.studies.run.measure"
+    program: ClassVar[str] = "highway reproduce"
     role: Literal["measure"] = "measure"
     config: Config
     """The net, and how it is trained."""
     began: float
     """When the process was started, in seconds since 1970."""
-
-
-def main(words: list[str]) -> int:
-    """Does a task.
-
-    Args:
-        words: the task as JSON.
-
-    Returns:
-        The exit status: 0 when it is measured; 2 for a user's mistake.
-    """
-    task = MeasureTask.model_validate_json(words[0])
-    return perform("highway reproduce", task, lambda: _act(task))
 
 
 def _act(task: MeasureTask) -> None:
@@ -95,4 +82,4 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Cost:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    perform(MeasureTask, _act)

@@ -147,7 +147,7 @@ def _train(
     label = f" ({work.label})" if work.label else ""
     done = f", {runs - len(members)} of them done" if len(members) < runs else ""
     say(console, f"{study_name} in {folder}: {runs} runs{done}{label}")
-    train_all(members, workers=workers, console=console, doing=study_name, found=_told)
+    train_all(members, workers=workers, console=console, label=study_name, result=_told)
 
 
 def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
@@ -163,5 +163,5 @@ def _page(study: Study, work: Work, folder: Path, console: Console) -> Path:
 
 def _told(run: Run) -> str:
     measured = of_run(run)
-    found = "diverged" if measured is None else measured.told
+    found = "diverged" if measured is None else measured.summary
     return f"{found}, {clock(run.record.seconds)} of training"

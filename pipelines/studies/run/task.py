@@ -1,13 +1,12 @@
 """A process that takes one run of a study to its end: it is trained, evaluated, and what the study asks is measured."""
 
-import sys
 from typing import ClassVar
 
 from pipelines import studies
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import MEASURED, open_run
 from pipelines.training.processes import train
-from pipelines.training.processes.task import leave, perform
+from pipelines.training.processes.task import perform
 from pipelines.training.processes.train import TrainTask
 
 
@@ -15,6 +14,7 @@ class StudyTask(TrainTask):
     """A run of a study; the folder is its run directory."""
 
     module: ClassVar[str] = "pipelines.studies.run.task"
+    program: ClassVar[str] = "highway reproduce"
     study: str
     """The name of the study."""
     evaluate: bool = True
@@ -28,19 +28,6 @@ class StudyTask(TrainTask):
         return (
             studies.get(self.study).measure is None or (self.folder / MEASURED).exists() or train.diverged(self.folder)
         )
-
-
-def main(words: list[str]) -> int:
-    """Does a task.
-
-    Args:
-        words: the task as JSON.
-
-    Returns:
-        The exit status: 0 when the run is done; 2 for a user's mistake.
-    """
-    task = StudyTask.model_validate_json(words[0])
-    return perform("highway reproduce", task, lambda: act(task))
 
 
 def act(task: StudyTask) -> None:
@@ -64,4 +51,4 @@ def act(task: StudyTask) -> None:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    perform(StudyTask, act)

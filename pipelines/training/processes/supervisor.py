@@ -1,4 +1,4 @@
-"""A supervisor of processes on this machine: starts them, and restarts those that die."""
+"""Supervises processes on this machine: starts them, and restarts those that die."""
 
 import os
 import signal
@@ -12,13 +12,12 @@ from pathlib import Path
 
 from pipelines.core import environment
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.training.processes.task import AGAIN, Task
-from pipelines.training.processes.watchdog import LIMIT
+from pipelines.training.processes.task import AGAIN, LIMIT, Task
 
 QUICK = 60.0
-"""Seconds: a process that dies sooner after its start may never have worked."""
+"""Seconds after its start within which the death of a process counts as quick: it may never have worked."""
 DEATHS = 5
-"""Quick deaths in a row after which a process is not started again."""
+"""Quick deaths in a row after which a process is not restarted."""
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 TAIL = 1000
@@ -27,14 +26,14 @@ TAIL = 1000
 
 @dataclass
 class Member:
-    """A process that a verb starts.
+    """A supervised process.
 
     Args:
-        name: what the user is told of it by.
-        task: what it does.
-        environment: variables of its own.
-        log: where its output goes.
-        leads: whether the others have nothing to do without it, and something to tell it before they end.
+        name: its name in messages.
+        task: its task.
+        environment: environment variables, besides those of this process.
+        log: file for its output.
+        leads: whether the others depend on it: they end before it, and when it is gone.
     """
 
     name: str
@@ -45,59 +44,59 @@ class Member:
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     started: float = field(default=0.0, init=False)
     deaths: int = field(default=0, init=False)
-    told: int = field(default=0, init=False)
+    offset: int = field(default=0, init=False)
     temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, init=False)
 
     def start(self) -> None:
-        """Starts the process, or another in its place; it ends when this one does."""
+        """Starts or restarts the process, which ends when this one does."""
         self.forget()
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        # Who is killed leaves temporary files behind, as those that TensorFlow makes of Python functions.
+        # A killed process leaves temporary files behind, such as those that TensorFlow generates of Python functions.
         self.temporary = tempfile.TemporaryDirectory(prefix="highway-", ignore_cleanup_errors=True)
         own = {environment.COMMAND: environment.command(), "TMPDIR": self.temporary.name}
         with self.log.open("ab") as log:
-            self.told = log.tell()
+            self.offset = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self.task.module, self.task.model_dump_json()],
                 env={**os.environ, **own, **self.environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C is for the process that the user started.
+                # Only the process that the user started gets Ctrl-C.
                 start_new_session=True,
             )
         self.started = time.monotonic()
 
     @property
     def done(self) -> bool:
-        """Whether it has ended as it should."""
+        """Whether it has ended with success."""
         return self.process is not None and self.process.poll() == 0
 
     def forget(self) -> None:
-        """Lets go of a process that has ended, and of its temporary files."""
+        """Releases an ended process and its temporary files."""
         if self.process and self.process.stdin:
             self.process.stdin.close()
         if self.temporary:
             self.temporary.cleanup()
 
-    def said(self) -> str:
-        """The end of what the process wrote since it was started."""
+    def tail(self) -> str:
+        """Returns the end of the output since the last start."""
         with self.log.open("rb") as log:
-            log.seek(self.told)
+            log.seek(self.offset)
             return log.read().decode(errors="replace").strip()[-TAIL:]
 
 
 class DiedError(UserError):
-    """A process dies again and again; what it said is in its log."""
+    """A process dies again and again; its output is in its log."""
 
 
 class Supervisor:
-    """All processes of a verb that this machine runs.
+    """Runs the processes of a command on this machine.
 
     Args:
-        members: in the order they are started; one that leads first.
-        say: what tells the user of a process that died.
-        then: each takes the place, and the cores, of the next member that is done.
+        members: the processes, in the order of their start; a leading one comes first.
+        say: prints a line when a process died.
+        then: processes that take over, one each, the place and the cores of the next member that is done.
     """
 
     def __init__(self, members: Sequence[Member], say: Callable[[str], None], then: Sequence[Member] = ()) -> None:
@@ -110,14 +109,14 @@ class Supervisor:
             for member in self.members:
                 member.start()
         except BaseException as error:
-            # A signal that comes now ends those that have been started.
+            # A signal at this moment ends the processes started so far.
             self.__exit__(type(error), error, error.__traceback__)
             raise
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, StoppedError):
-            self.say(f"{error.number.name}: every process saves and ends; once more ends at once")
+            self.say(f"{error.number.name}: every process saves and ends; a second signal ends at once")
         for leads in (False, True):
             self._end([member for member in self.members if member.leads is leads])
 
@@ -136,12 +135,12 @@ class Supervisor:
                 member.forget()
 
     def works(self) -> bool:
-        """Whether there is still something to do; processes that died are started again.
+        """Restarts processes that died, and returns whether any work is left.
 
         Raises:
-            UserError: a process told of a user's mistake, or dies again and again.
+            UserError: a process reports a user error, or dies again and again.
         """
-        # What is started here is at work, even if it has ended before it is looked at below.
+        # A process that is started here counts as working, even if it ends before the check below.
         working: list[Member] = []
         for place, member in enumerate(self.members):
             if member.done and self.then:
@@ -152,8 +151,8 @@ class Supervisor:
             if status is None or status == 0:
                 continue
             if status == 2:
-                said = member.said()
-                raise UserError(said.rpartition(": error: ")[2] or said)
+                output = member.tail()
+                raise UserError(output.rpartition(": error: ")[2] or output)
             if status != AGAIN:
                 self._died(member, status)
             member.start()
@@ -178,13 +177,13 @@ class Supervisor:
         if member.deaths == DEATHS:
             raise DiedError(
                 f"{member.name} died {DEATHS} times in a row within {QUICK:.0f} s of its start ({how}). The end of "
-                f"{member.log}:\n{member.said() or '(it said nothing)'}"
+                f"{member.log}:\n{member.tail() or '(no output)'}"
             )
-        self.say(f"{member.name} died ({how}) and is started again; its output is in {member.log}")
+        self.say(f"{member.name} died ({how}) and is restarted; its output is in {member.log}")
 
 
 def shares(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
-    """The cores of each worker: equal parts, or one each in turn where workers outnumber cores.
+    """Assigns cores to workers: equal parts, or one each in turn if workers outnumber cores.
 
     Example:
         shares([0, 1, 2, 3], 2)  # [(0, 1), (2, 3)]

@@ -1,63 +1,100 @@
-"""The work of a supervised process: one argument that says everything, and how it begins and ends."""
+"""The work of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
 
+import faulthandler
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import ClassVar, NoReturn, TypeVar
 
 from pipelines.core.config import Frozen
 from pipelines.core.guard import guarded
 
 AGAIN = 75
-"""Exit status of a process that wants to be started again, with fresh memory or without what it was at."""
+"""Exit status of a process that asks to be restarted, with fresh memory or with other work."""
+LIMIT = 30 * 60.0
+"""Seconds in which an execution of training or validation ends: compiling a deep net takes many minutes."""
 
 
 class Task(Frozen):
-    """What a process does; each kind of work has a task of its own."""
+    """Base of all tasks; each kind of work has its own."""
 
     module: ClassVar[str]
-    """Run as a program with the task as JSON."""
+    """The module that performs the task when run as a program."""
+    program: ClassVar[str]
+    """The command that starts the process, for messages."""
     role: str
-    """Tells the kinds of processes of a verb apart."""
+    """Tells the kinds of processes of a command apart."""
     folder: Path
-    """What it works on."""
+    """The folder to work on."""
     data_dir: Path | None
-    """Where prepared data lies; None for the default of TFDS."""
+    """Folder of prepared data; None for the default of TFDS."""
     cores: tuple[int, ...] = ()
-    """The cores that it may use; none for all."""
+    """The cores to use; none for all."""
 
 
-def perform(program: str, task: Task, act: Callable[[], None]) -> int:
-    """Does a task on its cores, and ends with the process that started it.
+Work = TypeVar("Work", bound=Task)
+
+
+def perform(kind: type[Work], act: Callable[[Work], None]) -> NoReturn:
+    """Performs the task on the command line of this process, then ends the process.
+
+    The exit status is 0 once the task is done, 2 for a user error, or `AGAIN`.
 
     Args:
-        program: what stands before the message of a user's mistake.
-        task: what is done.
-        act: does it.
-
-    Returns:
-        The exit status: 0 when it is done; 2 for a user's mistake; `AGAIN`.
+        kind: the kind of task.
+        act: performs it.
     """
+    task = kind.model_validate_json(sys.argv[1])
     Thread(target=_end_with_parent, name="parent", daemon=True).start()
     if task.cores and hasattr(os, "sched_setaffinity"):
-        # Before any framework counts the cores to make its threads.
+        # Before any framework counts the cores and starts its threads.
         os.sched_setaffinity(0, task.cores)
     try:
-        return guarded(program, act)
+        status = guarded(task.program, lambda: act(task))
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-
-
-def leave(status: int) -> None:
-    """Ends the process at once: threads of gRPC and TensorFlow must not keep one that is done."""
+        status = end.code if isinstance(end.code, int) else 1
     sys.stdout.flush()
     sys.stderr.flush()
+    # Threads of gRPC and TensorFlow would keep the process alive.
     os._exit(status)
 
 
+@contextmanager
+def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
+    """Ends the process by SIGALRM if it hangs inside a framework, where no Python thread may ever run again.
+
+    The stack of every thread is written to stderr before.
+
+    Args:
+        limit: seconds without a reset.
+
+    Yields:
+        Resets the watchdog; to be called in the main thread.
+
+    Example:
+        with watchdog() as reset:
+            for batch in batches:
+                step(batch)
+                reset()
+    """
+
+    def reset() -> None:
+        signal.setitimer(signal.ITIMER_REAL, limit)
+
+    faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
+    reset()
+    try:
+        yield reset
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.unregister(signal.SIGALRM)
+
+
 def _end_with_parent() -> None:
-    # The other end of the pipe is closed when the parent ends, however it does.
+    # The other end of the pipe closes when the parent ends, however it does.
     sys.stdin.buffer.read()
     os._exit(1)

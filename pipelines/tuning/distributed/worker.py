@@ -14,8 +14,7 @@ from keras_tuner.engine.trial import Trial
 from keras_tuner.errors import FailedTrialError, FatalError
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
-from pipelines.training.processes.task import AGAIN
-from pipelines.training.processes.watchdog import watchdog
+from pipelines.training.processes.task import AGAIN, watchdog
 from pipelines.tuning import trials
 from pipelines.tuning.distributed import oracles
 from pipelines.tuning.distributed.client import ChiefClient
@@ -72,8 +71,8 @@ class Worker(keras_tuner.Tuner):
             FatalError: the disk is full.
         """
         try:
-            with self.oracle.heartbeat(trial.trial_id, _leave), watchdog() as heartbeat:
-                return self._train(trial, heartbeat)
+            with self.oracle.heartbeat(trial.trial_id, _leave), watchdog() as reset:
+                return self._train(trial, reset)
         except FailedTrialError as error:
             trial.hyperparameters.values[REASON] = str(error)
             raise
@@ -81,13 +80,13 @@ class Worker(keras_tuner.Tuner):
             keras.utils.clear_session()
             gc.collect()
 
-    def _train(self, trial: Trial, heartbeat: Callable[[], None]) -> dict[str, float]:
+    def _train(self, trial: Trial, reset_watchdog: Callable[[], None]) -> dict[str, float]:
         values = trial.hyperparameters.values
         path = self.folder / "trials" / self._root(trial)
         epochs = values.get("tuner/epochs")
         try:
             config = self.plan.configured(values)
-            score = trials.train(config, path, self.data_dir, epochs, self._objective, heartbeat=heartbeat)
+            score = trials.train(config, path, self.data_dir, epochs, self._objective, reset_watchdog=reset_watchdog)
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:

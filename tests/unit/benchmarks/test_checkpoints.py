@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.checkpoints import Found, found
-from pipelines.training.intervals import SHARE
+from pipelines.training.checkpoint import SHARE
 
 
 def test_epochs_with_a_save_and_after_it_are_set_against_the_two_that_follow():

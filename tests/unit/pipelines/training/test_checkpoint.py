@@ -5,7 +5,7 @@ import pytest
 from pipelines.core.config import SGD
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint, optimizers
-from pipelines.training.checkpoint import Progress
+from pipelines.training.checkpoint import SHARE, Progress, SaveTimer
 from tests.toy_data import toy_config
 
 RUN = {"configuration": {"recipe": "a", "seed": 0}}
@@ -109,7 +109,7 @@ def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
     checkpoint.save(tmp_path, model(units=5), Progress(), RUN)
     made = model(units=3)
     before = made.get_weights()
-    with pytest.raises(UserError, match="belongs to another net"):
+    with pytest.raises(UserError, match="is of another net"):
         checkpoint.load(tmp_path, made, RUN)
     for weight, expected in zip(made.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, expected)
@@ -151,3 +151,70 @@ def test_a_checkpoint_from_before_a_field_was_added_is_gone_on_from(tmp_path):
     now["subset"] = {"train": 10, "test": None}
     with pytest.raises(UserError, match=r"its configuration\.subset\.train is None, and this run's is 10"):
         checkpoint.load(tmp_path, made, {"configuration": now})
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def trained(seconds_a_step, seconds_a_save, steps):
+    """The steps that are saved, and the time that all took."""
+    clock = Clock()
+    timer, kept = SaveTimer("auto", 0, clock), []
+    for step in range(1, steps + 1):
+        clock.now += seconds_a_step
+        if timer.due(step):
+            clock.now += seconds_a_save
+            timer.saved(step, seconds_a_save)
+            kept.append(step)
+    return kept, clock.now - 100
+
+
+@pytest.mark.parametrize("save", [0.001, 0.02, 1.0])
+@pytest.mark.parametrize("step", [0.001, 0.1])
+def test_all_saves_but_the_first_cost_their_share(step, save):
+    kept, seconds = trained(step, save, steps=20_000)
+    assert kept[0] == 1
+    assert (len(kept) - 1) * save <= SHARE * seconds
+    # And no less than they may.
+    assert len(kept) == 20_000 or (len(kept) + 1) * save > SHARE * (seconds - step)
+
+
+def test_a_slow_save_puts_off_the_next_ones():
+    clock = Clock()
+    timer = SaveTimer("auto", 0, clock)
+    timer.saved(1, 0.1)
+    clock.now += 0.3 / SHARE
+    assert timer.due(2)
+    timer.saved(2, 2.0)
+    clock.now += 3 / SHARE
+    assert not timer.due(3)
+    clock.now += 1 / SHARE
+    assert timer.due(4)
+
+
+@pytest.mark.parametrize(
+    ("interval", "start", "execution", "kept"),
+    [
+        (1, 0, 1, [1, 2, 3, 4, 5, 6]),
+        (3, 0, 1, [3, 6]),
+        (3, 0, 2, [4, 6]),
+        (4, 2, 2, [4, 8]),
+        (100, 0, 1, []),
+    ],
+)
+def test_a_number_is_of_steps(interval, start, execution, kept):
+    timer, found = SaveTimer(interval, start), []
+    for step in range(start + execution, start + 6 * execution + 1, execution):
+        if step > max([6, *kept]):
+            break
+        if timer.due(step):
+            timer.saved(step, 0.0)
+            found.append(step)
+    assert found == kept

@@ -58,3 +58,42 @@ def test_the_table_shows_all_of_few_classes_and_the_worst_of_many():
     many = table(result(logits, labels, tuple(f"class {index}" for index in labels)))
     assert many.row_count == 6
     assert list(many.columns[0].cells)[1:] == [f"class {index}" for index in range(5)]
+
+
+TARGETS = np.array([[1.0], [2.0], [3.0], [6.0]], "float32")
+
+
+def forecast(predicted, targets=TARGETS, mean=2.0):
+    return evaluation.measure_regression(np.asarray(predicted, "float32"), targets, mean, "final", "toy 1.0.0")
+
+
+def test_errors_of_a_regression_by_hand():
+    found = forecast([[2.0], [2.0], [5.0], [3.0]])
+    assert (found.count, found.mae, found.training_mean) == (4, 1.5, 2.0)
+    assert found.rmse == pytest.approx(np.sqrt(14 / 4))
+    # The squared distances from the mean of training are 1, 0, 1, 16: those from the mean of the test do not count.
+    assert found.r2 == pytest.approx(1 - 14 / 18)
+
+
+def test_r2_is_1_for_what_is_right_0_for_the_mean_of_training_and_below_for_worse():
+    assert forecast(TARGETS).r2 == 1
+    assert forecast(np.full((4, 1), 2.0)).r2 == 0
+    assert forecast(-TARGETS).r2 < 0
+
+
+def test_targets_without_spread_have_no_r2():
+    with pytest.raises(UserError, match=r"all targets of its test split equal the mean of training"):
+        forecast(TARGETS, targets=np.full((4, 1), 2.0))
+
+
+def test_a_regression_comes_back_from_its_file(tmp_path):
+    path = tmp_path / "evaluation.json"
+    path.write_text(forecast(-TARGETS).model_dump_json())
+    assert evaluation.read(path, evaluation.Regression) == forecast(-TARGETS)
+    with pytest.raises(UserError, match=r"evaluation\.json is damaged"):
+        evaluation.read(path, evaluation.Evaluation)
+
+
+def test_the_table_of_a_regression_shows_the_errors():
+    shown = table(forecast([[2.0], [2.0], [5.0], [3.0]]))
+    assert [list(column.cells) for column in shown.columns] == [["4"], ["1.871"], ["1.5"], ["0.2222"]]

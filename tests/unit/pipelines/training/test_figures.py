@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pipelines.core.plotting import STYLE
-from pipelines.training import evaluation, figures, regression
+from pipelines.training import evaluation, figures
 
 
 def rows(epochs, layers=3, validation=True):
@@ -44,7 +44,7 @@ def test_without_accuracy_the_mean_error_is_shown(figure):
 
 def test_a_forecast_shows_predictions_and_targets_on_one_scale(figure):
     predicted, targets = np.array([[0.5], [0.6], [0.4]]), np.array([[-3.0], [4.0], [1.0]])
-    result = regression.measure(predicted, targets, 0.3, "final", "toy 1.0.0")
+    result = evaluation.measure_regression(predicted, targets, 0.3, "final", "toy 1.0.0")
     figures.forecast(figure, result, predicted[:, 0], targets[:, 0], "toy")
     left, right = figure.axes
     np.testing.assert_array_equal(left.lines[0].get_ydata(), targets[:, 0])

@@ -50,12 +50,12 @@ def starts(tmp_path, name):
 def test_who_dies_is_started_again(member, tmp_path):
     said = run(member("a", "if n == 0: os.kill(os.getpid(), 9)"))
     assert starts(tmp_path, "a") == 2
-    assert said == [f"a died (killed by SIGKILL) and is started again; its output is in {tmp_path}/logs/a.log"]
+    assert said == [f"a died (killed by SIGKILL) and is restarted; its output is in {tmp_path}/logs/a.log"]
 
 
 def test_who_hung_is_told_from_who_died(member, tmp_path):
     (said,) = run(member("a", "if n == 0: os.kill(os.getpid(), 14)"))
-    assert said.startswith("a died (hung: no step ended for 30 minutes) and is started again")
+    assert said.startswith("a died (hung: no step ended for 30 minutes) and is restarted")
 
 
 def test_temporary_files_of_who_died_are_not_left(member, tmp_path):
@@ -84,7 +84,7 @@ def test_workers_save_before_the_chief_ends(member, tmp_path):
     with pytest.raises(StoppedError):
         stopped()
     assert (tmp_path / "seen").read_text() == "True"
-    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+    assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
 
 
 def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member, tmp_path):
@@ -98,7 +98,7 @@ def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member
     with pytest.raises(StoppedError), Supervisor([first, second], said.append):
         pytest.fail("it was stopped")
     assert first.process.returncode == -signal.SIGTERM
-    assert said == ["SIGTERM: every process saves and ends; once more ends at once"]
+    assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
 
 
 def test_who_asks_for_it_is_started_again_without_a_word(member, tmp_path):

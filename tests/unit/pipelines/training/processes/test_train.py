@@ -13,11 +13,11 @@ def task(tmp_path):
 
 
 def test_an_alarm_waits_while_a_run_is_trained(task, monkeypatch):
-    def trained(_config, path, *, heartbeat, **_):
+    def trained(_config, path, *, reset_watchdog, **_):
         assert path == task.folder
         before = signal.getitimer(signal.ITIMER_REAL)[0]
         assert before > 0
-        heartbeat()
+        reset_watchdog()
         assert signal.getitimer(signal.ITIMER_REAL)[0] > before
 
     monkeypatch.setattr(train, "train", trained)

@@ -15,7 +15,7 @@ from pipelines.studies.papers.factors import forecasts, study
 from pipelines.studies.papers.factors.findings import found
 from pipelines.studies.papers.factors.study import STUDY
 from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk
-from pipelines.training.regression import measure
+from pipelines.training.evaluation import measure_regression as measure
 from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import RECORD
 

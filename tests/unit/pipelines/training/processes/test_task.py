@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-START = "import time; from pipelines.training.processes.watchdog import watchdog\n"
+START = "import time; from pipelines.training.processes.task import watchdog\n"
 
 
 def run(code):
@@ -18,6 +18,6 @@ def test_what_hangs_is_ended_and_says_where():
 
 
 def test_what_works_is_not_ended_however_long_it_takes_nor_what_comes_after():
-    steps = "for _ in range(8): time.sleep(0.1); heartbeat()"
-    ended = run(f"with watchdog(0.5) as heartbeat:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
+    steps = "for _ in range(8): time.sleep(0.1); reset()"
+    ended = run(f"with watchdog(0.5) as reset:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
     assert (ended.returncode, ended.stdout) == (0, "done\n")

@@ -8,14 +8,14 @@ import time
 import pytest
 from rich.console import Console
 
-from pipelines.training.stopping import SIGNALS, on_signals
+from pipelines.training.signals import SIGNALS, noted
 
 # In the middle of something long, that Python does not come back from.
 PROGRAM = """
 import sys, time
 from rich.console import Console
-from pipelines.training.stopping import on_signals
-with on_signals(Console()):
+from pipelines.training.signals import noted
+with noted(Console()):
     print("ready", flush=True)
     time.sleep(600)
 """
@@ -30,14 +30,14 @@ def wait_for(stop):
 def test_the_first_signal_is_taken_note_of(number):
     console = Console(file=io.StringIO(), width=200)
     before = [signal.getsignal(one) for one in SIGNALS]
-    with on_signals(console) as stop:
+    with noted(console) as stop:
         assert stop.by is None
         signal.raise_signal(number)
         wait_for(stop)
         assert stop.by == number
     assert [signal.getsignal(one) for one in SIGNALS] == before
     assert signal.set_wakeup_fd(-1) == -1
-    assert console.file.getvalue() == f"{number.name}: finishes the step and saves; once more ends at once\n"
+    assert console.file.getvalue() == f"{number.name}: finishes the step and saves; a second signal ends at once\n"
     assert "signals" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -46,7 +46,8 @@ def test_the_second_signal_ends_the_process_though_it_is_busy(number):
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        assert process.stdout.readline() == f"{number.name}: finishes the step and saves; once more ends at once\n"
+        noted = f"{number.name}: finishes the step and saves; a second signal ends at once\n"
+        assert process.stdout.readline() == noted
         assert process.poll() is None
         process.send_signal(number)
         assert process.stdout.readline() == f"{number.name}: ends at once\n"
@@ -56,7 +57,7 @@ def test_the_second_signal_ends_the_process_though_it_is_busy(number):
 def test_a_signal_that_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with on_signals(Console(file=io.StringIO())) as stop:
+        with noted(Console(file=io.StringIO())) as stop:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGTERM)
             wait_for(stop)
@@ -70,7 +71,7 @@ def test_other_signals_are_none_of_its_business():
     heard = []
     before = signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
     try:
-        with on_signals(Console(file=io.StringIO())) as stop:
+        with noted(Console(file=io.StringIO())) as stop:
             signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGTERM)
             wait_for(stop)
@@ -85,7 +86,7 @@ def test_in_another_thread_nothing_is_changed():
     found = []
 
     def train():
-        with on_signals(Console()) as stop:
+        with noted(Console()) as stop:
             found.extend([stop.by, signal.getsignal(signal.SIGTERM)])
 
     thread = threading.Thread(target=train)

@@ -1,7 +1,7 @@
 import pytest
 
 from pipelines.training import table
-from pipelines.training.probe_callback import cut
+from pipelines.training.probe import cut
 
 
 @pytest.fixture

@@ -1,0 +1,111 @@
+"""SIGTERM and Ctrl-C: a training run saves and ends; a process that started others ends them first."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from pipelines.core.errors import StoppedError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass
+class StopRequest:
+    """A request to end training.
+
+    Args:
+        by: the first signal; None so far.
+    """
+
+    by: signal.Signals | None = None
+
+
+@contextmanager
+def noted(console: Console) -> Iterator[StopRequest]:
+    """Notes the first SIGINT or SIGTERM in the block; a second one ends the process at once.
+
+    Python runs a handler only when the framework returns to it, which can take many seconds while a program compiles.
+    A thread answers at once, so that a second signal does not wait either. An ignored signal, as in a background job,
+    stays ignored. Outside the main thread, which gets all signals, nothing changes.
+
+    Args:
+        console: where to report signals.
+
+    Yields:
+        The request, to check after each execution.
+
+    Example:
+        with noted(console) as stop:
+            while not stop.by:
+                step()
+    """
+    stop = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    handlers = _handlers()
+    listener = threading.Thread(target=_listen, args=(read, stop, console), name="signals", daemon=True)
+    listener.start()
+    before = signal.set_wakeup_fd(write)
+    try:
+        for number in handlers:
+            # Only a signal with a handler in Python is written to the descriptor.
+            signal.signal(number, lambda *_: None)
+        yield stop
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(write)
+        listener.join()
+        os.close(read)
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Raises signals in the block as errors, so that a process can end the ones it started.
+
+    Raises:
+        StoppedError: SIGTERM or SIGINT came.
+    """
+
+    def stop(number: int, _: Any) -> None:
+        raise StoppedError("stopped; repeat the command to continue", signal.Signals(number))
+
+    handlers = _handlers()
+    try:
+        for number in handlers:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    return {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+
+def _listen(descriptor: int, stop: StopRequest, console: Console) -> None:
+    while number := os.read(descriptor, 1):
+        if number[0] not in SIGNALS:
+            continue
+        received, again = signal.Signals(number[0]), stop.by is not None
+        stop.by = stop.by or received
+        end = "ends at once" if again else "finishes the step and saves; a second signal ends at once"
+        # The terminal may be closed.
+        with suppress(OSError):
+            console.print(f"{received.name}: {end}", highlight=False, soft_wrap=True)
+            if again:
+                console.show_cursor()
+        if again:
+            os._exit(128 + received)
