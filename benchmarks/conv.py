@@ -1,5 +1,7 @@
-"""The convolutional training step: images a second of the 19-layer CIFAR net, in float32 and bfloat16."""
+"""Training speed of the 19-layer CIFAR net in float32 and bfloat16, on the CPU and on a GPU."""
 
+import shutil
+import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -8,41 +10,54 @@ from dataclasses import replace
 from benchmarks import agreement, conv_problem, data, problem, roster
 from benchmarks.controller import Contestant, Worker
 from benchmarks.conv_problem import ConvProblem, Precision
-from benchmarks.roof import Roof
-from benchmarks.session import PAUSE, Session
+from benchmarks.session import PAUSE, Benchmark, Roof, Session
 from benchmarks.table import Row
 
-# About the seconds of a start with the first step, and of an image.
+# Seconds of a start with the first step, and of an image, roughly.
 START_COST, IMAGE_COST = 15.0, 0.012
 
 
-def run(session: Session, roof: Roof | None) -> list[Row]:
-    """Measures both precisions on the CPU.
-
-    Args:
-        session: of this run.
-        roof: of the machine, if it was measured.
-
-    Returns:
-        The rows.
-    """
+def run(session: Session) -> list[Row]:
+    """Measures both precisions on the CPU; if quick, one."""
     if session.quick:
-        return measure(session, roster.CONV_QUICK, ("float32",), roof, batch=16, rounds=1, steps=1)
-    return measure(session, roster.CONV, ("float32", "mixed_bfloat16"), roof, rounds=9, steps=2)
+        return measure(session, roster.CONV_QUICK, ("float32",), batch=8, rounds=1, steps=1)
+    return measure(session, roster.CONV, ("float32", "mixed_bfloat16"), rounds=9, steps=2)
 
 
 def cost(session: Session) -> float:
-    """About the seconds that `run` takes."""
+    """Seconds that `run` takes, roughly."""
     if session.quick:
-        return (START_COST + 3 * 16 * IMAGE_COST) * len(roster.CONV_QUICK)
+        return (START_COST + 3 * 8 * IMAGE_COST) * len(roster.CONV_QUICK)
     return (START_COST + 20 * conv_problem.BATCH * IMAGE_COST) * len(roster.CONV) * 2
+
+
+def run_on_gpu(session: Session) -> list[Row]:
+    """Measures bfloat16 on the first GPU; without one, notes that."""
+    name = gpu()
+    if name is None:
+        session.note("gpu: skipped, there is no NVIDIA GPU here (nvidia-smi lists none)")
+        return []
+    rows = measure(session, roster.GPU, ("mixed_bfloat16",), rounds=9, steps=100, section="gpu")
+    return [replace(row, machine=f"{name}; {row.machine}") for row in rows]
+
+
+def gpu() -> str | None:
+    """The name of the first NVIDIA GPU, or None."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    lines = listed.stdout.strip().splitlines()
+    return lines[0].split(" (UUID")[0] if listed.returncode == 0 and lines else None
+
+
+BENCHMARK = Benchmark("conv", "How fast does the 19-layer CIFAR net train?", run, cost, uses_roof=True)
+ON_GPU = Benchmark("gpu", "How fast does it train on a GPU?", run_on_gpu, lambda _: 0.0)
 
 
 def measure(
     session: Session,
     contestants: Sequence[Contestant],
     precisions: Sequence[Precision],
-    roof: Roof | None,
     *,
     batch: int = conv_problem.BATCH,
     rounds: int,
@@ -53,11 +68,10 @@ def measure(
 
     Args:
         session: of this run.
-        contestants: who takes part; losses are compared with those of the first.
+        contestants: losses are compared with those of the first.
         precisions: Keras policies.
-        roof: of the machine, if it was measured.
-        batch: images a step.
-        rounds: turns of each contestant, after its first step and another one to warm up.
+        batch: images per step.
+        rounds: turns of each contestant, after its first step and a second one to warm up.
         steps: in a turn.
         section: name for the rows.
 
@@ -74,8 +88,8 @@ def measure(
     for precision in precisions:
         template = Row(section, "steady state", "images/s", batch=batch, precision=precision, data=name)
         task = replace(task, precision=precision)
-        made = _alternate(session, contestants, task, template, rounds=rounds, steps=steps)
-        rows += [_with_roof(row, roof) for row in made]
+        measured = _alternate(session, contestants, task, template, rounds=rounds, steps=steps)
+        rows += [_with_roof(row, session.roof if section == "conv" else None) for row in measured]
     return rows
 
 
@@ -116,9 +130,9 @@ def _alternate(
                     session.spent(steps * batch * IMAGE_COST, line)
     session.check(where, agreement.CONV[task.precision], curves)
     by_name = {contestant.name: contestant for contestant in contestants}
-    made = session.rows(template, speeds, by_name)
-    made += session.rows(replace(template, measure="peak memory", unit="MiB"), peak, by_name)
-    return [replace(row, versions=versions[row.contestant]) for row in made]
+    rows = session.rows(template, speeds, by_name)
+    rows += session.rows(replace(template, measure="peak memory", unit="MiB"), peak, by_name)
+    return [replace(row, versions=versions[row.contestant]) for row in rows]
 
 
 def _with_roof(row: Row, roof: Roof | None) -> Row:

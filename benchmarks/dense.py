@@ -1,4 +1,4 @@
-"""The dense training step: first step, steady state, the whole study; growth with depth and width."""
+"""Training speed of dense highway nets by depth and width: first step, steady state, and a whole study."""
 
 import statistics
 import time
@@ -6,28 +6,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from benchmarks import agreement, problem
+from benchmarks import agreement, data, problem, roster
 from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.problem import BATCH, EPOCH, EPOCHS, Problem
-from benchmarks.roof import Roof
-from benchmarks.session import PAUSE, Session
+from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 
-# A start that takes longer is not repeated.
+# Slower starts, in seconds, are not repeated.
 SLOW_START = 12.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """A net and how often it is measured.
+    """A net, and how often it is measured.
 
     Args:
         depth: highway blocks.
         width: units of each.
         starts: fresh processes for the first step.
         rounds: turns in steady state, after one epoch to warm up.
-        epochs: of a turn, so that each takes a second or so: in the first tenth of a second after another contestant
-            every one of them is slower, by up to a quarter.
+        epochs: in a turn, so that it takes about a second: in the first tenth of a second after another contestant,
+            every contestant is slower by up to a quarter.
         studies: fresh processes for the whole study.
     """
 
@@ -38,22 +37,17 @@ class Size:
     epochs: int = 1
     studies: int = 0
 
-    @property
-    def label(self) -> str:
-        """As on the command line."""
-        return f"{self.depth}x{self.width}"
-
     def __str__(self) -> str:
         return f"depth {self.depth:,}, width {self.width}"
 
     @property
     def start_cost(self) -> float:
-        """About the seconds of a start."""
+        """Seconds of a start, roughly."""
         return 4 + self.depth / 60
 
     @property
     def step_cost(self) -> float:
-        """About the seconds of a step."""
+        """Seconds of a step, roughly."""
         return 1e-4 * self.depth * (1 + self.width**2 / 5e4)
 
 
@@ -65,34 +59,46 @@ FULL = (
     *(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((100, 4), (200, 2), (400, 1))),
     Size(1000, starts=1, rounds=3, studies=1),
 )
-QUICK = (Size(10, starts=1, rounds=3, studies=0),)
+QUICK = (Size(10, rounds=2),)
 
 
-def run(
-    session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str, roof: Roof | None
-) -> Iterator[list[Row]]:
+def run(session: Session) -> Iterator[Row]:
+    """Measures all contestants at all sizes; if quick, some at one size."""
+    name, images, labels = data.mnist()
+    problem.write(session.folder / "batches.npz", problem.batches(images, labels))
+    yield from measure(session, *_scope(session), name)
+
+
+def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str) -> Iterator[Row]:
     """Measures one size after the other.
 
     Args:
-        session: of this run; `batches.npz` lies in its folder.
-        contestants: who takes part; the losses of the others are compared with those of the first.
-        sizes: what to measure.
+        session: of this run; its folder has `batches.npz`.
+        contestants: losses are compared with those of the first.
+        sizes: to measure.
         data: name of the data.
-        roof: of the machine, if it was measured.
 
     Yields:
-        The rows of a size, once it is measured: what stops later does not lose them.
+        The rows of a size as soon as it is measured, so that an interruption keeps them.
     """
     for size in sizes:
         for contestant in contestants:
             if contestant not in _able(contestants, size):
                 session.skip(contestant, str(size), contestant.because)
-        yield _Measurement(session, _able(contestants, size), size, data, roof).rows()
+        yield from _Measurement(session, _able(contestants, size), size, data).rows()
 
 
-def cost(contestants: Sequence[Contestant], sizes: Sequence[Size]) -> float:
-    """About the seconds that `run` takes."""
+def cost(session: Session) -> float:
+    """Seconds that `run` takes, roughly."""
+    contestants, sizes = _scope(session)
     return sum(_cost(size, contestant) for size in sizes for contestant in _able(contestants, size))
+
+
+BENCHMARK = Benchmark("dense", "How fast do dense highway nets train, by depth and width?", run, cost, uses_roof=True)
+
+
+def _scope(session: Session) -> tuple[Sequence[Contestant], Sequence[Size]]:
+    return (roster.DENSE_QUICK, QUICK) if session.quick else (roster.DENSE, FULL)
 
 
 def _able(contestants: Sequence[Contestant], size: Size) -> list[Contestant]:
@@ -108,10 +114,8 @@ def _cost(size: Size, contestant: Contestant) -> float:
 class _Measurement:
     """All measures of one size."""
 
-    def __init__(
-        self, session: Session, contestants: Sequence[Contestant], size: Size, data: str, roof: Roof | None
-    ) -> None:
-        self.session, self.contestants, self.size, self.roof = session, contestants, size, roof
+    def __init__(self, session: Session, contestants: Sequence[Contestant], size: Size, data: str) -> None:
+        self.session, self.contestants, self.size, self.roof = session, contestants, size, session.roof
         self.by_name = {contestant.name: contestant for contestant in contestants}
         self.out: set[str] = set()
         self.versions: dict[str, str] = {}
@@ -180,9 +184,9 @@ class _Measurement:
                     answer = self._ask(workers[contestant.name], steps)
                     if answer:
                         speeds[contestant.name].append(steps / answer.seconds)
-                said = ", ".join(f"{name} {values[-1]:.4g}" for name, values in speeds.items() if values)
+                speeds_now = ", ".join(f"{name} {values[-1]:.4g}" for name, values in speeds.items() if values)
                 cost = steps * self.size.step_cost * len(workers)
-                self.session.spent(cost, f"{self.size}: round {turn + 1}, steps/s: {said}")
+                self.session.spent(cost, f"{self.size}: round {turn + 1}, steps/s: {speeds_now}")
         self.session.check(str(self.size), agreement.EPOCH, curves)
         return speeds
 
@@ -202,7 +206,7 @@ class _Measurement:
         return seconds
 
     def _order(self, turn: int) -> list[Contestant]:
-        """Those that have not failed, forwards and backwards in turn, so that a drift of the machine hits all alike."""
+        """Contestants that have not failed, alternately forwards and backwards, so that drift affects all alike."""
         left = [contestant for contestant in self.contestants if contestant.name not in self.out]
         return left[::-1] if turn % 2 else left
 
@@ -210,7 +214,7 @@ class _Measurement:
         return replace(self.problem, options=contestant.options).to_json()
 
     def _train(self, contestant: Contestant, questions: Sequence[int]) -> list[Answer]:
-        """The answers of a fresh process; none if it fails."""
+        """Returns the answers of a fresh process; none if it fails."""
         worker = self.session.start(contestant, self._task(contestant), str(self.size))
         if worker is None:
             self.out.add(contestant.name)

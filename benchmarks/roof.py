@@ -1,13 +1,13 @@
-"""The machine's roof: what its matrix products and its memory reach at most, measured in the same run."""
+"""The roof of the machine: the highest rates of its matrix products and memory, measured in the same run."""
 
 import json
 import os
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from benchmarks.controller import ROOT, Contestant, FailedError, python
 from benchmarks.roster import CORES
-from benchmarks.session import Session
+from benchmarks.session import Benchmark, Roof, Session
 from benchmarks.table import Row
 
 MEASURES = {
@@ -18,61 +18,38 @@ MEASURES = {
 }
 
 
-@dataclass(frozen=True)
-class Roof:
-    """The best of all libraries on all cores.
-
-    Args:
-        flops: floating-point operations a second in large float32 products.
-        bfloat16_flops: in bfloat16; None where no library could tell.
-        small_flops: in products as small as those of a step with 50 units.
-        bandwidth: bytes a second read and written.
-    """
-
-    flops: float
-    bfloat16_flops: float | None
-    small_flops: float
-    bandwidth: float
-
-
-def measure(session: Session) -> tuple[Roof | None, list[Row]]:
-    """Measures the roof on one core and on all.
-
-    Args:
-        session: of this run.
-
-    Returns:
-        The roof and its rows; None and no rows without the environment of the peers.
-    """
+def run(session: Session) -> Iterator[Row]:
+    """Measures on one core and on all, and sets the session's roof; without the peers' environment does nothing."""
     threads = sorted({1, CORES})
-    seconds = _seconds(session)
-    rows: list[Row] = []
     rates: dict[str, float] = {}
     for count in threads:
         try:
-            found = _rates(count, seconds)
+            found = _rates(count, _seconds(session))
         except (FailedError, subprocess.CalledProcessError) as error:
             session.note(f"roof: skipped: {error}")
             session.expect(-cost(session))
-            return None, []
+            return
         for library, values in found.items():
             for name, rate in values.items():
-                measured, precision, unit = MEASURES[name]
+                measure, precision, unit = MEASURES[name]
                 contestant = f"{library}, {count} {'core' if count == 1 else 'cores'}"
-                template = Row("roof", measured, unit, precision=precision)
-                rows += session.rows(template, {contestant: [rate / 1e9]}, {contestant: Contestant(contestant, "")})
+                template = Row("roof", measure, unit, precision=precision)
+                yield from session.rows(template, {contestant: [rate / 1e9]}, {contestant: Contestant(contestant, "")})
                 rates[name] = max(rates.get(name, 0.0), rate)
         session.spent(cost(session) / len(threads), f"roof on {count} of {CORES} cores")
-    return Roof(rates["float32"], rates.get("bfloat16"), rates["small"], rates["copy"]), rows
+    session.roof = Roof(rates["float32"], rates.get("bfloat16"), rates["small"], rates["copy"])
 
 
 def cost(session: Session) -> float:
-    """About the seconds that `measure` takes."""
+    """Seconds that `run` takes, roughly."""
     return (4 + 8 * _seconds(session)) * len({1, CORES})
 
 
+BENCHMARK = Benchmark("roof", "How fast are matrix products and copies on this machine?", run, cost)
+
+
 def _seconds(session: Session) -> float:
-    return 0.3 if session.quick else 2.0
+    return 0.1 if session.quick else 2.0
 
 
 def _rates(threads: int, seconds: float) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Who takes part in what."""
+"""The contestants of each benchmark."""
 
 import os
 from dataclasses import replace
@@ -16,7 +16,7 @@ TORCH_COMPILED = Contestant(
     "torch_module",
     options=("compile",),
     deepest=100,
-    because="PyTorch 2.13 fails at 1 000 layers: RecursionError in Inductor, after four minutes",
+    because="PyTorch 2.13 fails at 1,000 layers: RecursionError in Inductor, after four minutes",
 )
 FLAX = Contestant("Flax, nn.scan", "flax_scan")
 FLAX_CACHED = replace(FLAX, name="Flax, compilation cache", cached=True)
@@ -25,7 +25,7 @@ KERAS = Contestant(
     "keras_layers",
     variables=JAX,
     deepest=100,
-    because="Keras recurses once a layer and fails from about 950, and compiling grows with depth",
+    because="Keras recurses once per layer and fails from about 950, and compilation grows with depth",
 )
 OURS_JAX = Contestant("ours, JAX", "ours_stack", variables=JAX, ours=True)
 OURS_JAX_CORES = Contestant(
@@ -38,11 +38,11 @@ OURS_JAX_CORES = Contestant(
 OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, a device a core, compilation cache", cached=True)
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
 
-# The first is what the others' losses are compared with.
+# The losses of the others are compared with those of the first.
 DENSE = (
     NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES, OURS_TENSORFLOW,
 )  # fmt: skip
-DENSE_QUICK = (NUMPY, TORCH, FLAX, OURS_JAX, OURS_TENSORFLOW)
+DENSE_QUICK = (NUMPY, TORCH, FLAX, OURS_JAX)
 
 TORCH_CONV = Contestant("PyTorch, channels last", "torch_conv")
 TORCH_CONV_COMPILED = Contestant("PyTorch, torch.compile", "torch_conv", options=("compile",))

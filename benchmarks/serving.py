@@ -1,24 +1,24 @@
-"""The endpoint beside other servers: answers a second and how long they take, for one picture a request.
+"""Throughput and latency of the endpoint next to other servers, with one image per request.
 
-The net is the dense one of 50 layers, trained for a moment and exported as users do it. All servers run on this
-machine in turn, the others stopped meanwhile, and `wrk` on the same cores.
+The net is the dense one of 50 layers, trained for one epoch and exported as usual. All servers run on this machine in
+turn, the others suspended meanwhile, with `wrk` on the same cores.
 """
 
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import data, table, wrk
+from benchmarks import data, web_servers
 from benchmarks.controller import ROOT, FailedError
-from benchmarks.session import PAUSE, Session
+from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
-from benchmarks.web_servers import Running, WebServer
-from benchmarks.wrk import Load
+from benchmarks.web_servers import Load, Running, WebServer
 from serving.manifest import INPUT, PROBABILITIES
 from serving.session import open_session
 
@@ -35,83 +35,83 @@ SERVERS = (
     WebServer("BentoML, batching", "bento", "servers", ("batch",), body="list"),
 )
 QUICK = (OURS, BARE)
-CONNECTIONS, QUICK_CONNECTIONS = (1, 8, 16, 64), (1, 16)
-# Pictures that are sent in turn, and how far answers may be apart.
-PICTURES, TOLERANCE = 16, 1e-4
+# Images that are sent in turn, and the largest difference between answers.
+IMAGES, TOLERANCE = 16, 1e-4
 EXPORT_COST, START_COST = 45.0, 8.0
 
 
 def run(session: Session) -> list[Row]:
-    """Measures all servers.
-
-    Args:
-        session: of this run.
-
-    Returns:
-        The rows; none where there is no `wrk`.
-    """
-    if not wrk.is_here():
+    """Measures all servers; without `wrk`, notes that."""
+    if not web_servers.wrk_is_installed():
         session.note("serving: skipped, there is no wrk here; Debian has it as the package wrk")
         session.expect(-cost(session))
         return []
-    rounds, seconds = (1, 1) if session.quick else (7, 4)
-    version = _exported(session)
+    servers, connections, rounds, seconds = _scope(session)
+    version = exported(session)
+    _write_weights(session, version)
     session.spent(EXPORT_COST, "serving: the net is exported")
-    name, images, _ = data.mnist(PICTURES)
+    name, images, _ = data.mnist(IMAGES)
     template = Row("serving", data=f"{name}, mnist_dense_50", depth=50, width=50, batch=1)
     loads: dict[str, dict[int, list[Load]]] = {}
-    bare_runs: list[float] = []
+    alone: list[float] = []
     with ExitStack() as stack:
-        running = _started(session, stack, version, images)
+        running = _started(session, stack, servers, version, images)
         for turn in range(rounds):
-            bare_runs.append(_bare_run(version, images))
+            alone.append(_without_server(version, images))
             for server in list(running.values())[:: -1 if turn % 2 else 1]:
                 server.go()
-                for connections in _connections(session):
+                for count in connections:
                     time.sleep(PAUSE)
-                    found = _load(session, server, connections, seconds)
-                    if found:
-                        loads.setdefault(server.server.name, {}).setdefault(connections, []).append(found)
+                    if found := _load(session, server, count, seconds):
+                        loads.setdefault(server.server.name, {}).setdefault(count, []).append(found)
                 server.halt()
-                session.spent(seconds * len(_connections(session)), f"serving: {server.server.name}, round {turn + 1}")
-    return _rows(session, template, loads, bare_runs)
+                session.spent(seconds * len(connections), f"serving: {server.server.name}, round {turn + 1}")
+    return _rows(session, template, loads, connections, alone)
 
 
 def cost(session: Session) -> float:
-    """About the seconds that `run` takes."""
-    servers = _servers(session)
-    rounds, seconds = (1, 1) if session.quick else (7, 4)
-    return EXPORT_COST + len(servers) * (START_COST + rounds * seconds * len(_connections(session)))
+    """Seconds that `run` takes, roughly."""
+    servers, connections, rounds, seconds = _scope(session)
+    return EXPORT_COST + len(servers) * (START_COST + rounds * seconds * len(connections))
 
 
-def _servers(session: Session) -> tuple[WebServer, ...]:
-    return QUICK if session.quick else SERVERS
+BENCHMARK = Benchmark("serving", "How many requests per second do endpoints answer?", run, cost)
 
 
-def _connections(session: Session) -> tuple[int, ...]:
-    return QUICK_CONNECTIONS if session.quick else CONNECTIONS
-
-
-def _exported(session: Session) -> Path:
-    """A version of the net, and its weights beside it for PyTorch."""
+def exported(session: Session) -> Path:
+    """Trains a 50-layer net for an epoch and exports it, once per session; returns the version."""
     run, models = session.folder / "run", session.folder / "models"
-    train = ("train", "mnist_dense_50", "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
-    for words in (train, ("export", str(run), "--to", str(models / "dense"))):
-        subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
+    version = models / "dense" / "1"
+    if not version.exists():
+        train = ("train", "mnist_dense_50", "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
+        for words in (train, ("export", str(run), "--to", str(version.parent))):
+            subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
+    return version
+
+
+def _write_weights(session: Session, version: Path) -> None:
+    """Writes the weights next to the version, for PyTorch."""
     from pipelines.core.run import load_model, open_run
     from pipelines.data import preprocess
 
+    run = session.folder / "run"
     fitted = preprocess.load(run / "preprocess.npz")
     weights = load_model(open_run(run), "final").get_weights()
-    np.savez(models / "dense" / "weights.npz", np.float32(fitted.settings.scale), *weights)
-    return models / "dense" / "1"
+    np.savez(version.parent / "weights.npz", np.float32(fitted.settings.scale), *weights)
 
 
-def _started(session: Session, stack: ExitStack, version: Path, images: np.ndarray) -> dict[str, Running]:
-    """All that can be started, answering the same, and halted."""
+def _scope(session: Session) -> tuple[Sequence[WebServer], Sequence[int], int, int]:
+    """Servers, numbers of connections, rounds and seconds."""
+    return (QUICK, (1,), 1, 1) if session.quick else (SERVERS, (1, 8, 16, 64), 7, 4)
+
+
+def _started(
+    session: Session, stack: ExitStack, servers: Sequence[WebServer], version: Path, images: np.ndarray
+) -> dict[str, Running]:
+    """Starts all servers that can be started, compares their answers, and suspends them."""
     running: dict[str, Running] = {}
     expected: dict[str, float] = {}
-    for server in _servers(session):
+    for server in servers:
         try:
             one = stack.enter_context(Running(server, version.parents[1], version))
             answer = one.wait(images[0].tobytes())
@@ -123,7 +123,8 @@ def _started(session: Session, stack: ExitStack, version: Path, images: np.ndarr
         worst = max(abs(answer.get(label, 0.0) - probability) for label, probability in expected.items())
         if worst > TOLERANCE:
             session.disagreements.append(f"serving: {server.name} answers {answer}, others {expected}")
-        wrk.write_script(session.folder / f"{one.port}.lua", server.kind, [server.encoded(x.tobytes()) for x in images])
+        bodies = [server.encoded(image.tobytes()) for image in images]
+        web_servers.write_script(session.folder / f"{one.port}.lua", server.kind, bodies)
         one.halt()
         running[server.name] = one
         session.spent(START_COST, f"serving: {server.name} answers")
@@ -132,7 +133,7 @@ def _started(session: Session, stack: ExitStack, version: Path, images: np.ndarr
 
 def _load(session: Session, server: Running, connections: int, seconds: float) -> Load | None:
     try:
-        found = wrk.load(server.url, session.folder / f"{server.port}.lua", connections, seconds)
+        found = web_servers.load(server.url, session.folder / f"{server.port}.lua", connections, seconds)
     except FailedError as error:
         session.failed.append(f"serving: {server.server.name} failed: {error}")
         return None
@@ -141,8 +142,8 @@ def _load(session: Session, server: Running, connections: int, seconds: float) -
     return found
 
 
-def _bare_run(version: Path, images: np.ndarray, count: int = 1000) -> float:
-    """Median milliseconds of a picture in ONNX Runtime with nothing around it."""
+def _without_server(version: Path, images: np.ndarray, count: int = 1000) -> float:
+    """Median milliseconds of one image in ONNX Runtime alone."""
     session, taken = open_session(version / "model.onnx"), []
     for number in range(count):
         image = images[number % len(images)][None]
@@ -153,22 +154,23 @@ def _bare_run(version: Path, images: np.ndarray, count: int = 1000) -> float:
 
 
 def _rows(
-    session: Session, template: Row, loads: dict[str, dict[int, list[Load]]], bare_runs: list[float]
+    session: Session,
+    template: Row,
+    loads: dict[str, dict[int, list[Load]]],
+    connections: Sequence[int],
+    alone: list[float],
 ) -> list[Row]:
-    ours = {server.name: server for server in SERVERS}
+    servers = {server.name: server for server in SERVERS}
     rows: list[Row] = []
-    for connections in _connections(session):
-        found = {name: by[connections] for name, by in loads.items() if connections in by}
+    for count in connections:
+        found = {name: by[count] for name, by in loads.items() if count in by}
         for measure, unit in (("throughput", "requests/s"), ("p50", "ms"), ("p95", "ms"), ("p99", "ms")):
             field = "per_second" if measure == "throughput" else measure
             values = {name: [getattr(one, field) for one in by] for name, by in found.items()}
-            said = f"{measure}, {connections} connection{'s' if connections > 1 else ''}"
-            rows += session.rows(replace(template, measure=said, unit=unit), values, ours)
-    alone = loads.get(OURS.name, {}).get(1, [])
-    over = [one.p50 - bare for one, bare in zip(alone, bare_runs, strict=False)]
-    for measure, taken in (("InferenceSession.run alone", bare_runs), ("ours over it, p50 at 1 connection", over)):
+            title = f"{measure}, {count} connection{'s' if count > 1 else ''}"
+            rows += session.rows(replace(template, measure=title, unit=unit), values, servers)
+    over = [one.p50 - bare for one, bare in zip(loads.get(OURS.name, {}).get(1, []), alone, strict=False)]
+    for measure, taken in (("InferenceSession.run alone", alone), ("ours over it, p50 at 1 connection", over)):
         if taken:
-            median, low, high = table.spread(taken)
-            row = replace(template, measure=measure, unit="ms", median=median, low=low, high=high, rounds=len(taken))
-            rows.append(replace(row, contestant=OURS.name, ours=True, machine=session.machine, command=session.command))
+            rows.append(session.row(replace(template, measure=measure, unit="ms", contestant="ours", ours=True), taken))
     return rows

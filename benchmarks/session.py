@@ -1,8 +1,8 @@
-"""What all sections of a run share: where results go, what was skipped, and how far the run is."""
+"""The state that the benchmarks of a run share: folders, notes, progress, and the comparison of contestants."""
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -12,16 +12,33 @@ from benchmarks.agreement import Check
 from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
 
-# Seconds between two turns: longer than the threads of a contestant spin on after its turn.
+# Seconds between two turns: longer than the threads of a contestant spin after its turn.
 PAUSE = 0.3
 
 
 class Participant(Protocol):
-    """Whoever takes part."""
+    """Anything that is compared."""
 
     @property
     def ours(self) -> bool:
         """Whether it is what this project offers."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The best rates of all libraries on all cores.
+
+    Args:
+        flops: floating-point operations per second in large float32 products.
+        bfloat16_flops: the same in bfloat16; None if no library measured it.
+        small_flops: in products as small as those of a step with 50 units.
+        bandwidth: bytes per second read and written.
+    """
+
+    flops: float
+    bfloat16_flops: float | None
+    small_flops: float
+    bandwidth: float
 
 
 @dataclass
@@ -30,9 +47,9 @@ class Session:
 
     Args:
         folder: for files that workers read.
-        results: for CSV, text and figures.
-        quick: whether a minute has to do.
-        command: that started it.
+        results: for tables and figures.
+        quick: whether to show only that everything runs.
+        command: the command line.
         machine: processor, its features and cores.
     """
 
@@ -41,6 +58,7 @@ class Session:
     quick: bool
     command: str
     machine: str
+    roof: Roof | None = None
     skipped: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     disagreements: list[str] = field(default_factory=list)
@@ -49,7 +67,7 @@ class Session:
     _spent: float = 0.0
 
     def say(self, line: str) -> None:
-        """A line for whoever waits."""
+        """Writes a line of progress."""
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -58,25 +76,25 @@ class Session:
         self._expected += cost
 
     def spent(self, cost: float, line: str) -> None:
-        """Announces that some of the expected work is done, and how much time the rest will take."""
+        """Reports that some of the expected work is done, with an estimate of the time left."""
         self._spent += cost
         share = self._spent / max(self._spent, self._expected)
         elapsed = time.perf_counter() - self._started
-        # Work that came to nothing may be announced before any that counts.
+        # Work without any cost may be reported first.
         left = f"{_time(elapsed * (1 - share) / share)} left" if share else "nothing done"
         self.say(f"[{share:4.0%}, {left}] {line}")
 
     def skip(self, contestant: Contestant, where: str, why: str) -> None:
-        """Takes note of who does not take part, and says so."""
+        """Notes a contestant that does not take part."""
         self.note(f"{where}: {contestant.name} is skipped: {why}")
 
     def note(self, line: str) -> None:
-        """Says something now, and again at the end."""
+        """Writes a line now, and again at the end."""
         self.skipped.append(line)
         self.say(line)
 
     def start(self, contestant: Contestant, task: str, where: str) -> Worker | None:
-        """A worker, or None and a note if its environment is missing."""
+        """Starts a worker; returns None, and notes it, if its environment is missing."""
         try:
             return Worker(contestant, task, self.folder)
         except FailedError as error:
@@ -84,7 +102,7 @@ class Session:
             return None
 
     def ask(self, worker: Worker, steps: int, where: str) -> Answer | None:
-        """A worker's answer, or None and a note if it failed."""
+        """Asks a worker; returns None, and notes it, if it failed."""
         try:
             return worker.ask(steps)
         except FailedError as error:
@@ -93,43 +111,64 @@ class Session:
             return None
 
     def check(self, where: str, check: Check, curves: Mapping[str, Sequence[float]]) -> None:
-        """Compares loss curves with the first, and takes note of who learns something else."""
+        """Compares loss curves with the first, and notes those that disagree."""
         if curves:
             worst = max(agreement.deviations(curves).values())
             self.say(f"{where}: {check.name} within {worst:.2g} of {next(iter(curves))}")
             self.disagreements += [f"{where}: {one}" for one in agreement.disagreements(check, curves)]
 
-    def rows(self, template: Row, values: dict[str, list[float]], contestants: Mapping[str, Participant]) -> list[Row]:
-        """A row for each contestant, with ratios to the best peer.
+    def row(self, template: Row, values: Sequence[float]) -> Row:
+        """Completes a row with the spread of its values, and with machine and command.
 
         Args:
-            template: what the rows share; its unit decides what is better: more of "steps/s", less of anything else.
-            values: one number a round, by contestant; those that have none are left out.
+            template: everything else.
+            values: one number per round.
+        """
+        median, low, high = table.spread(values)
+        return replace(
+            template,
+            median=median, low=low, high=high, rounds=len(values), machine=self.machine, command=self.command,
+        )  # fmt: skip
+
+    def rows(self, template: Row, values: dict[str, list[float]], contestants: Mapping[str, Participant]) -> list[Row]:
+        """Makes a row for each contestant, with its ratio to the best peer.
+
+        Args:
+            template: what the rows share; with a unit such as "steps/s" more is better, with any other less.
+            values: one number per round, by contestant; contestants without any are left out.
             contestants: by name.
         """
         higher = template.unit.endswith("/s")
         values = {name: rounds for name, rounds in values.items() if rounds}
         peers = {name: rounds for name, rounds in values.items() if not contestants[name].ours}
         peer = table.best(peers, higher) if peers else ""
-        made = []
+        rows = []
         for name, rounds in values.items():
-            median, low, high = table.spread(rounds)
-            row = replace(
-                template,
-                contestant=name,
-                ours=contestants[name].ours,
-                median=median,
-                low=low,
-                high=high,
-                rounds=len(rounds),
-                machine=self.machine,
-                command=self.command,
-            )
+            row = self.row(replace(template, contestant=name, ours=contestants[name].ours), rounds)
             if peer and len(values) > 1:
                 ratio, ratio_low, ratio_high = table.spread(table.ratios(rounds, peers[peer], higher))
                 row = replace(row, best_peer=peer, ratio=ratio, ratio_low=ratio_low, ratio_high=ratio_high)
-            made.append(row)
-        return made
+            rows.append(row)
+        return rows
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A row of the table of benchmarks.
+
+    Args:
+        name: on the command line, and of its table.
+        question: that it answers.
+        run: measures, and yields rows as they are complete.
+        cost: seconds that `run` takes, roughly.
+        uses_roof: whether it reports shares of the machine's roof, which is then measured first.
+    """
+
+    name: str
+    question: str
+    run: Callable[[Session], Iterable[Row]]
+    cost: Callable[[Session], float]
+    uses_roof: bool = False
 
 
 def _time(seconds: float) -> str:

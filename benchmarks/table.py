@@ -1,20 +1,19 @@
-"""What was measured, as rows: median and spread, and ratios taken round by round."""
+"""Rows of results: median and spread, and ratios taken round by round."""
 
 import csv
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of one contestant, a line of the CSV.
+    """One measure of one contestant; a line of the CSV file.
 
-    Ratios say how many times better than the best peer: faster, sooner, smaller; above 1 is better. Each is taken
-    within a round, where both ran one after the other, and then the median, lowest and highest are given.
-    Shares of the roof: of large products, of products as small as a step's, of bandwidth; all cores.
+    A ratio is the number of times better than the best peer (faster, earlier, smaller); above 1 is better. It is taken
+    within rounds, in which both ran one after the other; then median, lowest and highest are reported. The `of_` fields
+    are shares of the machine's roof on all cores: large products, products as small as those of a step, and bandwidth.
     """
 
     section: str
@@ -49,7 +48,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
-    """The name with the best median; the first of equals.
+    """Finds the name with the best median; the first of equals.
 
     Args:
         values: by name.
@@ -59,15 +58,15 @@ def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
 
 
 def ratios(mine: Sequence[float], others: Sequence[float], higher: bool) -> list[float]:
-    """How many times better than another, round by round.
+    """Computes how many times better one is than another, round by round.
 
     Args:
-        mine: one value a round.
+        mine: one value per round.
         others: of the same rounds.
         higher: whether more is better.
 
     Returns:
-        As many as there are rounds in which both ran.
+        One ratio for each round in which both ran.
 
     Example:
         ratios([2.0, 3.0], [1.0, 1.0], higher=True)  # [2.0, 3.0]
@@ -88,27 +87,6 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         writer.writeheader()
         for row in rows:
             writer.writerow({name: _short(value) for name, value in asdict(row).items()})
-
-
-def read(path: Path) -> list[Row]:
-    """The rows that `write` wrote; none if there is no such file."""
-    if not path.exists():
-        return []
-    kinds = {item.name: item.type for item in fields(Row)}
-    with path.open(newline="") as file:
-        return [
-            Row(**{name: _parsed(kinds[name], text) for name, text in line.items()}) for line in csv.DictReader(file)
-        ]
-
-
-def _parsed(kind: Any, text: str) -> Any:
-    if kind is str:
-        return text
-    if kind is bool:
-        return text == "yes"
-    if not text:
-        return None
-    return int(text) if kind is int else float(text)
 
 
 def _short(value: object) -> object:

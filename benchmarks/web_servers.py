@@ -1,8 +1,9 @@
-"""Web servers that take part: how each is started, asked and put aside."""
+"""Web servers that take part: how each is started, asked, loaded by `wrk`, and halted."""
 
 import base64
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +24,21 @@ from benchmarks.controller import ROOT, FailedError
 
 SERVERS = ROOT / ".venv-servers"
 PATIENCE = 90.0
-# How a server takes a picture: pixels as they are, or as base64 in an object, or in a list in an object.
+# How a server takes an image: raw pixels, base64 in an object, or base64 in a list in an object.
 Body = Literal["raw", "base64", "list"]
+_SCRIPT = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "%s"
+local bodies, at, ready = {%s}, 0, {}
+init = function() for i, body in ipairs(bodies) do ready[i] = wrk.format(nil, nil, nil, body) end end
+request = function() at = at %% #ready + 1; return ready[at] end
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format('\\n{"requests": %%d, "seconds": %%f, "failed": %%d, "p50": %%f, "p95": %%f, "p99": %%f}\\n',
+    summary.requests, summary.duration / 1e6, e.connect + e.read + e.write + e.status + e.timeout,
+    latency:percentile(50) / 1e3, latency:percentile(95) / 1e3, latency:percentile(99) / 1e3))
+end
+"""
 
 
 @dataclass(frozen=True)
@@ -32,10 +47,10 @@ class WebServer:
 
     Args:
         name: in tables and figures.
-        module: below `benchmarks.servers`; none is `highway serve`.
+        module: below `benchmarks.servers`; empty for `highway serve`.
         environment: "project" is the environment of this process, "servers" that of `make servers`.
         options: of the program.
-        body: how it takes a picture.
+        body: how it takes an image.
         ours: whether it is what this project offers.
     """
 
@@ -60,11 +75,11 @@ class WebServer:
 
 
 class Running:
-    """A server's processes, stopped whenever another one is measured.
+    """The processes of a server, suspended while another one is measured.
 
     Args:
-        server: which.
-        models: the model repository that ours serves.
+        server: to start.
+        models: the model repository that `highway serve` serves.
         folder: the version that the others open.
 
     Raises:
@@ -101,17 +116,17 @@ class Running:
         self._errors.close()
 
     def halt(self) -> None:
-        """Takes the cores from it."""
+        """Suspends its processes."""
         for process in self._family():
             process.suspend()
 
     def go(self) -> None:
-        """Gives them back."""
+        """Resumes its processes."""
         for process in self._family():
             process.resume()
 
     def _family(self) -> list[psutil.Process]:
-        # Not its process group: the workers of some servers have sessions of their own.
+        # Not its process group: workers of some servers have their own sessions.
         try:
             main = psutil.Process(self._process.pid)
             return [main, *main.children(recursive=True)]
@@ -135,7 +150,7 @@ class Running:
         raise FailedError(f"it does not answer: {words[-1][:300] if words else 'no message'}")
 
     def ask(self, pixels: bytes) -> dict[str, float]:
-        """Asks once."""
+        """Sends one request."""
         request = urllib.request.Request(
             self.url, self.server.encoded(pixels), {"Content-Type": self.server.kind}, method="POST"
         )
@@ -144,6 +159,54 @@ class Running:
         found = found[0] if isinstance(found, list) else found
         top = found["predictions"][0]["top"] if "predictions" in found else found["top"]
         return {guess["label"]: guess["probability"] for guess in top}
+
+
+@dataclass(frozen=True)
+class Load:
+    """Throughput and latencies, in milliseconds, of some seconds of load."""
+
+    per_second: float
+    failed: int
+    p50: float
+    p95: float
+    p99: float
+
+
+def wrk_is_installed() -> bool:
+    """Whether `wrk` is installed."""
+    return shutil.which("wrk") is not None
+
+
+def write_script(path: Path, kind: str, bodies: Sequence[bytes]) -> None:
+    """Writes the Lua script of a load.
+
+    Args:
+        path: of the file.
+        kind: content type.
+        bodies: of the requests, which are sent in turn.
+    """
+    texts = ('"' + "".join(f"\\{byte:03d}" for byte in body) + '"' for body in bodies)
+    path.write_text(_SCRIPT % (kind, ", ".join(texts)))
+
+
+def load(url: str, script: Path, connections: int, seconds: float) -> Load:
+    """Sends requests as fast as they are answered.
+
+    Args:
+        url: of the server.
+        script: from `write_script`.
+        connections: each has one request in flight at any time.
+        seconds: duration, in whole seconds.
+
+    Raises:
+        FailedError: `wrk` failed.
+    """
+    words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--timeout", "30s", "-s", str(script), url]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FailedError(f"wrk: {(done.stderr or done.stdout).strip()[:300]}")
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return Load(found["requests"] / found["seconds"], found["failed"], found["p50"], found["p95"], found["p99"])
 
 
 def _python(environment: Literal["project", "servers"]) -> str:

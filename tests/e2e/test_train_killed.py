@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchmarks.kill import NEWEST, Command, differences, train, train_and_kill
+from tests.killed_run import NEWEST, Command, differences, train, train_and_kill
 
 PROGRAM = (sys.executable, "-m", "tests.toy_train")
 KILLS = 3
@@ -22,8 +22,8 @@ STACK = """mnist_dense_50 --model.depth 4 --model.width 12 --epochs 40 --batch-s
 WORDS = {"tensorflow": CONVOLUTIONS, "jax": STACK}
 
 
-def command(run):
-    return Command(run, WORDS[os.environ["KERAS_BACKEND"]].split(), PROGRAM)
+def command(run, *more):
+    return Command(run, [*WORDS[os.environ["KERAS_BACKEND"]].split(), *more], PROGRAM)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.kill import differences
 from pipelines.core import run as runs
 from pipelines.core.config import SGD
 from pipelines.training import checkpoint, table
 from pipelines.training.probe import WATCHED, Probe
 from pipelines.training.train import resume, train
+from tests.killed_run import differences
 from tests.toy_data import ToyData, toy_config
 
 # Epochs of ten steps, in executions of two.

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.kill import differences
 from pipelines.core import run as runs
 from pipelines.core.config import SGD, AdamW, Augment, CosineSchedule, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
 from pipelines.training import checkpoint
 from pipelines.training.train import resume, train
+from tests.killed_run import differences
 from tests.toy_data import ToyData, toy_config
 
 # Dropout, augmentation, momentum, weight means and a schedule over the whole run: all that has a state.

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import agreement, controller, gpu, summary
+from benchmarks import __main__ as program
+from benchmarks import agreement, controller, conv, summary
 from benchmarks.controller import Contestant, FailedError, Worker
-from benchmarks.session import Session
+from benchmarks.session import Benchmark, Roof, Session
 from benchmarks.table import Row
 
 PEER, SLOW, OURS = Contestant("peer", "p"), Contestant("slow peer", "p"), Contestant("ours", "o", ours=True)
@@ -79,9 +80,60 @@ def test_a_worker_that_does_not_answer_is_given_up(tmp_path):
 
 
 def test_without_a_gpu_its_section_is_skipped_by_name(session, monkeypatch):
-    monkeypatch.setattr(gpu.shutil, "which", lambda _: None)
-    assert gpu.run(session) == []
+    monkeypatch.setattr(conv.shutil, "which", lambda _: None)
+    assert conv.run_on_gpu(session) == []
     assert session.skipped[0].startswith("gpu: skipped, there is no NVIDIA GPU")
+
+
+def test_every_benchmark_is_listed_with_its_question(capsys):
+    assert program.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [one.name for one in program.BENCHMARKS]
+    assert all(line.endswith("?") for line in lines)
+
+
+def _one(name, run, uses_roof=False):
+    return Benchmark(name, "Is it?", run, lambda _: 1.0, uses_roof)
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program.frameworks, "load", lambda: None)
+    return tmp_path
+
+
+def test_the_roof_is_measured_before_those_that_use_it(results, monkeypatch, capsys):
+    def roof(session):
+        session.roof = Roof(1e9, None, 1e9, 1e9)
+        return [Row("roof", "product", "GFLOP/s", median=1.0)]
+
+    measured = []
+    monkeypatch.setattr(program.roof, "BENCHMARK", _one("roof", roof))
+    rows = (program.roof.BENCHMARK, _one("a", lambda session: measured.append(session.roof) or [Row("a", "speed")], True),
+            _one("b", lambda session: measured.append(session.roof) or []))  # fmt: skip
+    monkeypatch.setattr(program, "BENCHMARKS", rows)
+    assert program.main(["a"]) == 0
+    assert program.main(["b"]) == 0
+    assert measured == [Roof(1e9, None, 1e9, 1e9), None]
+    assert {path.name for path in results.iterdir()} == {"roof.csv", "a.csv"}
+    assert "speed" in capsys.readouterr().out
+
+
+def test_rows_measured_before_an_interruption_are_written_and_failures_set_the_status(results, monkeypatch):
+    def interrupted(_):
+        yield Row("a", "speed")
+        raise KeyboardInterrupt
+
+    def failing(session):
+        session.failed.append("b failed")
+        return []
+
+    monkeypatch.setattr(program, "BENCHMARKS", (_one("a", interrupted), _one("b", failing)))
+    with pytest.raises(KeyboardInterrupt):
+        program.main(["a"])
+    assert "speed" in (results / "a.csv").read_text()
+    assert program.main(["b", "--quick"]) == 1
 
 
 def _rows(section, unit, **more):

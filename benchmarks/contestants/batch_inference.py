@@ -1,6 +1,6 @@
-"""Predictions of many pictures: by `highway predict --out`, or nothing but decoding and `InferenceSession.run`.
+"""Batch inference by `highway predict --out`, or by decoding and `InferenceSession.run` alone.
 
-The task names what, the model, the pictures, a folder to write to, and the batch of the bare loop.
+The task names the way, the model, the images, a folder to write to, and the batch size of the bare loop.
 """
 
 import json
@@ -35,21 +35,21 @@ def start(task: str) -> Train:
 
 def _job(model: Path, settings: dict[str, Any]) -> Any:
     out = Path(settings["folder"]) / "predictions.parquet"
-    job = PredictionJob(model, tuple(settings["pictures"]), out, 3)
+    job = PredictionJob(model, tuple(settings["images"]), out, 3)
 
     def once() -> float:
         done = run(job, Console(file=StringIO()))
         out.unlink()
-        assert not done.unreadable, "all pictures are good ones"
+        assert not done.unreadable, "all images are readable"
         return float(done.images)
 
     return once
 
 
 def _bare(folder: Path, settings: dict[str, Any]) -> Any:
-    """As many threads, with all pictures in memory already, no names, no order and no results."""
+    """The same number of threads, with all files in memory already, and without names, order or results."""
     model = open_model(folder)
-    fetched = Listing(sources(settings["pictures"], None)).fetched()
+    fetched = Listing(sources(settings["images"], None)).fetched()
     contents = [one.content.read_bytes() if isinstance(one.content, Path) else one.content for one in fetched]
     size = settings["batch"]
     batches = [contents[start : start + size] for start in range(0, len(contents), size)]

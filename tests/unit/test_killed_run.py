@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from benchmarks.kill import Command, FailedError, Times, differences, train, train_and_kill
+from tests.killed_run import Command, FailedError, Times, differences, train, train_and_kill
 
 
 def net(path, value):
@@ -39,7 +39,7 @@ def other(run, tmp_path):
     return shutil.copytree(run, tmp_path / "other")
 
 
-def test_seconds_and_dates_are_no_difference(run, other):
+def test_seconds_and_dates_are_ignored(run, other):
     (other / "metrics.csv").write_text("epoch,step,seconds,loss\n1,10,7.5,0.25\n")
     record = json.loads((other / "run.json").read_text())
     (other / "run.json").write_text(json.dumps({**record, "seconds": 9, "created": "later"}))
@@ -47,7 +47,7 @@ def test_seconds_and_dates_are_no_difference(run, other):
     assert differences(run, other) == []
 
 
-def test_the_last_bit_of_anything_else_is(run, other):
+def test_the_last_bit_of_anything_else_counts(run, other):
     np.savez(
         other / "checkpoint" / "state.npz",
         head=np.array("{}"),
@@ -69,7 +69,7 @@ def test_the_last_bit_of_anything_else_is(run, other):
     ]
 
 
-# Saves three times, and is done when it has gone on with itself.
+# Saves three times, and is finished after a resume.
 PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
@@ -84,7 +84,7 @@ for step in range(3):
 """
 
 
-def test_a_run_is_killed_and_gone_on_with_to_its_end(tmp_path):
+def test_a_run_is_killed_and_resumed_to_its_end(tmp_path):
     command = Command(tmp_path / "run", ["demo"], (sys.executable, "-c", PROGRAM))
     kills = train_and_kill(command, Times(whole=0.0, saving=0.0), 2, random.Random(0))
     assert kills == 2
@@ -93,7 +93,7 @@ def test_a_run_is_killed_and_gone_on_with_to_its_end(tmp_path):
     assert lives[-1] == "--resume 2"
 
 
-def test_what_is_left_of_a_run(tmp_path):
+def test_the_share_of_steps_left(tmp_path):
     command = Command(tmp_path / "run", ["demo"])
     assert command.left == 1.0
     command.run.mkdir()
@@ -102,7 +102,7 @@ def test_what_is_left_of_a_run(tmp_path):
     assert command.left == 0.25
 
 
-def test_a_process_that_fails_by_itself_is_told(tmp_path):
+def test_a_process_that_fails_by_itself_is_reported(tmp_path):
     command = Command(tmp_path / "run", ["demo"], (sys.executable, "-c", "raise SystemExit('no such recipe')"))
     with pytest.raises(FailedError, match="status 1: no such recipe"):
         train(command)

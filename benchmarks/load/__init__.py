@@ -1,1 +1,0 @@
-"""An endpoint at saturation while versions come, bad ones come, and what computes is killed and brought back."""
