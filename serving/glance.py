@@ -1,6 +1,6 @@
 """What the header of a picture file tells of the work that it will be: 6 kB can hold 50 million pixels.
 
-The nanoseconds are those of one core of an EPYC (`python -m benchmarks.photographs`). They decide where a file is
+The nanoseconds are those of one core of an EPYC (docs/benchmarks/photographs.csv). They decide where a file is
 decoded and in which order, so that it does no harm if they are off by a factor of two.
 """
 

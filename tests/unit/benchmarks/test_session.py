@@ -109,14 +109,18 @@ def test_the_roof_is_measured_before_those_that_use_it(results, monkeypatch, cap
         return [Row("roof", "product", "GFLOP/s", median=1.0)]
 
     measured = []
+
+    def run(session):
+        measured.append(session.roof)
+        return [Row("speed", "speed")]
+
     monkeypatch.setattr(program.roof, "BENCHMARK", _one("roof", roof))
-    rows = (program.roof.BENCHMARK, _one("a", lambda session: measured.append(session.roof) or [Row("a", "speed")], True),
-            _one("b", lambda session: measured.append(session.roof) or []))  # fmt: skip
+    rows = (program.roof.BENCHMARK, _one("a", run, uses_roof=True), _one("b", run))
     monkeypatch.setattr(program, "BENCHMARKS", rows)
     assert program.main(["a"]) == 0
     assert program.main(["b"]) == 0
     assert measured == [Roof(1e9, None, 1e9, 1e9), None]
-    assert {path.name for path in results.iterdir()} == {"roof.csv", "a.csv"}
+    assert {path.name for path in results.iterdir()} == {"roof.csv", "a.csv", "b.csv"}
     assert "speed" in capsys.readouterr().out
 
 
