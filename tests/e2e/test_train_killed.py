@@ -34,13 +34,25 @@ def whole(tmp_path_factory):
 
 
 def test_killed_at_random_moments(whole, tmp_path):
-    expected, times = whole
+    kill_and_compare(*whole, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_killed_in_other_precisions_with_more_state(tmp_path, precision):
+    more = ["--precision", precision, "--model.dropout", "0.2", "--optimizer.momentum", "0.9"]
+    expected = command(tmp_path / "whole", *more)
+    kill_and_compare(expected.run, train(expected), tmp_path, *more)
+
+
+def kill_and_compare(expected, times, folder, *more):
+    """Kills runs until there were enough kills; each must end bit-identical to the undisturbed one."""
     seed = random.SystemRandom().randrange(10**6)
     sys.stdout.write(f"moments of seed {seed}\n")
     chance = random.Random(seed)
     kills = runs = 0
     while kills < KILLS:
-        killed = command(tmp_path / f"run_{runs}")
+        killed = command(folder / f"run_{runs}", *more)
         made = train_and_kill(killed, times, KILLS - kills, chance)
         sys.stdout.write(killed.log.read_text())
         assert differences(expected, killed.run) == []
