@@ -1,1 +1,1 @@
-"""The factor model, walked forward through real months."""
+"""The factor study: walk-forward forecasts of real months, and the gates of the nets that make them."""

@@ -1,4 +1,4 @@
-"""What a walk forward shows, in numbers with their uncertainty: of its forecasts, and of its gates."""
+"""Findings of a walk-forward: accuracy of the forecasts and behaviour of the gates, with confidence intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,49 +15,50 @@ from pipelines.studies.papers.factors.forecasts import Statistic, interval, r2, 
 from pipelines.studies.papers.factors.walk_forward import TESTED, Walk, walk
 
 YEAR = 12
-"""Months over which volatility is taken."""
+"""Months of a volatility window."""
 FIFTHS = 5
-"""Parts into which the months are sorted by volatility."""
+"""Groups of months by volatility."""
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval over months."""
+    """A number with its 95% interval over months."""
 
     value: float
     low: float
     high: float
 
     @property
-    def told(self) -> str:
-        """As it is, such as a correlation: value (low to high)."""
+    def text(self) -> str:
+        """The number as is, such as a correlation: "+0.30 (+0.11 to +0.46)"."""
         return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
     @property
     def percent(self) -> str:
-        """The same in percent."""
-        return Estimate(*(100 * number for number in self)).told
+        """The number in percent: "+12.7% (+7.1 to +18.4)"."""
+        value, low, high = (f"{100 * number:+.2f}" for number in self)
+        return f"{value}% ({low} to {high})"
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the whole interval is on that side of 0, else 0: it may be nothing."""
+        """1 or -1 if the whole interval is on that side of 0, else 0."""
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Of a task.
+    """Findings of a task.
 
     Args:
-        walk: what was forecast, and how open the gates were.
-        r2: of each forecast, the runs' mean, against the mean so far.
-        lead: what the highway nets' R^2 is above that of each other forecast.
+        walk: the forecasts and gates.
+        r2: R² of each forecast (mean of its runs) against the mean so far.
+        lead: R² of the highway nets minus that of each other forecast.
         volatility: at the end of each month, in percent, float [n].
         trained: rank correlation of the gates with volatility.
         untrained: the same before training.
-        learned: the first less the second.
-        moved: rank correlation of the gates with the size of the market's return in the month that they see.
-        fifths: the mean gate in months from the quietest fifth to the wildest, less its mean before the decade, of each
-            run, float [runs, 5].
+        learned: `trained` minus `untrained`.
+        moved: rank correlation of the gates with the size of the return in the month that they see.
+        fifths: mean gate of each run by fifths of volatility, quietest first, minus its mean before the decade, float
+            [runs, 5].
         fifths_untrained: the same before training.
     """
 
@@ -73,12 +74,12 @@ class Findings:
     fifths_untrained: np.ndarray
 
 
-@lru_cache(maxsize=2)  # Tables and figures ask for the same, and the intervals take seconds.
-def found(results: Results, task: str) -> Findings | None:
-    """What the runs of a task show; None if too many diverged.
+@lru_cache(maxsize=2)  # Shared by tables and figures; the intervals take seconds.
+def findings(results: Results, task: str) -> Findings | None:
+    """Returns the findings of a task, or None if every run of a kind of net diverged.
 
     Args:
-        results: of the study.
+        results: all runs of the study.
         task: "return" or "size".
     """
     walked = walk(results, task)

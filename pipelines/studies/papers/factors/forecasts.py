@@ -1,25 +1,26 @@
-"""Forecasts of a series in time: what is easy to say, how much better a forecast is, and how sure that is."""
+"""Simple forecasts of a time series, and scores of forecasts with confidence intervals."""
 
+import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 REPEATS = 1000
-"""Resamples of a bootstrap."""
+"""Bootstrap resamples."""
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
 FOLDS = 5
-"""Of the months that ridge regression may learn from, to choose its penalty."""
+"""Splits in time by which ridge regression chooses its penalty."""
 
 Statistic = Callable[..., float]
 
 
 def mean_so_far(series: np.ndarray, places: range) -> np.ndarray:
-    """What the mean of all values before each place would have forecast for it: float [places].
+    """Forecasts each place by the mean of all values before it: float [places].
 
     Args:
         series: float [n].
-        places: of what is forecast; the first is at least 1.
+        places: places to forecast; the first is at least 1.
 
     Example:
         mean_so_far(np.array([1.0, 3.0, 8.0]), range(1, 3))  # [1.0, 2.0]
@@ -27,11 +28,36 @@ def mean_so_far(series: np.ndarray, places: range) -> np.ndarray:
     return np.cumsum(series)[places.start - 1 : places.stop - 1] / np.arange(places.start, places.stop)
 
 
-def ridge(features: np.ndarray, targets: np.ndarray, known: range, asked: range) -> np.ndarray:
-    """Forecasts of ridge regression, whose penalty is chosen on later months of the known ones alone.
+def mean_of_last(series: np.ndarray, places: range, count: int) -> np.ndarray:
+    """Forecasts each place by the mean of the `count` values before it: float [places].
+
+    Example:
+        mean_of_last(np.array([1.0, 3.0, 8.0]), range(2, 4), 2)  # [2.0, 5.5]
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(series, count)
+    return windows.mean(axis=1)[places.start - count : places.stop - count]
+
+
+def exponential_mean(series: np.ndarray, places: range, decay: float) -> np.ndarray:
+    """Forecasts each place by the exponentially weighted mean of all values before it: float [places].
 
     Args:
-        features: float [n, f]; standardised inside, by the known ones.
+        series: float [n]; the mean starts at its first value.
+        places: places to forecast; the first is at least 1.
+        decay: weight of the old mean when a value arrives.
+
+    Example:
+        exponential_mean(np.array([1.0, 3.0]), range(1, 3), 0.9)  # [1.0, 1.2]
+    """
+    means = list(itertools.accumulate(series, lambda mean, value: decay * mean + (1 - decay) * value))
+    return np.array(means[places.start - 1 : places.stop - 1])
+
+
+def ridge(features: np.ndarray, targets: np.ndarray, known: range, asked: range) -> np.ndarray:
+    """Forecasts by ridge regression; the penalty is chosen by splits in time of the known places.
+
+    Args:
+        features: float [n, f]; standardised by the known places.
         targets: float [n].
         known: places to learn from.
         asked: places to forecast.
@@ -55,11 +81,11 @@ def ridge(features: np.ndarray, targets: np.ndarray, known: range, asked: range)
 
 
 def r2(errors: np.ndarray, others: np.ndarray) -> float:
-    """1 - (squared errors of forecasts) / (squared errors of the means so far): 0 is no better than these.
+    """Returns the out-of-sample R²: 1 - (squared errors) / (squared errors of the reference forecast).
 
     Args:
-        errors: squared, float [n].
-        others: those of what is to be beaten, squared, float [n].
+        errors: squared errors, float [n].
+        others: squared errors of the reference, float [n].
 
     Reference:
         Campbell and Thompson 2008, "Predicting excess stock returns out of sample", Review of Financial Studies 21(4),
@@ -69,13 +95,13 @@ def r2(errors: np.ndarray, others: np.ndarray) -> float:
 
 
 def clark_west(targets: np.ndarray, forecasts: np.ndarray, means: np.ndarray) -> float:
-    """How likely forecasts would look that good, did they know no more than the means so far: a one-sided p.
+    """Tests whether forecasts add information to the means so far; returns the one-sided p value.
 
-    A model that knows nothing more forecasts worse than the mean, by the noise that it has fitted; the test adds that
-    back, so a forecast can be significant with an R^2 below 0.
+    A model without information forecasts worse than the mean because it has fitted noise. The test corrects for that,
+    so a forecast can be significant with an R² below 0.
 
     Args:
-        targets: float [n], forecast one step ahead.
+        targets: float [n], one step ahead.
         forecasts: float [n].
         means: float [n].
 
@@ -89,11 +115,11 @@ def clark_west(targets: np.ndarray, forecasts: np.ndarray, means: np.ndarray) ->
 
 
 def volatility(returns: np.ndarray, months: int) -> np.ndarray:
-    """The standard deviation of the last returns up to each month, which is known at its end.
+    """Returns the standard deviation of the last returns up to each month.
 
     Args:
         returns: float [n].
-        months: how many make one.
+        months: length of the window.
 
     Returns:
         float [n]; NaN for the first `months - 1`.
@@ -103,11 +129,11 @@ def volatility(returns: np.ndarray, months: int) -> np.ndarray:
 
 
 def interval(statistic: Statistic, *series: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of a statistic of series in time, by the stationary bootstrap: the same on every call.
+    """Returns the 95% interval of a statistic of time series, by the stationary bootstrap with a fixed seed.
 
     Args:
-        statistic: of arrays as long as the series.
-        *series: float [n] each; the same months are drawn of all, in blocks as long as their memory asks for.
+        statistic: takes arrays as long as the series.
+        *series: float [n] each; all are resampled by the same months, in blocks of the optimal length.
 
     Returns:
         Lower and upper bound.

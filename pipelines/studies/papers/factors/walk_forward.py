@@ -1,7 +1,7 @@
-"""A walk forward through the months of the factors: what each fold is measured for, and all folds one after the other.
+"""Walk-forward through the months of the factors.
 
-A fold learns from the months before a decade and forecasts those of the decade. One after the other they are one
-series of forecasts, each of which knew nothing but what came before its decade.
+A fold learns from the months before a decade and forecasts the decade. Concatenated, the folds are one series of
+forecasts, each made from what came before its decade.
 """
 
 from collections.abc import Mapping
@@ -18,35 +18,36 @@ from pipelines.studies.framework.results import Results
 from pipelines.studies.papers.factors import forecasts
 
 KINDS = {"return": ("highway", "plain", "residual"), "size": ("highway", "plain")}
-"""The nets of each task: to forecast next month's return, or its size without the sign."""
+"""Kinds of nets of each task: next month's return, or its absolute size."""
 WEIGHTS: Weights = "best"
-"""Of the epoch that did best on the months held back."""
-RIDGE, BENT, CONSTANT = "ridge", "ridge with sizes", "mean before the decade"
-"""Linear in the factors; in the factors and their sizes; and in nothing."""
+"""The epoch that did best on the months held back."""
+RIDGE, RIDGE_SIZES, CONSTANT = "ridge", "ridge with sizes", "mean before the decade"
+"""Linear in the factors; in the factors and their absolute sizes; constant."""
+RECENT, SMOOTHED = "mean of the last 12 sizes", "exponential mean of sizes (0.9)"
+"""Forecasts of the size from all earlier sizes, updated every month."""
 FOLDS = {decade: french_factors.fold(decade) for decade in DECADES}
 TESTS = tuple(fold["test"] for fold in FOLDS.values())
 TESTED = range(TESTS[0].start, TESTS[-1].stop)
-"""The examples of all tests, which follow each other."""
+"""Examples of all tests, which are contiguous."""
 TIMES = np.array([month // 100 + (month % 100 - 1) / 12 for month in MONTHS.tolist()])[TESTED]
-"""The months in which the forecasts are made, in years."""
+"""Time of each forecast, in years."""
 
 
 Fold = Mapping[str, np.ndarray]
-"""What was measured of a run, by name."""
+"""Measured arrays of a run, by name."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """A task over all months that are forecast; `n` of them.
+    """Forecasts and gates of a task over all `n` months that are forecast.
 
     Args:
-        targets: what was to be forecast, in percent, float [n].
-        means: what the mean of all months before each would have forecast, float [n].
-        forecasts: of each kind of net, and of what it is compared with, float [runs, n].
-        opened: the mean gate of the highway nets at the factors of the month, less its mean over all months before the
-            decade, of each run, float [runs, n].
-        untrained: the same of the same nets before training.
-        levels: the mean gate of each decade, before training and after it, means over runs, float [decades, 2].
+        targets: in percent, float [n].
+        means: forecasts by the mean of all earlier months, float [n].
+        forecasts: by kind of net and by baseline, float [runs, n].
+        opened: mean gate of each highway net minus its mean over all months before the decade, float [runs, n].
+        untrained: the same before training.
+        levels: mean gate of each decade before and after training, means over runs, float [decades, 2].
     """
 
     targets: np.ndarray
@@ -58,28 +59,28 @@ class Walk:
 
     @property
     def least(self) -> np.ndarray:
-        """The squared errors to be beaten, those of `means`, float [n]."""
+        """Squared errors of `means`, the reference, float [n]."""
         return np.square(self.targets - self.means)
 
     def errors(self, name: str) -> np.ndarray:
-        """The squared errors of the mean of the forecasts of all runs, float [n]."""
+        """Squared errors of the mean forecast of all runs, float [n]."""
         return np.square(self.targets - self.forecasts[name].mean(axis=0))
 
 
 def arm(task: str, kind: str, decade: str) -> str:
-    """The name of an arm."""
+    """Returns the name of an arm."""
     return f"{task}-{kind}-{decade}"
 
 
 def measured(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """What a fold is measured for: its forecasts, and the gates of a highway net in all months up to the last of them.
+    """Measures a fold: its forecasts, and a highway net's gates in all months up to the last forecast.
 
     Args:
-        run: a run that is over.
-        data_dir: not needed, as the months come with a package.
+        run: a finished run.
+        data_dir: unused; the months come with a package.
 
     Returns:
-        `forecast`, float [tests], and of a highway net `gates` and `untrained`, float [months, layers]: means of T over
+        `forecast`, float [tests]. Highway nets add `gates` and `untrained`, float [months, layers]: means of T over
         the units of each layer after and before training.
     """
     del data_dir
@@ -90,14 +91,14 @@ def measured(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     from pipelines.data.sources import DataInfo
     from pipelines.training.net import build
 
-    # The name of its data tells the fold.
+    # The name of the data contains the fold.
     tests = FOLDS[run.config.data.partition("/")[2].partition("_")[0]]["test"]
     fitted = preprocess.load(run.path / "preprocess.npz")
     x = preprocess.apply(fitted, tf.constant(french_factors.read()[: tests.stop])).numpy()
     net = load_model(run, WEIGHTS)
     found = {"forecast": net.predict(x[tests], verbose=0)[:, 0]}
     if run.record.gates:
-        # The seed makes the same weights again from which training began.
+        # The seed reproduces the initial weights.
         start = build(run.config, DataInfo(**run.record.data.model_dump()), run.record.precision.policy)
         for name, model in (("gates", net), ("untrained", start)):
             found[name] = np.stack(list(GateModel(model, mean=True).read(x, 256).values()), axis=1)
@@ -105,14 +106,14 @@ def measured(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
 
 
 def walk(results: Results, task: str) -> Walk | None:
-    """Puts the folds of a task one after the other.
+    """Concatenates the folds of a task.
 
     Args:
-        results: of the study.
+        results: all runs of the study.
         task: one of `KINDS`.
 
     Returns:
-        The walk; a run that diverged in one fold is left out of all. None if none of a kind is left.
+        The walk; a seed that diverged in one fold is left out of all. None if no seed of a kind is left.
     """
     asked = _asked(task)
     runs = {kind: _whole(results, task, kind) for kind in KINDS[task]}
@@ -138,7 +139,7 @@ def walk(results: Results, task: str) -> Walk | None:
 
 
 def _whole(results: Results, task: str, kind: str) -> list[dict[str, Fold]]:
-    """What was measured of the runs of a kind: by seed, and of those that came to their end in each fold."""
+    """Returns the measured folds of each seed of a kind that finished in every fold."""
     folds = {
         name: {one.seed: one.measured for one in results.of(arm(task, kind, name)) if one.evaluation} for name in FOLDS
     }
@@ -147,29 +148,33 @@ def _whole(results: Results, task: str, kind: str) -> list[dict[str, Fold]]:
 
 
 def _openness(run: Mapping[str, Fold], state: str) -> np.ndarray:
-    """The mean gate in the months of the tests, less that of all months before each test, float [n]."""
+    """Returns the mean gate in the tested months minus its mean before each test, float [n]."""
     means = [run[name][state].mean(axis=1) for name in FOLDS]
     return np.concatenate([mean[tests] - mean[: tests.start].mean() for mean, tests in zip(means, TESTS, strict=True)])
 
 
 def _asked(task: str) -> np.ndarray:
-    """What each month was, of that which is forecast, float [months]."""
+    """Returns the target of each month, float [months]."""
     market = french_factors.read()[:, MARKET].astype(np.float64)
     return np.abs(market) if task == "size" else market
 
 
-@cache  # It is the same whatever the runs are.
+@cache  # Independent of the runs.
 def _compared(task: str) -> dict[str, np.ndarray]:
-    """The forecasts that nets are compared with, float [1, n]."""
+    """Returns the baselines, float [1, n] each."""
     factors, asked = french_factors.read().astype(np.float64), _asked(task)
-    found: dict[str, list[np.ndarray]] = {RIDGE: [], BENT: [], CONSTANT: []}
+    found: dict[str, list[np.ndarray]] = {RIDGE: [], RIDGE_SIZES: [], CONSTANT: []}
     for tests in TESTS:
-        for name, features in ((RIDGE, factors), (BENT, np.hstack([factors, np.abs(factors)]))):
+        for name, features in ((RIDGE, factors), (RIDGE_SIZES, np.hstack([factors, np.abs(factors)]))):
             found[name].append(forecasts.ridge(features[:-1], asked[1:], range(tests.start), tests))
         found[CONSTANT].append(np.full(len(tests), asked[: tests.start + 1].mean()))
-    return {name: np.concatenate(folds)[None] for name, folds in found.items()}
+    compared = {name: np.concatenate(folds) for name, folds in found.items()}
+    if task == "size":
+        compared[RECENT] = forecasts.mean_of_last(asked, _months(TESTED), 12)
+        compared[SMOOTHED] = forecasts.exponential_mean(asked, _months(TESTED), 0.9)
+    return {name: series[None] for name, series in compared.items()}
 
 
 def _months(examples: range) -> range:
-    """The months that examples are asked for."""
+    """Returns the months of the examples' targets."""
     return range(examples.start + 1, examples.stop + 1)

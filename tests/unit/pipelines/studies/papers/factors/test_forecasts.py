@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,9 @@ from pipelines.core.statistics import rank_correlation
 from pipelines.studies.papers.factors import forecasts
 from pipelines.studies.papers.factors.forecasts import (
     clark_west,
+    exponential_mean,
     interval,
+    mean_of_last,
     mean_so_far,
     r2,
     ridge,
@@ -23,6 +27,15 @@ def test_the_mean_so_far_never_sees_the_month_itself():
     later = values.copy()
     later[2:] = -50
     np.testing.assert_array_equal(mean_so_far(later, range(1, 3)), mean_so_far(values, range(1, 3)))
+
+
+def test_running_means_never_see_the_month_itself():
+    values = np.array([1.0, 3.0, 8.0, 2.0, 100.0])
+    np.testing.assert_allclose(mean_of_last(values, range(2, 5), 2), [2, 5.5, 5])
+    np.testing.assert_allclose(exponential_mean(values, range(1, 4), 0.9), [1, 1.2, 1.88])
+    later = np.where(np.arange(5) < 3, values, -50)
+    for forecast in (partial(mean_of_last, count=2), partial(exponential_mean, decay=0.9)):
+        np.testing.assert_array_equal(forecast(later, range(2, 4)), forecast(values, range(2, 4)))
 
 
 def test_r2_is_0_for_the_mean_so_far_and_1_for_what_is_right():

@@ -1,4 +1,4 @@
-"""The factor study's arms, and its tables and captions against results made up so that they are known."""
+"""The factor study: its arms, and its tables and captions for made-up results."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.papers.factors import forecasts, study
-from pipelines.studies.papers.factors.findings import found
+from pipelines.studies.papers.factors.findings import findings
 from pipelines.studies.papers.factors.study import STUDY
 from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk
 from pipelines.training.evaluation import measure_regression as measure
@@ -117,23 +117,30 @@ def test_folds_are_put_one_after_the_other(tmp_path):
     assert constant[120] == pytest.approx(MARKET[:282].mean())
 
 
-def test_gates_are_told_from_their_mean_before_the_decade(tmp_path):
+def test_gates_are_relative_to_their_mean_before_the_decade(tmp_path):
     walked = walk(made(tmp_path, slope=0.01), "return")
     first = VOLATILITY[:161].mean()
     np.testing.assert_allclose(walked.opened[0][:120], 0.01 * (VOLATILITY[161:281] - first), atol=0.006)
     assert walked.levels[:, 0] == pytest.approx(0.2 + np.array([4, 5, 6, 7, 8, 9, 0, 1]) / 100, abs=0.001)
 
 
-def test_what_knows_nothing_is_not_said_to_know(tmp_path):
-    shown = found(made(tmp_path), "return")
+def test_forecasts_without_information_are_not_called_better(tmp_path):
+    shown = findings(made(tmp_path), "return")
     assert abs(shown.r2["highway"].value) < 0.001
     assert all(known.sign < 1 for known in shown.r2.values())
 
 
-def test_what_knows_something_leads(tmp_path):
+def test_the_mean_of_sizes_wins_where_nets_know_nothing(tmp_path):
+    shown = findings(made(tmp_path), "size")
+    recent, smoothed = shown.r2["mean of the last 12 sizes"], shown.r2["exponential mean of sizes (0.9)"]
+    assert (recent.value, smoothed.value) == pytest.approx((0.1708, 0.1892), abs=1e-4)
+    assert shown.lead["mean of the last 12 sizes"].sign == -1
+
+
+def test_forecasts_with_information_lead(tmp_path):
     results = made(tmp_path, forecast=much)
     for task in ("return", "size"):
-        shown = found(results, task)
+        shown = findings(results, task)
         assert shown.r2["highway"].sign == 1
         assert shown.lead["plain"].sign == 1
         table = next(each for each in study.tabulated(results) if study.ASKED[task] in each.title)
@@ -148,17 +155,17 @@ def test_what_knows_something_leads(tmp_path):
 )
 def test_what_training_does_to_the_gates(tmp_path, slope, before, trained, learned):
     results = made(tmp_path, slope=slope, before=before)
-    shown = found(results, "return")
+    shown = findings(results, "return")
     assert (shown.trained.sign, shown.learned.sign) == (trained, learned)
     gates = next(each for each in study.tabulated(results) if each.title.startswith("Gates"))
-    assert [row[-1] for row in gates.rows[-3:]] == [shown.trained.told, shown.learned.told, shown.moved.told]
+    assert [row[-1] for row in gates.rows[-3:]] == [shown.trained.text, shown.learned.text, shown.moved.text]
 
 
-def test_the_size_of_what_gates_do(tmp_path):
-    shown = found(made(tmp_path, slope=0.01), "size")
+def test_the_change_between_quiet_and_wild_months(tmp_path):
+    shown = findings(made(tmp_path, slope=0.01), "size")
     quiet, wild = (part.mean() for part in np.array_split(np.sort(VOLATILITY[TESTED]), 5)[::4])
     change = shown.fifths.mean(axis=0)[-1] - shown.fifths.mean(axis=0)[0]
-    # The months before a decade, from which each net's gates are told, are not the same for all decades.
+    # Each decade has its own months before it, whose mean gate is subtracted.
     assert change == pytest.approx(0.01 * (wild - quiet), rel=0.5)
 
 
