@@ -1,7 +1,7 @@
-"""Bytes that a training step must read and write, by hand: the passes over arrays that each kind of block needs.
+"""Lower bound of the bytes that a training step reads and writes, from the passes that each kind of block needs.
 
-Products write their result, as no compiler fuses two of them; all elementwise work between two products is one pass.
-A program that moves more than this has passes that could be joined.
+Products write their results, because no compiler fuses two of them; all elementwise work between two products is one
+pass. A program that moves more has passes that could be fused.
 """
 
 from typing import Literal, NamedTuple
@@ -20,7 +20,7 @@ class Pass(NamedTuple):
 
 
 def _gradients_of_map() -> tuple[Pass, ...]:
-    """From the gradient of W x + b to those of W, b and x."""
+    """Returns the passes from the gradient of W x + b to those of W, b and x."""
     return Pass("gradient of W", 2, 0), Pass("gradient of b", 1, 0), Pass("gradient of x", 1, 1)
 
 
@@ -42,7 +42,7 @@ PASSES: dict[Kind, tuple[Pass, ...]] = {
         Pass("W x", 1, 1),
         Pass("W_T x", 1, 1),
         Pass("H, T and y from both and x", 3, 3),
-        # Of y, H, T and x; to those of both maps, and to what is carried back.
+        # Reads those of y, H, T and x; writes those of both maps and of the carried share.
         Pass("gradient through blend, H and T", 4, 3),
         *_gradients_of_map(),
         *_gradients_of_map(),
@@ -55,27 +55,27 @@ WEIGHT_PASSES = (
     Pass("gradient of x", 1, 0),
     Pass("gradient of W", 0, 1),
     Pass("global norm of the gradient", 1, 0),
-    # Gradient, weight and two moments; weight and moments.
+    # Reads gradient, weight and two moments; writes weight and moments.
     Pass("Adam", 4, 3),
 )
 
 
 class Moved(NamedTuple):
-    """Bytes a step."""
+    """Bytes per step."""
 
     weights: int
-    """Of weights, their gradients, and the state of the optimiser."""
+    """Weights, their gradients, and the state of the optimizer."""
     activations: int
-    """Of what the blocks compute and keep of the examples of a batch, and of the inputs."""
+    """Inputs, and activations of the blocks with their gradients."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of both."""
         return self.weights + self.activations
 
 
 def arrays(passes: tuple[Pass, ...]) -> int:
-    """How often an array is read or written in some passes.
+    """Returns how many arrays some passes read and write.
 
     Example:
         arrays(PASSES["plain"])  # 12
@@ -92,23 +92,23 @@ def least(
     inputs: int,
     parameters: int,
 ) -> Moved:
-    """What a step of Adam with a clipped norm moves at least.
+    """Returns the lower bound for a step of Adam with a clipped global norm.
 
     Args:
         kind: of the blocks.
-        blocks: of the net, after a plain projection.
-        units: of each block.
-        batch: examples a step.
-        inputs: values of an example.
+        blocks: number of blocks, after a plain projection.
+        units: width of each block.
+        batch: examples per step.
+        inputs: values per example.
         parameters: of the whole net.
 
     Returns:
-        Bytes. The softmax and its loss, ten numbers an example, are left out.
+        Bytes, without softmax and loss (ten numbers per example).
 
     Example:
         least("plain", blocks=30, units=50, batch=128, inputs=784, parameters=116_260)
     """
-    # The projection is a plain layer whose input needs no gradient; its product and the gradient of W read the image.
+    # The projection is a plain layer whose input needs no gradient; product and gradient of W both read the inputs.
     projection = batch * (2 * inputs + (arrays(PASSES["plain"]) - 2 - 2) * units)
     return Moved(
         weights=FLOAT * arrays(WEIGHT_PASSES) * parameters,

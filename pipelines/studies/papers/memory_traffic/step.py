@@ -1,6 +1,6 @@
-"""One training step of a net as one compiled program, on either backend, that can be read and timed.
+"""A training step as one compiled program, on either backend, whose text can be read and which can be timed.
 
-Only loss, gradients and the optimiser's update are in it, without metrics: what a step must do and nothing else.
+It contains loss, gradients and the optimizer's update, and no metrics.
 """
 
 import time
@@ -12,29 +12,29 @@ import keras
 import numpy as np
 
 COPIED = 2**28
-"""Bytes that are copied to measure the bandwidth of memory: more than caches hold."""
+"""Bytes copied to measure memory bandwidth: more than caches hold."""
 
 
 class Step(NamedTuple):
     """A compiled training step."""
 
     program: str
-    """Its optimised HLO."""
+    """Optimized HLO, as text."""
     run: Callable[[int], None]
-    """Does that many steps, and returns when they are done."""
+    """Runs that many steps and returns when they are done."""
 
 
 def compiled(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndarray, y: np.ndarray) -> Step:
-    """Compiles a training step by XLA.
+    """Compiles a training step with XLA.
 
     Args:
-        net: gives logits; its weights are trained on TensorFlow, and copies of them on JAX.
-        optimizer: not yet built.
+        net: returns logits. TensorFlow trains its weights, JAX copies of them.
+        optimizer: not built yet.
         x: a batch of inputs.
         y: its one-hot labels.
 
     Returns:
-        The step, on this batch again and again.
+        The step, which repeats this batch.
     """
     optimizer.build(net.trainable_variables)
     return (_on_jax if keras.backend.backend() == "jax" else _on_tensorflow)(net, optimizer, x, y)
@@ -89,16 +89,16 @@ def _on_tensorflow(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: n
 
 
 def alternating(step: Step, cores: int, *, rounds: int, seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """Times steps and copies of memory in turns, so that whatever else the machine does falls on both.
+    """Times steps and copies of memory in turns, so that other work on the machine affects both.
 
     Args:
-        step: what is timed.
-        cores: that copy at the same time, a part each.
+        step: to time.
+        cores: threads that copy at the same time, a part each.
         rounds: turns.
-        seconds: of steps in a turn, at least one.
+        seconds: duration of the steps in a turn; at least one step runs.
 
     Returns:
-        Seconds a step, and bytes a second of copying, read and written, each `[rounds]`.
+        Seconds per step, and bytes per second of copying (read and written), each `[rounds]`.
 
     Example:
         times, bandwidths = alternating(step, cores=2, rounds=9, seconds=0.3)
@@ -107,7 +107,7 @@ def alternating(step: Step, cores: int, *, rounds: int, seconds: float) -> tuple
     parts = list(zip(np.array_split(source, cores), np.array_split(target, cores), strict=True))
     times, bandwidths = [], []
     step.run(1)
-    # Copies of NumPy let go of the interpreter's lock.
+    # NumPy releases the interpreter's lock while it copies.
     with ThreadPoolExecutor(cores) as pool:
 
         def copy() -> None:

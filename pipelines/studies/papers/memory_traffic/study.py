@@ -1,15 +1,13 @@
-"""Bytes that a training step moves, highway against plain and residual: an open question of the study in numpy.
+"""Memory traffic of a training step, highway against plain and residual: an open question of the numpy study.
 
-Command     highway reproduce data-movement; nothing else should run beside it
-Net         10 blocks in two sizes: of 50 units and batches of 128, as in depth-contrast, whose arrays caches hold; and
-            of 1 024 units and batches of 16, whose weights they do not. Beside each highway net a residual and a plain
-            one, as wide and with as many parameters. All as separate layers, so that they differ in kind alone
-Data        depth-contrast's, few of them: an epoch of ten steps, as what is measured is a step
+Command     highway reproduce data-movement, on a quiet machine
+Net         10 blocks in two sizes: 50 units and batches of 128, as in depth-contrast, which fit into caches; and 1,024
+            units and batches of 16, whose weights do not. Next to each highway net, a residual and a plain one of equal
+            width and of equal parameter count. All are built as single layers, so that only the kind differs
+Data        a small part of depth-contrast's: one epoch of ten steps, because only a step is measured
 Published   nothing
-Sources     the training is that of depth-contrast; sizes and twins are ours
-Measured    a highway step moves 2.8 times the bytes of a plain net as wide and 1.9 times those of one with as many
-            parameters where caches hold all, 2.0 and 1.0 times where they do not (docs/results/data-movement); JAX
-            0.10.2, float32, two cores of an Intel Xeon with avx512_bf16 and amx_bf16
+Sources     training as in depth-contrast; sizes and twins are ours
+Measured    docs/results/data-movement
 """
 
 from collections.abc import Mapping
@@ -20,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.core.config import ModelConfig, Provenance, Subset
-from pipelines.core.plotting import GREY
 from pipelines.core.run import Run, load_model
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.figures import Figures
@@ -34,13 +31,13 @@ from pipelines.studies.papers.nets import NETS
 
 ROUNDS = 15
 SECONDS = 0.1
-"""Of steps in a round."""
+"""Seconds of steps in a round."""
 STEPS = 10
-"""Of the training before."""
+"""Training steps before the measurement."""
 
 
 class Size(NamedTuple):
-    """How large nets and batches are."""
+    """Width of the nets and size of the batches."""
 
     title: str
     units: int
@@ -50,28 +47,27 @@ class Size(NamedTuple):
 BLOCKS = 10
 SIZES = {
     "small": Size(f"{BLOCKS} blocks of 50 units, batch 128", 50, 128),
-    "large": Size(f"{BLOCKS} blocks of 1 024 units, batch 16", 1024, 16),
+    "large": Size(f"{BLOCKS} blocks of 1,024 units, batch 16", 1024, 16),
 }
 KINDS: dict[str, tuple[str, Kind]] = {
     "highway": ("highway", "highway"),
-    "residual": ("residual, as wide", "residual"),
-    "residual-wide": ("residual, as many parameters", "residual"),
-    "plain": ("plain, as wide", "plain"),
-    "plain-wide": ("plain, as many parameters", "plain"),
+    "residual": ("residual, equal width", "residual"),
+    "residual-wide": ("residual, equal parameters", "residual"),
+    "plain": ("plain, equal width", "plain"),
+    "plain-wide": ("plain, equal parameters", "plain"),
 }
-MARKS = {"small": "o", "large": "s"}
 
 
 def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
-    """Counts what a step of a run's net moves, and times it beside copies of memory.
+    """Counts the bytes that a step of a run's net moves, and times it in turns with copies of memory.
 
     Args:
-        run: trained.
-        data_dir: where prepared data lies.
+        run: a finished run.
+        data_dir: folder of prepared data.
 
     Returns:
-        `counted`, bytes of the compiled program; `weights` and `activations`, bytes by hand; `seconds` a step and
-        `bandwidth` of copying, one a round.
+        `counted`, bytes of the compiled program; `weights` and `activations`, the lower bound; `seconds` per step and
+        `bandwidth` of copying, one per round.
     """
     from pipelines.core import environment, frameworks
 
@@ -90,9 +86,9 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     net = unstacked(load_model(run))
     compiled = step.compiled(net, optimizers.build(config.optimizer, config.optimizer.learning_rate), x, y)
     seconds, bandwidth = step.alternating(compiled, environment.cores(), rounds=ROUNDS, seconds=SECONDS)
-    # The name of an arm is its size and its net.
+    # An arm is named after its size and its net.
     kind = KINDS[config.recipe.partition("-")[2]][1]
-    by_hand = least(
+    bound = least(
         kind,
         blocks=BLOCKS,
         units=net.get_layer("entry").units,
@@ -102,15 +98,15 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     )
     return {
         "counted": np.array(hlo.moved(compiled.program)),
-        "weights": np.array(by_hand.weights),
-        "activations": np.array(by_hand.activations),
+        "weights": np.array(bound.weights),
+        "activations": np.array(bound.activations),
         "seconds": seconds,
         "bandwidth": bandwidth,
     }
 
 
 class Found(NamedTuple):
-    """What was measured of an arm; times are the best of all rounds, as those that other work disturbed least."""
+    """Measurements of an arm. Times are the best of all rounds, the least disturbed by other work."""
 
     parameters: int
     counted: float
@@ -121,12 +117,12 @@ class Found(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Bytes a second that the step moves, as counted."""
+        """Counted bytes per second of a step."""
         return self.counted / self.seconds
 
 
 def found(results: Results) -> dict[str, dict[str, Found]]:
-    """What was measured, by size and net; without those that diverged."""
+    """Returns the measurements by size and net, without arms that diverged."""
     by_size: dict[str, dict[str, Found]] = {size: {} for size in SIZES}
     for size in SIZES:
         for kind in KINDS:
@@ -145,23 +141,24 @@ def found(results: Results) -> dict[str, dict[str, Found]]:
 
 
 def tabulated(results: Results) -> list[Table]:
-    """Bytes and times of each net, a table for each size."""
+    """Tabulates bytes and times of each net, a table for each size."""
     head = (
-        "net", "parameters", "MB a step, counted", "against plain", "MB at least, by hand", "of it activations",
-        "ms a step", "against plain", "GB/s of the step", "GB/s of a copy",
+        "net", "parameters", "MB per step, counted", "relative to plain", "MB, lower bound", "of these, activations",
+        "ms per step", "relative to plain", "GB/s of the step", "GB/s of a copy",
     )  # fmt: skip
-    made = []
+    tabulated = []
     for size, nets in found(results).items():
         plain = nets.get("plain")
         rows = tuple((KINDS[kind][0], *_row(one, plain)) for kind, one in nets.items())
-        made.append(Table(f"Bytes read and written in a training step: {SIZES[size].title}", head, rows, _NOTE))
-    return made
+        tabulated.append(Table(f"Bytes read and written in a training step: {SIZES[size].title}", head, rows, _NOTE))
+    return tabulated
 
 
 _NOTE = (
-    "counted: operands and results of all instructions of the program that XLA compiled; against plain: the plain net "
-    "as wide; by hand: one pass for each product and for what lies between two; GB/s of the step: counted bytes over "
-    "its time; GB/s of a copy: arrays that no cache holds, copied in turns with the steps; of both the best round"
+    "counted: operands and results of all instructions of the program that XLA compiled; relative to plain: to the "
+    "plain net of equal width; lower bound: one pass for each product and one for all elementwise work between two; "
+    "GB/s of the step: counted bytes per time; GB/s of a copy: arrays larger than caches, copied in turns with the "
+    "steps; best round of each"
 )
 
 
@@ -181,36 +178,29 @@ def _row(one: Found, plain: Found | None) -> tuple[str, ...]:
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """Time over bytes of all nets."""
-    by_size = found(results)
-    known = [one for nets in by_size.values() for one in nets.values()]
-    if not known:
+    """Draws bytes and time of a step of every net, a row for each size."""
+    by_size = {size: nets for size, nets in found(results).items() if nets}
+    if not by_size:
         return
-    title = "Time of a training step over the bytes that it moves"
-    with figures.figure("movement", (8.6, 5.0), title) as figure:
-        axes = figure.subplots()
-        for size, nets in by_size.items():
-            for kind, one in nets.items():
-                hollow = kind.endswith("wide")
-                axes.plot(
-                    one.counted / 1e6,
-                    1000 * one.seconds,
-                    MARKS[size],
-                    color=NETS[kind].colour,
-                    mfc="none" if hollow else None,
-                    ms=8,
-                    ls="none",
-                    label=f"{size}: {KINDS[kind][0]}",
-                )
-        bandwidth = max(one.bandwidth for one in known)
-        ends = np.array([min(one.counted for one in known) / 2, 2 * max(one.counted for one in known)])
-        label = f"copied at {bandwidth / 1e9:.1f} GB/s"
-        axes.plot(ends / 1e6, 1000 * ends / bandwidth, color=GREY, ls="--", lw=1, label=label)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("MB read and written a step, counted from the compiled program")
-        axes.set_ylabel("ms a step")
-        figure.legend(loc="outside right center", fontsize=9)
+    with figures.figure("movement", (9.4, 1 + 1.9 * len(by_size)), "Bytes and time of a training step") as figure:
+        for (size, nets), row in zip(by_size.items(), figure.subplots(len(by_size), 2, squeeze=False), strict=True):
+            (moved, time), places = row, range(len(nets))
+            for axes, field, scale, unit in (
+                (moved, "counted", 1e-6, "MB read and written"), (time, "seconds", 1e3, "ms")
+            ):  # fmt: skip
+                values = [scale * getattr(net, field) for net in nets.values()]
+                bars = axes.barh(places, values, color=[NETS[kind].colour for kind in nets], height=0.65)
+                axes.bar_label(bars, fmt="{:,.4g}", padding=3, fontsize=9)
+                axes.set_yticks(places, [KINDS[kind][0] for kind in nets])
+                axes.set_xlabel(f"{unit} per step")
+                axes.invert_yaxis()
+                axes.grid(visible=False, axis="y")
+                axes.margins(x=0.15)
+            copies = [1e3 * net.counted / net.bandwidth for net in nets.values()]
+            time.plot(copies, places, "k|", ms=16, mew=2, label="time to copy as many bytes")
+            time.tick_params(labelleft=False)
+            moved.set_title(SIZES[size].title, fontsize="medium", loc="left")
+        figure.legend(*time.get_legend_handles_labels(), loc="outside lower center", fontsize=9)
 
 
 def _arm(size: Size, name: str, net: str) -> Arm:
@@ -218,7 +208,7 @@ def _arm(size: Size, name: str, net: str) -> Arm:
     model: ModelConfig = NETS[net].model
     changes: dict[str, Any] = {
         "recipe": name,
-        # The projection counts as a layer.
+        # The projection counts as one layer.
         "model": model.model_copy(update={"depth": BLOCKS + 1, "width": size.units}),
         "subset": Subset(train=STEPS * size.batch, test=100),
         "epochs": 1,
@@ -242,17 +232,17 @@ def _arm(size: Size, name: str, net: str) -> Arm:
 
 STUDY = Study(
     name="data-movement",
-    title="Bytes that a training step moves",
-    source="none; an open question of a study in numpy",
+    title="Memory traffic of a training step",
+    source="none; an open question of the numpy study",
     asks="does the carry path save data movement?",
     arms={f"{size}-{net}": _arm(SIZES[size], f"{size}-{net}", net) for size in SIZES for net in KINDS},
     seeds=1,
     differs=(
-        "There is nothing to compare with: the source asks and does not measure.",
-        "Bytes are those that instructions of the compiled program read and write, from wherever they come: of the "
-        "small nets caches hold all.",
-        "Every net is a chain of layers here, differentiated by the backend. `highway train` trains a dense highway "
-        "net as one loop over stacked weights with a gradient of its own, which has other passes.",
+        "The source asks the question and measures nothing.",
+        "Bytes are those that instructions of the compiled program read and write, from caches or from memory; the "
+        "small nets fit into caches.",
+        "Every net is a chain of layers, differentiated by the backend. `highway train` trains a dense highway net as "
+        "one loop over stacked weights with a hand-written gradient, which makes other passes.",
     ),
     tables=tabulated,
     draw=drawn,

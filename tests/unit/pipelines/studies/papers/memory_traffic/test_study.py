@@ -9,7 +9,7 @@ BYTES = {"highway": 4e6, "residual": 3e6, "residual-wide": 5e6, "plain": 2e6, "p
 
 
 def results(path, **changes):
-    """A copy moves 2 GB/s, and a step takes twice as long as copying its bytes."""
+    """Results where a copy reaches 2 GB/s and a step takes twice as long as copying its bytes."""
     runs = [result(name, arm.config, 0, 0.3, path) for name, arm in STUDY.arms.items()]
     for one in runs:
         counted = (BYTES | changes)[one.arm.partition("-")[2]]
@@ -47,7 +47,7 @@ def test_nets_that_diverged_are_left_out(tmp_path):
     assert figures.files == []
 
 
-def test_what_is_measured_is_told_by_the_name_of_the_arm():
+def test_the_name_of_an_arm_contains_its_kind():
     for name, arm in STUDY.arms.items():
         assert arm.config.recipe == name
         assert name.partition("-")[2] in KINDS
