@@ -1,11 +1,11 @@
-"""The nets that the studies `gates`, `routing` and `lesions` look into: paper, section 4, and a convolutional one.
+"""The nets of the studies `gates`, `routing` and `lesions`: those of the paper's section 4, and a convolutional one.
 
-Command     highway reproduce gates, routing or lesions; nets that one of them has trained, the others take over
-Nets        of section 4: 50 layers of 50 tanh units on MNIST (gate bias -2) and CIFAR-100 (-4); beside them the
-            convolutional net of width 16 of Table 1
-Data        the statistics and lesions are those of the training images, as in the paper; accuracies of the test images
-Sources     depth, width, activation and gate biases are printed; learning rate, its decay, batch and epochs are not:
-            pipelines/recipes/dense.py tells what was assumed, and mnist_conv.py where the other net's numbers are from
+Command     highway reproduce gates, routing or lesions; each reuses nets that another has trained
+Nets        section 4: 50 layers of 50 tanh units on MNIST (gate bias -2) and CIFAR-100 (-4); and the convolutional net
+            of width 16 of Table 1
+Data        statistics and lesions on training images, as in the paper; accuracies on test images
+Sources     the paper prints depth, width, activation and gate biases, and not learning rate, its decay, batch size and
+            epochs: see pipelines/recipes/dense.py for what is assumed, and mnist_conv.py for the convolutional net
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,10 +30,11 @@ _RECIPES = {"mnist": "mnist_dense_50", "cifar100": "cifar100_dense_50", "mnist-c
 _IMAGES = {"mnist": 60_000, "cifar100": 50_000}
 SEEDS = 3
 DIFFERS = (
-    "The paper analyses the best of many nets that it searched for; what learning rate, decay, batch and epochs it "
-    "found is not published. Ours are assumed, and each net is trained from three seeds.",
-    "The paper does not say which example its single sample is. Ours is the first training image.",
-    "The paper analyses dense nets alone. Of a convolutional layer a gate stands for a channel: its mean over places.",
+    "The paper analyses the best nets of a search whose learning rate, decay, batch size and epochs are not published. "
+    "Ours are assumed, and each net is trained with three seeds.",
+    "The paper does not say which example it shows. Ours is the first training image.",
+    "The paper analyses dense nets only. In a convolutional layer, a gate here is the mean of a channel over the "
+    "places of the image.",
 )
 
 
@@ -48,12 +49,12 @@ ARMS: dict[str, Arm] = {name: _arm(recipe) for name, recipe in _RECIPES.items()}
 
 
 def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tuple[OpenedNet, Part]":
-    """The net of a run, and its training images.
+    """Opens the net of a run and its training images.
 
     Args:
-        run: at its end.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        limit: at most as many images, evenly spaced; None takes all.
+        run: a finished run.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        limit: maximum number of images, evenly spaced; None for all.
     """
     frameworks.load()
     from pipelines.analysis import examples
@@ -63,7 +64,7 @@ def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tupl
 
 
 def measured(results: Results) -> Iterator[tuple[str, list[Result]]]:
-    """The arms, and the runs of each that did not diverge, by seed; an arm of which none is left is passed over."""
+    """Yields each arm with its runs that did not diverge, by seed; skips arms without any."""
     for arm in ARMS:
         whole = [result for result in results.of(arm) if result.evaluation]
         if whole:
@@ -71,22 +72,14 @@ def measured(results: Results) -> Iterator[tuple[str, list[Result]]]:
 
 
 def accuracies(results: Results) -> Table:
-    """The nets, and how well they do."""
+    """Tabulates the nets and their accuracy."""
     rows = []
     for arm, title in TITLES.items():
-        known, runs = ARMS[arm].published, results.of(arm)
-        ours = tables.measured(results.accuracies(arm), len(runs))
-        rows.append(
-            (
-                title,
-                _RECIPES[arm],
-                results.parameters(arm),
-                ours,
-                tables.spread(known.best, known.mean, known.std, None),
-            )
-        )
+        known = ARMS[arm].published
+        source = tables.spread(known.best, known.mean, known.std, None)
+        rows.append((title, _RECIPES[arm], results.parameters(arm), results.accuracy(arm), source))
     head = ("net", "recipe", "parameters", "test accuracy, percent", "source")
-    note = "best (mean +- standard deviation over seeds, n = runs); the paper gives none of the dense nets it analyses"
+    note = f"{tables.SPREAD}; the paper gives no accuracy of the dense nets that it analyses"
     return Table("The nets", head, tuple(rows), note)
 
 
@@ -97,26 +90,26 @@ def compared(
     numbers: Callable[[Result], Sequence[float | None]],
     note: str,
 ) -> Table:
-    """Numbers of each net beside what the paper saw.
+    """Tabulates numbers of each net next to the paper's observations.
 
     Args:
         title: of the table.
-        results: of all runs.
-        rows: for each number how it is written, and what the paper says of it.
-        numbers: from a run to its numbers, one a row; None where a net has no such number.
+        results: all runs.
+        rows: name of each number to its format and the paper's observation.
+        numbers: returns the numbers of a run, one per row; None where a net has no such number.
         note: below the table.
     """
     found = {arm: list(zip(*map(numbers, runs), strict=True)) for arm, runs in measured(results)}
-    written = []
-    for row, (name, (form, saw)) in enumerate(rows.items()):
+    lines = []
+    for row, (name, (form, paper)) in enumerate(rows.items()):
         cells = (over_seeds(found[arm][row], form) if arm in found else MISSING for arm in ARMS)
-        written.append((name, *cells, saw))
+        lines.append((name, *cells, paper))
     note = f"mean over seeds (lowest to highest); {note}"
-    return Table(title, ("", *TITLES.values(), "the paper saw"), tuple(written), note)
+    return Table(title, ("", *TITLES.values(), "in the paper"), tuple(lines), note)
 
 
 def over_seeds(values: Sequence[float | None], form: str) -> str:
-    """Mean, and from lowest to highest where they differ.
+    """Formats the mean, and the lowest and highest value where they differ.
 
     Example:
         over_seeds([1.0, 2.0, 3.0], "{:.0f}")  # "2 (1 to 3)"

@@ -1,11 +1,8 @@
-"""What the gates of trained nets do: biases, mean activity, and one example, as maps; paper, section 4, Figure 2.
+"""Gates of trained nets as maps: biases, means and a single example; paper, section 4, Figure 2.
 
 Command     highway reproduce gates
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
-Measured    seeds 0 to 2, means: the gates average 0.129 on MNIST and 0.018 on CIFAR-100, where biases fall with the
-            layer (correlation -0.82), against the paper (docs/results/gates); Keras 3.15.1, JAX 0.10.2, float32, an
-            Intel Xeon with avx512_bf16 and amx_bf16. The convolutional net, seed 0: 0.615, from a start at
-            0.27 (docs/results/gates-mnist-conv)
+Measured    docs/results/gates and docs/results/gates-mnist-conv
 """
 
 from pathlib import Path
@@ -24,7 +21,7 @@ from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """Statistics of the gates over the training images, and gates and outputs for the first of them."""
+    """Measures gate statistics over the training images, and gates and outputs for the first of them."""
     net, part = analysis_nets.training(run, data_dir)
     from pipelines.analysis import measuring, storage
 
@@ -33,7 +30,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
 
 
 def tabulated(results: Results) -> list[Table]:
-    """How well the nets do, and what their gates do."""
+    """Tabulates the accuracy of the nets and their gates."""
     return [
         analysis_nets.accuracies(results),
         analysis_nets.compared(
@@ -41,12 +38,12 @@ def tabulated(results: Results) -> list[Table]:
             results,
             NUMBERS,
             _numbers,
-            "correlations are over the layers. What the paper saw is section 4, of its two dense nets",
+            "correlations are over layers. The paper's observations are from section 4, on its two dense nets",
         ),
     ]
 
 
-# How each is written, and what the paper saw.
+# Name of each number to its format and the paper's observation.
 NUMBERS = {
     "biases below their start": ("{:.0%}", "most, on both data sets"),
     "correlation of the biases with the number of the layer": ("{:+.2f}", "CIFAR-100: they rise"),
@@ -56,7 +53,7 @@ NUMBERS = {
     "T below 0.1": ("{:.1%}", "-"),
     "T above 0.9": ("{:.1%}", "-"),
     "gates above one half, one example": ("{:.1%}", "few: very sparse"),
-    "layer up to which 90 % of the change of the outputs lies, one example": (
+    "layer by which 90% of the change of the outputs has happened, one example": (
         "{:.0f}", "most up to about 15 (MNIST), 40 (CIFAR-100)"
     ),
     "sum of the mean gates, in layers": ("{:.2f}", "-"),
@@ -88,7 +85,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """For each net the four maps, and how far its gates open."""
+    """Draws, for each net, the four maps and how far its gates open."""
     frameworks.load()
     from highway_keras.analysis import plots
     from pipelines.analysis import storage
@@ -106,7 +103,7 @@ def drawn(results: Results, figures: Figures) -> None:
 
 STUDY = Study(
     name="gates",
-    title="What the gates of trained nets do",
+    title="Gates of trained nets",
     source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4 and Figure 2",
     asks="which gates open, in which layers, over all examples and for a single one?",
     arms=ARMS,

@@ -1,11 +1,8 @@
-"""What trained nets lose when the gates of one layer are closed, or of one unit; paper, section 4.2, Figure 4.
+"""Lesions: what trained nets lose when the gates of one layer or unit are closed; paper, section 4.2, Figure 4.
 
 Command     highway reproduce lesions
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
-Measured    seeds 0 to 2, means: on MNIST 21 of 49 layers raise the loss by more than a tenth, 6 cost more than 0.1 % of
-            accuracy; on CIFAR-100 none and 14 (docs/results/lesions); Keras 3.15.1, JAX 0.10.2, float32, an Intel Xeon
-            with avx512_bf16 and amx_bf16. The convolutional net, seed 0: all eight layers, 77 of 128
-            channels (docs/results/lesions-mnist-conv)
+Measured    docs/results/lesions and docs/results/lesions-mnist-conv
 """
 
 from pathlib import Path
@@ -22,11 +19,11 @@ from pipelines.studies.papers import analysis_nets
 from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
 
 OF_UNITS = 5000
-"""Training images on which units are closed one by one; layers are on all."""
+"""Training images for lesions of units; lesions of layers use all."""
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """The scores on the training images with each layer closed, and on some of them with each unit or channel."""
+    """Scores the training images with each layer closed, and some of them with each unit or channel closed."""
     net, part = analysis_nets.training(run, data_dir)
     from pipelines.analysis import examples, measuring, storage
 
@@ -35,7 +32,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
 
 
 def tabulated(results: Results) -> list[Table]:
-    """How well the nets do, and what their layers are worth."""
+    """Tabulates the accuracy of the nets and the worth of their layers."""
     return [
         analysis_nets.accuracies(results),
         analysis_nets.compared(
@@ -43,24 +40,27 @@ def tabulated(results: Results) -> list[Table]:
             results,
             NUMBERS,
             _numbers,
-            "on the training images, each layer closed alone; the tolerances are ours. What the paper saw is section "
-            "4.3, of its two dense nets",
+            "on the training images, each layer closed alone. A layer matters if closing it alone costs more than "
+            "0.1% of accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense "
+            "nets",
         ),
     ]
 
 
-# How each is written, and what the paper saw.
+# Name of each number to its format and the paper's observation.
 NUMBERS = {
     "highway layers": ("{:.0f}", "49 and 49"),
     "training accuracy, intact": ("{:.2%}", "-"),
     "training loss, intact": ("{:.4f}", "-"),
-    "layers that raise the loss by more than 10 %": ("{:.0f}", "-"),
-    "layers that cost more than 0.1 % of accuracy": ("{:.0f}", "MNIST: about the first 15; CIFAR-100: about 40"),
-    "the last of these": ("{:.0f}", "about 15; about 40"),
+    "layers that raise the loss by more than 10%": ("{:.0f}", "-"),
+    "layers that matter: each costs more than 0.1% of accuracy": (
+        "{:.0f}", "MNIST: about the first 15; CIFAR-100: about 40"
+    ),
+    "the last layer that matters": ("{:.0f}", "about 15; about 40"),
     "the layer that costs most": ("{:.0f}", "-"),
     "accuracy without it": ("{:.1%}", "-"),
-    "units or channels that raise the loss by more than 10 %": ("{:.1%}", "-"),
-}
+    "units or channels that raise the loss by more than 10%": ("{:.1%}", "-"),
+}  # fmt: skip
 
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
@@ -84,7 +84,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """For each net the lesion curve, all seeds, and the map of its units."""
+    """Draws, for each net, the lesion curves of all seeds and the map of units of the first."""
     frameworks.load()
     from highway_keras.analysis import plots
     from pipelines.analysis import storage
@@ -93,12 +93,12 @@ def drawn(results: Results, figures: Figures) -> None:
     for arm, runs in analysis_nets.measured(results):
         first, *others = (storage.lesions(one.measured) for one in runs)
         title, seed = TITLES[arm], runs[0].seed
-        caption = f"Seed {seed}; thin lines are the other seeds." if others else ""
+        caption = f"Points are seed {seed}, thin lines the other seeds; dashed: intact nets." if others else ""
         with figures.figure(f"lesions_{arm}", (11, 4.6), f"Layers closed one by one: {title}", caption) as figure:
             plots.lesion_curve(figure, first, others)
         units = storage.lesions(runs[0].measured, "unit_lesion")
-        size, what = (8, map_height(units.layout) + 0.6), units.layout.unit
-        name = f"{what.capitalize()}s closed one by one: {title}, seed {seed}"
+        size = (8, map_height(units.layout) + 0.6)
+        name = f"{units.layout.unit.capitalize()}s closed one by one: {title}, seed {seed}"
         with figures.figure(f"units_{arm}", size, name) as figure:
             plots.lesion_map(figure, units)
 
@@ -110,7 +110,10 @@ STUDY = Study(
     asks="what does a trained net lose when the gates of one layer are closed, so that it only carries?",
     arms=ARMS,
     seeds=SEEDS,
-    differs=(*DIFFERS, f"Units and channels are closed on {OF_UNITS:,} training images, evenly spaced; layers on all."),
+    differs=(
+        *DIFFERS,
+        f"Lesions of units and channels use {OF_UNITS:,} training images, evenly spaced; lesions of layers use all.",
+    ),
     tables=tabulated,
     draw=drawn,
     measure=measure,

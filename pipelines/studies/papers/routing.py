@@ -1,10 +1,8 @@
-"""Whether classes take routes of their own through the gates; paper, section 4.1, Figure 3.
+"""Gates by class: differences between classes, and routes of single examples; paper, section 4.1, Figure 3.
 
 Command     highway reproduce routing
 Nets, data, sources: `pipelines.studies.papers.analysis_nets`
-Measured    seeds 0 to 2, means: the class explains 76.4 % of the variance of single gates over MNIST's training images,
-            21.0 % over CIFAR-100's (docs/results/routing); Keras 3.15.1, JAX 0.10.2, float32, an Intel Xeon with
-            avx512_bf16 and amx_bf16. The convolutional net, seed 0: 73.7 %
+Measured    docs/results/routing and docs/results/routing-mnist-conv
 """
 
 from pathlib import Path
@@ -23,11 +21,11 @@ from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
 SHOWN = {"mnist": (0, 7), "mnist-conv": (0, 7), "cifar100": (0, 1)}
 """The classes that the paper shows."""
 ROUTED = 5000
-"""Training images whose routes are looked at one by one."""
+"""Training images whose routes are measured one by one."""
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """Statistics of the gates for each class of the training images, and the routes of some of them."""
+    """Measures gate statistics for each class of the training images, and the routes of some of them."""
     net, part = analysis_nets.training(run, data_dir)
     from highway_keras.analysis import explained_by_class, signatures
     from pipelines.analysis import examples, measuring, storage
@@ -43,7 +41,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
 
 
 def tabulated(results: Results) -> list[Table]:
-    """How well the nets do, and how the gates of classes differ."""
+    """Tabulates the accuracy of the nets and the differences between classes."""
     return [
         analysis_nets.accuracies(results),
         analysis_nets.compared(
@@ -51,19 +49,20 @@ def tabulated(results: Results) -> list[Table]:
             results,
             NUMBERS,
             _numbers,
-            f"variances are over {ROUTED} training images. What the paper saw is section 4.1, of two classes each",
+            f"variances are over {ROUTED:,} training images. The paper's observations are from section 4.1, on two "
+            "classes of each data set",
         ),
     ]
 
 
-# How each is written, and what the paper saw.
+# Name of each number to its format and the paper's observation.
 NUMBERS = {
     "largest difference of a class from the mean of T": ("{:.3f}", "-"),
     "typical difference, root of the mean square": ("{:.4f}", "-"),
-    "layer up to which half of the squared differences lies": (
+    "layer by which half of the squared differences is reached": (
         "{:.0f}", "MNIST: much within the first 15; CIFAR-100: sparser, over all layers"
     ),
-    "layer up to which 90 % of them lies": ("{:.0f}", "-"),
+    "layer by which 90% of them is reached": ("{:.0f}", "-"),
     "variance of single gates that the class explains": ("{:.1%}", "-"),
     "variance of the layers' mean gates that it explains": ("{:.1%}", "-"),
 }  # fmt: skip
@@ -87,7 +86,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
 
 
 def drawn(results: Results, figures: Figures) -> None:
-    """For each net the differences of two classes, and the routes of single examples."""
+    """Draws, for each net, the differences of two classes and the routes of single examples."""
     frameworks.load()
     from highway_keras.analysis import plots
     from pipelines.analysis import storage
@@ -106,7 +105,7 @@ def drawn(results: Results, figures: Figures) -> None:
 
 STUDY = Study(
     name="routing",
-    title="Whether classes take routes of their own",
+    title="Gates by class",
     source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.1 and Figure 3",
     asks="do gates open for some classes more than for others?",
     arms=ARMS,

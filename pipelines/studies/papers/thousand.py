@@ -1,10 +1,10 @@
-"""A dense highway net of 1 000 layers on MNIST, at four gate biases.
+"""A dense highway net of 1,000 layers on MNIST, at four gate biases.
 
 Command     highway reproduce thousand
 Net         that of the recipe mnist_dense_1000: one plain and 999 highway layers of 50 tanh units; gate bias -20, -10,
             -6 or -4
-Data        MNIST, all 60 000 training images
-Published   about 95 % on test images at a gate bias of about -20 (a TensorFlow study of 2015)
+Data        MNIST, all 60,000 training images
+Published   about 95% on test images at a gate bias of about -20 (a TensorFlow study of 2015)
 Sources     those of the recipe; the bias of -20 is the source's, and all four were tried beforehand: one seed, test
             accuracy after 1, 2 and 3 epochs
 Measured    docs/results/thousand
@@ -33,61 +33,61 @@ BEFOREHAND = {
     -20.0: (0.923, 0.939, 0.949),
     -10.0: (0.942, 0.958, 0.965),
     -6.0: (0.939, 0.956, 0.964),
-    # Of which no more is recorded than that it stayed at chance.
+    # Only recorded as staying at chance.
     -4.0: (),
 }
 """Gate bias to accuracy on test images after 1, 2 and 3 epochs, one seed each."""
 BIASES = tuple(BEFOREHAND)
 EPOCHS = 3
 SHOWN = -10.0
-"""The bias of the recipe, whose gates are shown epoch by epoch."""
+"""The recipe's bias, whose gates are drawn epoch by epoch."""
 SOURCE = -20.0
 """The bias of the source."""
 
 
 def arm(bias: float) -> str:
-    """The name of an arm."""
+    """Returns the name of an arm."""
     return f"bias{bias:+g}"
 
 
 def watched(run: Run, data_dir: Path | None) -> Probe:
-    """Accuracy and loss on the test images, before training and after each half of an epoch."""
+    """Probes accuracy and loss on the test images, before training and after each half epoch."""
     steps = run.record.steps_per_epoch
     return on_test(run, data_dir, {half * steps // 2 for half in range(2 * run.config.epochs + 1)})
 
 
 def tabulated(results: Results) -> list[Table]:
-    """Accuracy after the first epochs beside what was tried beforehand, and after training beside the source."""
+    """Tabulates accuracy after the first epochs next to earlier trials, and after training next to the source."""
     head = ("gate bias", *(cell for epoch in range(1, EPOCHS + 1) for cell in (f"after {epoch}", "beforehand")))
     return [
         Table(
             "Accuracy on test images after 1, 2 and 3 epochs, in percent",
             head,
-            tuple((f"{bias:g}", *_beside(results, bias)) for bias in BIASES),
-            "mean ± standard deviation over seeds, n = runs; beforehand: one seed, with the same settings",
+            tuple((f"{bias:g}", *_first_epochs(results, bias)) for bias in BIASES),
+            "mean ± standard deviation over seeds, n = runs; beforehand: one seed, same settings",
         ),
         Table(
             "After training",
             ("gate bias", "test accuracy, in percent", "source", "training loss in the last epoch"),
-            tuple((f"{bias:g}", *_ended(results, bias)) for bias in BIASES),
-            f"{tables.SPREAD} and the mean loss over seeds and the epoch; guessing gives ln 10 = {GUESSING:.3f}",
+            tuple((f"{bias:g}", *_at_the_end(results, bias)) for bias in BIASES),
+            f"{tables.SPREAD}, and the mean loss over the last epoch; guessing gives ln 10 = {GUESSING:.3f}",
         ),
     ]
 
 
-def _beside(results: Results, bias: float) -> list[str]:
-    """Ours and theirs after each of the first epochs."""
+def _first_epochs(results: Results, bias: float) -> list[str]:
+    """Returns the accuracy after each of the first epochs, alternating with that tried beforehand."""
     ours = after_epochs(results, bias)
     cells = []
     for epoch in range(EPOCHS):
-        some = ours[:, epoch] if epoch < ours.shape[1] else ours[:, :0].ravel()
-        std = float(some.std(ddof=1)) if len(some) > 1 else None
-        cells.append(tables.spread(None, float(some.mean()), std, len(some)) if len(some) else MISSING)
+        shares = ours[:, epoch] if epoch < ours.shape[1] else ours[:, :0].ravel()
+        std = float(shares.std(ddof=1)) if len(shares) > 1 else None
+        cells.append(tables.spread(None, float(shares.mean()), std, len(shares)) if len(shares) else MISSING)
         cells.append(f"{100 * BEFOREHAND[bias][epoch]:.1f}" if BEFOREHAND[bias] else "chance")
     return cells
 
 
-def _ended(results: Results, bias: float) -> tuple[str, str, str]:
+def _at_the_end(results: Results, bias: float) -> tuple[str, str, str]:
     name = arm(bias)
     known = STUDY.arms[name].published.best
     source = MISSING if known is None else f"about {100 * known:.0f}"
@@ -95,7 +95,7 @@ def _ended(results: Results, bias: float) -> tuple[str, str, str]:
 
 
 def after_epochs(results: Results, bias: float) -> np.ndarray:
-    """Accuracy on the test images after each epoch, of each run: float [runs, epochs]; none if every run diverged."""
+    """Returns the test accuracy of each run after each epoch, float [runs, epochs]; empty if every run diverged."""
     rows = results.watched(arm(bias))
     if not rows:
         return np.empty((0, 0))
@@ -154,7 +154,7 @@ def over_depth(results: Results, figures: Figures) -> None:
                 axes.axhline(1 / (1 + math.exp(-bias)), color=shade, ls="--", lw=1)
         axes.set_yscale("log")
         axes.set_xlabel("layer, from the input")
-        axes.set_ylabel("mean of T, over seeds and examples")
+        axes.set_ylabel("mean of T")
         legend(figure, title="dashed: the bias alone")
 
 
@@ -176,16 +176,16 @@ def _arm(bias: float) -> Arm:
 
 STUDY = Study(
     name="thousand",
-    title="1 000 layers on MNIST",
+    title="1,000 layers on MNIST",
     source="a TensorFlow study of 2015, and arXiv 1507.06228, section 2.2",
-    asks="does a highway net of 1 000 layers learn, and what does its gate bias decide?",
+    asks="does a highway net of 1,000 layers learn, and what does its gate bias decide?",
     arms={arm(bias): _arm(bias) for bias in BIASES},
     seeds=3,
     differs=(
-        "Of the source depth, width, data and the bias of -20 are recorded. Activation, optimiser, batch size and "
-        "epochs are those of the recipe mnist_dense_1000.",
-        "The test images are read on the way to stand beside what was tried beforehand; nothing in training reads "
-        "what they say.",
+        "The source records depth, width, data and the bias of -20. Activation, optimizer, batch size and epochs are "
+        "those of the recipe mnist_dense_1000.",
+        "Test images are evaluated during training to compare with the accuracies tried beforehand; they do not "
+        "influence training.",
     ),
     tables=tabulated,
     draw=drawn,

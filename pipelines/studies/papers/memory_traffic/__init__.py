@@ -1,1 +1,1 @@
-"""Bytes that a training step moves: counted from its compiled program, derived by hand, and timed beside copies."""
+"""Memory traffic of a training step: counted from its program, bounded from below, and timed next to copies."""

@@ -1,4 +1,4 @@
-"""What the studies of gates, routing and lesions say is what was measured, also where the paper saw something else."""
+"""Tables and figures of the studies of gates, routing and lesions, for made-up results."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def statistics(arm, seed):
 
 
 def lesions(arm, costs):
-    """The loss that each lesion costs, of 1; and as much accuracy."""
+    """Lesions that cost some loss (of 1) and a tenth of it in accuracy."""
     costs = np.array(costs)
     scores = {"loss": 1 + costs, "accuracy": 0.9 - costs / 10}
     return Lesions(layout(arm), None, 12, {"loss": 1.0, "accuracy": 0.9}, scores)
@@ -64,7 +64,7 @@ def arrays(name, arm, seed):
 
 
 def made(name, path, seeds=2, diverged=()):
-    """The results of a study, with what it measured in its run directories."""
+    """Results of a study, with measured arrays in their run directories."""
     runs = []
     for arm, each in ARMS.items():
         for seed in range(seeds):
@@ -101,7 +101,7 @@ def test_the_gates_in_numbers(tmp_path):
     assert found["T below 0.1"][0] == "25.5% (25.0% to 26.0%)"
     assert found["gates above one half, one example"][0] == "50.0%"
     # Of ten steps eight are made by layer 2, one by layer 3; places change the outputs of channels, too.
-    name = "layer up to which 90 % of the change of the outputs lies, one example"
+    name = "layer by which 90% of the change of the outputs has happened, one example"
     assert found[name][:3] == ("3", "3", "-")
     assert found["sum of the mean gates, in layers"][0] == "1.81"
     assert found["dead gates"][0] == "0"
@@ -111,17 +111,17 @@ def test_the_routing_in_numbers(tmp_path):
     _, table = studies.get("routing").tables(made("routing", tmp_path))
     found = rows(table)
     assert found["largest difference of a class from the mean of T"][0] == "0.360"
-    assert found["layer up to which half of the squared differences lies"][0] == "3"
+    assert found["layer by which half of the squared differences is reached"][0] == "3"
     assert found["variance of single gates that the class explains"][0] == "50.0%"
 
 
 def test_the_lesions_in_numbers(tmp_path):
     _, table = studies.get("lesions").tables(made("lesions", tmp_path))
     found = rows(table)
-    assert found["layers that raise the loss by more than 10 %"][0] == "2"
-    assert found["the last of these"][0] == "4"
+    assert found["layers that raise the loss by more than 10%"][0] == "2"
+    assert found["the last layer that matters"][0] == "4"
     assert found["the layer that costs most"][0] == "3 (2 to 4)"
-    assert found["units or channels that raise the loss by more than 10 %"][0] == "12.5%"
+    assert found["units or channels that raise the loss by more than 10%"][0] == "12.5%"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_lesions_in_numbers(tmp_path):
     [
         ("gates", ("gates", "openness"), ""),
         ("routing", ("classes", "routes"), ""),
-        ("lesions", ("lesions", "units"), "Seed 0; thin lines are the other seeds."),
+        ("lesions", ("lesions", "units"), "Points are seed 0, thin lines the other seeds; dashed: intact nets."),
     ],
 )
 def test_each_net_is_drawn(tmp_path, name, drawn, caption):
@@ -141,7 +141,7 @@ def test_each_net_is_drawn(tmp_path, name, drawn, caption):
 
 
 @pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
-def test_a_net_that_diverged_is_told_and_not_drawn(tmp_path, name):
+def test_a_net_that_diverged_is_in_the_tables_and_not_drawn(tmp_path, name):
     results = made(name, tmp_path, diverged=("cifar100",))
     figures = Figures(tmp_path / "figures", "")
     studies.get(name).draw(results, figures)
