@@ -3,8 +3,7 @@
 The autotuning thread sleeps between adjustments for 10 ms, then twice as long each time, up to a minute. Closing an
 iterator wakes the thread and waits for it to end; but it can wake before it is marked as cancelled
 (`Model::OptimizeLoop` calls back before `CancellationManager` sets its flag), and then finishes its sleep. On two cores
-this cost up to 2.3 s at the end of a training of 3 s, and 0.28 s after every second or third of many short epochs
-(docs/log.md). Autotuning gains nothing here: the CIFAR-10 input is as fast without.
+a short training can wait longer for it than it takes.
 """
 
 import tensorflow as tf

@@ -6,10 +6,9 @@ Data        as cifar10_19
 Published   A 89.18 %; B 92.46 % best, 92.28 +- 0.16; C 91.20 % (test accuracy). FitNets, for the table:
             A 89.01 (250 K), B 91.61 (2.5 M), their teacher 90.18 (9 M)
 Sources     no file of the authors records these nets: widths are chosen to meet the printed parameter counts, and
-            training and start are taken over from cifar10_19, so they count as assumed; but for the first kernel of
-            fitnet_c, with whose deviation of 1.0 there most seeds diverge within a few steps (docs/log.md)
-Measured    not in full. By one cycle of ten epochs, test: fitnet_a 58.08 %, fitnet_b 67.27 %, fitnet_c 57.48 % (seed 0;
-            hardware, versions and time in docs/results/fitnets and fitnets-highway-b)
+            training and initialization are those of cifar10_19, so they count as assumed; except the first kernel of
+            fitnet_c, which follows He's rule
+Measured    not in full; ten epochs of one cycle in docs/results/fitnets and docs/results/fitnets-highway-b
 """
 
 from pipelines.core.config import Provenance, Recipe

@@ -9,11 +9,8 @@ Waypoints   the authors' log, width 32, test: 95.88 % after 600 steps (1 epoch),
             60 000, 99.54 at the end
 Sources     width 32 is recorded in the authors' Caffe files; width 16 takes its settings over, so they count as assumed
 Measured    width 32, one epoch (600 steps), test: 95.87, 95.64, 95.53 % (seeds 0 to 2, mixed_bfloat16, 33 to 59 s),
-            95.89 % (seed 0, float32, 78 s); two cores (Xeon, amx_bf16), Keras 3.15.1, TensorFlow 2.21. Its full
-            300 epochs are not yet run on this code; a tenth of their steps on a third of the images makes 99.30 % of
-            3 158 test images (seed 0, docs/results/mnist-width-32). Width 16 (mnist_conv_16), 300 epochs: 99.34 %
-            (seed 0, mixed_bfloat16, two cores of an AMD EPYC with avx512_bf16); a tenth of their steps on a third of
-            the images 98.77 +- 0.08 % of 3 158 test images (seeds 0 to 2, docs/results/mnist-width-16)
+            95.89 % (seed 0, float32, 78 s); two cores (Xeon, amx_bf16), Keras 3.15.1, TensorFlow 2.21. Longer
+            trainings of both widths: docs/results/mnist, mnist-width-16 and mnist-width-32
 """
 
 from pipelines.core.config import SGD, Config, ModelConfig, Preprocess, Provenance, Recipe, Space, StepSchedule

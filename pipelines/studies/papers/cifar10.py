@@ -5,9 +5,7 @@ Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-10, all images
 Published   Table 3, with the nets that it cites; the authors' log
 Sources     the recipe cifar10_19 says where each number of the training is from; `recipes.short` of the short ones
-Measured    2026-11-23, short schedule, seed 0: one cycle 68.63 % of the test images, the first 10 of 400 epochs 64.16 %
-            (the authors' log 68.97 %; docs/results/cifar10); 1.7 and 1.8 h, mostly a core each, of an AMD EPYC with
-            avx512_bf16, Keras 3.15.1, TensorFlow 2.21, mixed_bfloat16. Not yet run in full
+Measured    docs/results/cifar10 (short schedule)
 """
 
 from pipelines import recipes

@@ -5,8 +5,7 @@ Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-100, all images
 Published   Table 3, with the nets that it cites; the end of the authors' log
 Sources     the recipe cifar100_19 says where each number of the training is from; `recipes.short` of the short one
-Measured    2026-11-23, short schedule, seed 0: one cycle 25.94 % of the test images (docs/results/cifar100); 1.7 h on a
-            core of an AMD EPYC with avx512_bf16, Keras 3.15.1, TensorFlow 2.21, mixed_bfloat16. Not yet run in full
+Measured    docs/results/cifar100 (short schedule)
 """
 
 from pipelines import recipes

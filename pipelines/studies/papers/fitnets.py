@@ -6,10 +6,7 @@ Data        CIFAR-10, all images
 Published   Table 2, with the FitNets and their teacher as it cites them
 Sources     the recipes fitnet_a, fitnet_b and fitnet_c say where each number of the training is from; `recipes.short`
             of the short ones
-Measured    2026-11-23, short schedule of A and C, seed 0: one cycle 58.08 and 57.48 % of the test images
-            (docs/results/fitnets); 13 and 82 minutes on a core of an AMD EPYC with avx512_bf16, Keras 3.15.1,
-            TensorFlow 2.21, mixed_bfloat16. Of B, seed 0: 67.27 % (docs/results/fitnets-highway-b); 2 h 12 min, now on
-            one, now on two cores of an Intel Xeon with avx512f, float32. None in full
+Measured    docs/results/fitnets and docs/results/fitnets-highway-b (short schedule)
 """
 
 from pipelines import recipes
