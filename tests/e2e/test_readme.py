@@ -1,10 +1,9 @@
-"""What the README shows works as it stands."""
+"""The README's library example runs, and its commands and verbs are those of the tutorials and the program."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from pipelines.verbs.cli import VERBS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -16,24 +15,14 @@ def block(language, word):
     return found
 
 
-def run(words, home):
-    """Runs a command in an empty home, with the programs of this environment in the path."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": ""}
-    environment.pop("TFDS_DATA_DIR", None)
-    done = subprocess.run(words, env=environment, cwd=home, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_the_library_example_prints_the_gates_of_every_layer(tmp_path):
-    printed = run([sys.executable, "-c", block("python", "ConvHighway")], tmp_path)
-    shapes = [line.partition("(")[2].partition(")")[0] for line in printed.splitlines()]
+def test_the_library_example_prints_the_gates_of_every_layer(capsys):
+    exec(compile(block("python", "ConvHighway"), "README.md", "exec"), {"__name__": "readme"})
+    shapes = [line.partition("(")[2].partition(")")[0] for line in capsys.readouterr().out.splitlines()]
     assert shapes == ["2, 24, 24, 16", "2, 576"]
 
 
-def test_the_commands_of_the_program_are_those_of_the_tutorials():
-    """They are run by test_tutorials.py."""
+def test_the_tutorials_run_the_commands_of_the_program():
+    # test_tutorials.py runs them.
     pages = [(ROOT / "docs" / "tutorials" / f"{name}.md").read_text() for name in ("first-model", "run-to-endpoint")]
     taught = [
         line for page in pages for code in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in code.split("\n")
@@ -44,7 +33,4 @@ def test_the_commands_of_the_program_are_those_of_the_tutorials():
 
 
 def test_every_verb_is_in_the_readme():
-    from pipelines.verbs.cli import VERBS
-
-    listed = re.findall(r"^- `highway (\w+)", README, re.MULTILINE)
-    assert listed == list(VERBS)
+    assert re.findall(r"^- `highway (\w+)", README, re.MULTILINE) == list(VERBS)

@@ -1,4 +1,4 @@
-"""Every code block of the tutorials runs as it stands, in the order of the pages, with less to train."""
+"""Runs every code block of the tutorials in order, with less to train."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from pipelines.verbs.cli import main
 from tests.endpoint import Endpoint
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-# A few steps of a narrower net leave every file that the pages work with.
+# A few steps of a narrower net produce every file that the pages use.
 BUDGET = {
     "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4 --schedule.warmup-steps 1",
     "--examples 500": "--examples 50",
@@ -21,7 +21,7 @@ BUDGET = {
 
 
 def blocks(page):
-    """The language and the text of each code block that is to be run."""
+    """Returns the language and the text of each code block to run."""
     text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
     found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert {language for language, _ in found} <= {"python", "sh", "text"}
@@ -31,7 +31,7 @@ def blocks(page):
 
 
 def run_page(page, names, serve):
-    """Runs the blocks of one page: Python in one namespace, commands in this process but for the endpoint."""
+    """Runs the blocks of a page in this process; only the endpoint is a process of its own."""
     for language, code in blocks(page):
         if language == "python":
             exec(compile(serve(code), f"{page}.md", "exec"), names)
@@ -46,7 +46,7 @@ def run_page(page, names, serve):
 
 
 class Serve:
-    """The endpoint of a page, on a port of its own in place of 8501."""
+    """The endpoint of a page, on a free port instead of 8501."""
 
     def __init__(self, log):
         self.log, self.endpoint = log, None
@@ -60,7 +60,7 @@ class Serve:
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
-    # Layers are numbered by how many there were before in the process.
+    # Names of layers count the layers made in this process.
     keras.utils.clear_session()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
@@ -83,6 +83,7 @@ def test_from_the_first_model_to_the_endpoint(serve, tmp_path):
     assert len(names["answer"].predictions[0].gates) == 8
 
 
+@pytest.mark.slow
 def test_a_layer_of_ones_own(serve, tmp_path, capsys):
     names = {"__name__": "tutorial"}
     run_page("own-layer", names, serve)
