@@ -16,7 +16,8 @@ from pipelines import recipes
 from pipelines.core.environment import versions
 from pipelines.core.run import open_run
 from pipelines.recipes import named_recipe
-from pipelines.tuning import search_plan
+from pipelines.tuning import search_plan, search_state
+from pipelines.tuning.distributed import oracles
 from pipelines.verbs.cli import main
 from pipelines.verbs.tune import parse_tune
 from serving.app import make_app
@@ -93,8 +94,14 @@ def test_recipe_files_hold_the_same_configurations(artefacts):
 
 
 def test_a_stopped_search_is_the_same_search(artefacts):
+    folder = Path("searches/stopped")
     plan = parse_tune(TUNE[1:]).plan
-    search_plan.keep(plan, Path("searches/stopped"))
+    search_plan.keep(plan, folder)
+    oracle = oracles.make(plan, search_state.read(folder).objective)
+    oracle.endure(plan, folder)
+    # Workers refuse a chief with another digest.
+    assert oracle.get_space().values[oracles.FINGERPRINT] == plan.fingerprint
+    assert len(oracle.trials) == 2
 
 
 @pytest.mark.slow

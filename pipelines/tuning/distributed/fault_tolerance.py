@@ -228,7 +228,10 @@ class Enduring(keras_tuner.Oracle):
         self.waiting = state["waiting"]
         self.clock = {trial_id: Clock(**clock) for trial_id, clock in state["clock"].items()}
         self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
+        # Not the stored space: its digest of the plan may come from an earlier version, with other fields.
+        space: Any = self.get_space()
         self.set_state(state["oracle"])
+        self.hyperparameters = space
         # KerasTuner saves the end of a trial before it takes the trial from its worker.
         for tuner_id, trial in [*self.ongoing_trials.items()]:
             if trial.status != "RUNNING":
