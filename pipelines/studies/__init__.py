@@ -1,4 +1,4 @@
-"""Studies: what is trained, what a source says of it, and what is drawn of it; a file each. No framework needed."""
+"""Studies as data, a file each: arms, published numbers, tables and figures. Imports no framework."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from pipelines.core.errors import unknown
 if TYPE_CHECKING:
     from pipelines.studies.framework.study import Study
 
-# Imported one by one, as they bring matplotlib.
+# Imported on demand: they import matplotlib.
 _MODULES = {
     "depth-contrast": "pipelines.studies.papers.depth_contrast",
     "bias": "pipelines.studies.papers.bias",
@@ -31,21 +31,18 @@ _MODULES = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all studies."""
+    """Returns the names of all studies."""
     return tuple(_MODULES)
 
 
 def get(name: str) -> "Study":
-    """The study of that name.
+    """Returns the study of that name.
 
     Args:
         name: one of `names()`.
 
-    Returns:
-        The study.
-
     Raises:
-        UserError: there is none of that name; the nearest is proposed.
+        UserError: there is no such study; the error proposes the nearest name.
 
     Example:
         len(get("depth-contrast").arms)  # 12

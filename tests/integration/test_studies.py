@@ -5,12 +5,15 @@ import sys
 
 import keras
 import pytest
+import tensorflow as tf
 from rich.console import Console
 
 from pipelines import studies
 from pipelines.studies.run import reproduce, task
 from tests.studied import BUDGET, assert_complete, prepare
 
+# tf.data compiles its functions all the same, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
 # One after the other in a folder, as some take the nets that others trained.
 GROUPS = (("gates", "routing", "lesions"),)
 # Where a study has shallower nets: TensorFlow takes 10 s to compile a plain one of 100 layers.
@@ -42,7 +45,13 @@ def toy(tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, toy):
-    """A function that runs a study to its end, its runs in this process."""
+    """A function that runs a study to its end, its runs in this process; returns what it prints.
+
+    TensorFlow runs eagerly, except for a study that reads compiled programs, and the figures of single runs are left
+    out: compiling and drawing are tested elsewhere, and would take most of the time and memory here.
+    """
+    for name in ("draw_training", "draw_confusion", "draw_forecast"):
+        monkeypatch.setattr(f"pipelines.training.figures.{name}", lambda *_: None)
 
     def train_all(members, **_):
         for member in members:
@@ -55,13 +64,15 @@ def run(monkeypatch, toy):
     def to_its_end(name, schedule, folder, asked):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
-        said = io.StringIO()
+        output = io.StringIO()
+        tf.config.run_functions_eagerly(name != "data-movement")
         reproduce.reproduce(
-            name, folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy, console=Console(file=said)
+            name, folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy, console=Console(file=output)
         )
-        return said.getvalue()
+        return output.getvalue()
 
-    return to_its_end
+    yield to_its_end
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.mark.parametrize(("name", "schedule"), ALONE)
@@ -70,7 +81,7 @@ def test_a_study(run, tmp_path, name, schedule):
     run(name, schedule, folder, arms)
     assert_complete(folder, study, arms)
     for arm in {arms[0], arms[-1]}:
-        # No more is trained; whatever a table or a figure asks for may be missing.
+        # Tables and figures of one arm, without further training: all others are missing.
         run(name, schedule, folder, (arm,))
         page = (folder / "README.md").read_text()
         assert ("**Not run: " in page) == (len(study.arms) > 1)
@@ -83,8 +94,8 @@ def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
     for name in group:
         assert_complete(tmp_path / name, studies.get(name))
     assert "trained already" not in first
-    for said in others:
-        assert said.count("trained already") == len(studies.get(group[0]).arms)
+    for output in others:
+        assert output.count("trained already") == len(studies.get(group[0]).arms)
 
 
 def test_further_seeds_take_the_draws_of_a_source_again(monkeypatch, toy, tmp_path):

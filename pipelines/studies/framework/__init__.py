@@ -1,1 +1,1 @@
-"""What studies share: runs and settings as results, tables, figures with captions."""
+"""Shared parts of studies: results, tables and figures."""

@@ -16,7 +16,7 @@ BLOCK, EPOCH = "block, from the input", "epoch (0: before training)"
 
 
 class Line(NamedTuple):
-    """How the runs of an arm are drawn."""
+    """Look of an arm in a figure."""
 
     arm: str
     label: str

@@ -17,11 +17,11 @@ from pipelines.core.files import replacing
 from pipelines.core.plotting import ORANGE, STYLE, saved
 
 COLOURS = 48
-"""Of an animation: lines and letters need few, and the file grows with them."""
+"""Colours of an animation: lines and letters need few, and the file grows with them."""
 DPI = 80
-"""Of an animation."""
+"""Dots per inch of an animation."""
 LETTERS = 11
-"""Of the label, per inch."""
+"""Letters of the label per inch."""
 
 
 @dataclass(frozen=True)

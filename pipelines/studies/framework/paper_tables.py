@@ -1,4 +1,4 @@
-"""A table of the paper: what was measured of its nets, beside what it prints of them and of those that it cites."""
+"""Studies of the paper's tables: our accuracies next to those that it prints or cites."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.waypoints import Log
 
 SEEDS = 5
-"""As many runs as the paper says that its spreads are of."""
+"""Runs behind the paper's means and deviations."""
 LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
 SHORTER = (
     f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs takes the place of the recorded "
@@ -26,13 +26,13 @@ SHORTER = (
 
 @dataclass(frozen=True)
 class PaperNet:
-    """A row of such a table.
+    """A net in a table of the paper.
 
     Args:
         name: of the net.
-        published: what the paper prints of its accuracy.
+        published: accuracy, as far as the paper prints it.
         parameters: as the paper prints them, rounded; None if it does not.
-        arm: of the study, which trains it; None if it is the paper's alone.
+        arm: of the study that trains the net; empty if only the paper has it.
         recipe: of the arm.
     """
 
@@ -56,7 +56,7 @@ def study(
     log: Log | None = None,
     label: str = "",
 ) -> Study:
-    """A study of such a table: the table, its picture, and the accuracy on the way beside the authors' log.
+    """Builds the study of a table of the paper.
 
     Args:
         name: of the command line.
@@ -64,14 +64,11 @@ def study(
         source: paper and table.
         asks: its question, in one line.
         nets: rows of the table.
-        short: rows of the table of the short study; none if a CPU trains the nets in full.
+        short: rows of the table of the short study; empty if a CPU trains the nets in full.
         counts: examples of the data.
-        differs: what is not as in the source.
-        log: of the authors; None if there is none of these nets.
+        differs: differences from the source.
+        log: of the authors; None if these nets have none.
         label: of a study that is short itself.
-
-    Returns:
-        The study.
     """
     names = {net.arm: net.name for net in nets if net.recipe}
 
@@ -82,10 +79,10 @@ def study(
         draw(results, figures, nets)
         waypoints.draw(results, figures, names, log)
 
-    told: Any = {"title": title, "source": source, "asks": asks}
+    common: Any = {"title": title, "source": source, "asks": asks}
     return Study(
         name=name,
-        **told,
+        **common,
         arms={
             net.arm: Arm(
                 config=net.recipe.config, published=net.published, provenance=net.recipe.provenance, data=counts
@@ -98,7 +95,7 @@ def study(
         tables=tabulated,
         draw=drawn,
         probe=partial(waypoints.probe, steps=tuple(log.accuracies) if log else ()),
-        short=study(name, **told, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
+        short=study(name, **common, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
         if short
         else None,
         label=label,
@@ -106,7 +103,7 @@ def study(
 
 
 def table(results: Results, nets: Sequence[PaperNet]) -> Table:
-    """Parameters, epochs and accuracy of each net, ours beside the paper's.
+    """Parameters, epochs and accuracy of each net, ours next to the paper's.
 
     Args:
         results: of all runs.

@@ -1,4 +1,4 @@
-"""The runs of a study, as its tables and figures take them."""
+"""The runs of a study, for its tables and figures."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from pipelines.training.table import Row
 
 @dataclass(frozen=True)
 class Result:
-    """One run of a study, at its end.
+    """A finished run of a study.
 
     Args:
         arm: name of the arm.
         seed: of the run.
         run: its directory.
-        rows: of metrics.csv, one an epoch.
+        rows: of metrics.csv, one per epoch.
         evaluation: on the test split; None if the run diverged.
     """
 
@@ -35,24 +35,24 @@ class Result:
 
     @property
     def accuracy(self) -> float | None:
-        """On the test split; None if the run diverged, or predicts a number."""
+        """Accuracy on the test split; None if the run diverged or predicts a number."""
         return self.evaluation.accuracy if isinstance(self.evaluation, Evaluation) else None
 
     @property
     def r2(self) -> float | None:
-        """On the test split, against the mean of training; None if the run diverged, or predicts a class."""
+        """R² on the test split, against the training mean; None if the run diverged or predicts a class."""
         return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
-        """What `Study.measure` gave; nothing if the run diverged."""
+        """The arrays of `Study.measure`; empty if the run diverged."""
         if self.evaluation is None:
             return {}
         with np.load(self.run.path / MEASURED) as arrays:
             return dict(arrays)
 
     def row(self, folder: Path) -> dict[str, str]:
-        """Of results.csv; the path is told from the folder of the study."""
+        """The run's row of results.csv, with its path relative to the study's folder."""
         record, config, measured = self.run.record, self.run.config, self.evaluation
         return {
             "arm": self.arm,
@@ -73,7 +73,7 @@ class Result:
 
 
 class Results:
-    """All runs of a study.
+    """The runs of a study.
 
     Args:
         results: in the order of arms and seeds.
@@ -88,12 +88,12 @@ class Results:
         return [result.run for result in self.all]
 
     def rows(self, folder: Path) -> list[dict[str, str]]:
-        """Of results.csv; paths are told from the folder of the study."""
+        """Rows of results.csv, with paths relative to the study's folder."""
         return [result.row(folder) for result in self.all]
 
     @property
     def several(self) -> bool:
-        """Whether an arm has more than one run."""
+        """True if an arm has more than one run."""
         return len(self.all) > len({result.arm for result in self.all})
 
     def of(self, arm: str) -> list[Result]:
@@ -101,7 +101,7 @@ class Results:
         return [result for result in self.all if result.arm == arm]
 
     def accuracies(self, arm: str) -> list[float]:
-        """On the test split, of the runs of an arm that did not diverge."""
+        """Test accuracies of the runs of an arm that did not diverge."""
         return [result.accuracy for result in self.of(arm) if result.accuracy is not None]
 
     def accuracy(self, arm: str) -> str:
@@ -113,29 +113,29 @@ class Results:
         return [float(losses[-1]) for losses in self.curves(arm, "loss")]
 
     def parameters(self, arm: str) -> str:
-        """Of its net, as tables show them."""
+        """The number of parameters of an arm's net, as tables show it."""
         return next((tables.number(result.run.record.parameters) for result in self.of(arm)), tables.MISSING)
 
     def lost(self, arm: str) -> bool:
-        """Whether an arm was run, and every run of it diverged."""
+        """True if an arm was run, and every run of it diverged."""
         return bool(self.of(arm)) and not any(result.evaluation for result in self.of(arm))
 
     def measured(self, arm: str, name: str) -> np.ndarray:
-        """An array that was measured of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
+        """A measured array of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
 
     def watched(self, arm: str) -> dict[str, np.ndarray]:
-        """What `Study.probe` had measured of each run of an arm that did not diverge.
+        """Measurements of `Study.probe`, of each run of an arm that did not diverge.
 
         Args:
             arm: its name.
 
         Returns:
             "step" to the steps, float [rows], the same for all runs; every other column to float [runs, rows].
-            Nothing if every run diverged.
+            Empty if every run diverged.
 
         Raises:
-            UserError: a run was gone on with by `highway train`, which does not probe.
+            UserError: a run was resumed by `highway train`, which does not probe.
         """
         whole = [result.run.path / WATCHED for result in self.of(arm) if result.evaluation]
         tables = [table.read(path) for path in whole]
@@ -143,8 +143,8 @@ class Results:
         for path, some in zip(whole, steps, strict=True):
             if some != max(steps, key=len) or not some:
                 raise UserError(
-                    f"{path} has not all of the steps that were to be probed, as if `highway train` had gone on with "
-                    f"the run. Remove {path.parent} and repeat the command."
+                    f"{path} lacks some of the probed steps, as if `highway train` had resumed the run. Remove "
+                    f"{path.parent} and repeat the command."
                 )
         if not tables:
             return {}
@@ -152,7 +152,7 @@ class Results:
         return columns | {"step": np.array(steps[0])}
 
     def curves(self, arm: str, column: str) -> np.ndarray:
-        """A column of metrics.csv over epochs, of each run of an arm that has come to its end.
+        """A column of metrics.csv over epochs, of each run of an arm that did not diverge.
 
         Args:
             arm: its name.
@@ -186,7 +186,7 @@ class Results:
 
 
 def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
-    """Reads the runs of a study that are done.
+    """Reads the finished runs of a study.
 
     Args:
         runs: arm, seed and run directory of each.

@@ -1,4 +1,4 @@
-"""A study as data, with the two functions that make something of its results."""
+"""Studies as data: arms, published numbers, and functions for tables and figures."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class Published(Frozen):
-    """What a source says of an arm, as far as it does: accuracies on the test images, as shares."""
+    """An arm's published results, as far as the source has them: test accuracies as shares."""
 
     best: float | None = None
-    """Of its runs."""
+    """Best run."""
     mean: float | None = None
-    """Over its runs."""
+    """Mean over runs."""
     std: float | None = None
-    """Of a sample, over its runs."""
+    """Sample standard deviation over runs."""
     count: Count | None = None
-    """Its runs."""
+    """Number of runs."""
     loss: float | None = None
-    """On the training images at the end, in nats."""
+    """Final training loss, in nats."""
 
     @classmethod
     def of(cls, *accuracies: float, loss: float | None = None) -> Self:
-        """What a source says by naming the accuracy of each of its runs.
+        """Builds the published results from the accuracy of each run.
 
         Example:
             Published.of(0.926, 0.904, 0.893, loss=0.189).best  # 0.926
@@ -52,38 +52,38 @@ class Published(Frozen):
 
 
 class Counts(Frozen):
-    """The examples of a data set."""
+    """Numbers of examples of a data set."""
 
     train: Count
-    """After validation was taken out."""
+    """Training examples, without those held out for validation."""
     test: NonNegative
-    """To evaluate on."""
+    """Test examples."""
     drawn: bool = True
-    """Whether some of them may be drawn at random; those of a series in time may not."""
+    """A budget may draw some at random; false for a time series."""
 
 
 class Arm(Frozen):
-    """One of the things that a study compares: it is trained once for each seed."""
+    """One of the nets that a study compares, trained once per seed."""
 
     config: Config
-    """What is trained; its seed is set by the study."""
+    """The training; the study sets its seed."""
     published: Published = Published()
-    """What the source says of it."""
+    """Results of the source."""
     provenance: Provenance = Provenance()
-    """Where the numbers of the configuration come from."""
+    """Sources of the numbers in the configuration."""
     data: Counts | None = None
-    """The examples of its data; not needed where the configuration takes a subset."""
+    """Size of its data; not needed where the configuration takes a subset."""
 
     @model_validator(mode="after")
     def _examples_are_known(self) -> Self:
         subset = self.config.subset
         if self.data is None and (subset.train is None or subset.test is None):
-            raise ValueError("an arm has a subset of its data, or says how many examples that has")
+            raise ValueError("an arm needs a subset of its data, or the number of its examples (data)")
         return self
 
     @property
     def counts(self) -> Counts:
-        """The examples that it takes in full."""
+        """The examples that a full run uses."""
         subset = self.config.subset
         if self.data is None:
             return Counts.model_validate(subset.model_dump(exclude={"seed"}))
@@ -91,29 +91,28 @@ class Arm(Frozen):
         return self.data.model_copy(update=taken)
 
 
-class Findings(Protocol):
-    """What the page of a study asks of its results: those of runs by seeds, or of settings that were drawn."""
+class StudyResults(Protocol):
+    """Results as a study's page needs them: `Results` of seeds, or `Trials` of drawn settings."""
 
     @property
     def runs(self) -> "Sequence[Run]":
         """The run directories."""
 
     def of(self, arm: str) -> Sequence[object]:
-        """Those of an arm; none if it was not run."""
+        """The results of an arm; empty if it was not run."""
 
     def rows(self, folder: Path) -> list[dict[str, str]]:
-        """Of results.csv, cells by column: one a run. Paths are told from the folder of the study."""
+        """Rows of results.csv, one per run, as cells by column. Paths are relative to the study's folder."""
 
 
-Found = TypeVar("Found", bound=Findings)
+Found = TypeVar("Found", bound=StudyResults)
 
 
 @dataclass(frozen=True)
 class Study(Generic[Found]):
-    """What `highway reproduce` runs.
+    """A study that `highway reproduce` runs.
 
-    The runs of an arm differ by their seeds (`Results`), or each has settings of its own that are drawn at random
-    (`Trials`).
+    The runs of an arm differ in their seeds (`Results`), or in settings that are drawn at random (`Trials`).
 
     Args:
         name: of the command line.
@@ -121,20 +120,20 @@ class Study(Generic[Found]):
         source: paper, table or figure.
         asks: its question, in one line.
         arms: what is compared, by name.
-        seeds: runs of each arm, with the seeds 0, 1, ...; in a search the settings that are drawn for each.
-        differs: what is not as in the source, each in a sentence.
-        tables: from the results to what is put beside the source's numbers.
-        draw: from the results to figures, with captions that say what the results show and not what a source says.
-        measure: what else is measured of a run, once it is trained, in the process that trained it: from the run and
-            the folder of prepared data to arrays, which are kept in the run directory. None for nothing.
-        probe: what is measured of a net on its way through training, at which steps. None for nothing.
-        search: what is drawn for each run, whose seed is that of the arm; arms differ in their nets alone. None for
-            runs that differ by their seeds.
-        short: the same question, asked by trainings that a CPU finishes; None where those of the study are.
-        label: what stands on every table and figure of a study whose trainings are shorter than the source's.
-        weights: which are evaluated: those after the last step, or of the epoch that did best on validation.
-        draws: how many subsets the source draws, where a seed draws them: further seeds take these in turn, with
-            weights of their own. None for one each.
+        seeds: runs of each arm, with the seeds 0, 1, ...; in a search the settings drawn for each.
+        differs: differences from the source, one sentence each.
+        tables: makes tables of the results, next to the source's numbers.
+        draw: draws the figures.
+        measure: measures a trained run further, in the process that trained it: from the run and the folder of prepared
+            data to arrays, which are saved in the run directory. None for nothing.
+        probe: measures a net during training, at given steps. None for nothing.
+        search: space of the settings that are drawn for each run; arms differ only in their nets. None for runs that
+            differ in their seeds.
+        short: the same study with trainings that a CPU finishes; None if its own trainings are short enough.
+        label: printed on every table and figure of a study that trains less than the source.
+        weights: evaluated: those after the last step, or of the epoch with the best validation score.
+        draws: number of subsets of the data that the source draws, by seed; further seeds cycle through them with
+            weights of their own. None if every seed draws a subset of its own.
     """
 
     name: str

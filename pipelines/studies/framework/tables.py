@@ -1,11 +1,11 @@
-"""Tables in Markdown, and results as they are written: best (mean ± std, n)."""
+"""Tables in Markdown, and accuracies in the form: best (mean ± std, n)."""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 MISSING = "-"
-"""Where a source says nothing, or nothing was measured."""
+"""Cell without a number."""
 
 SPREAD = "best (mean ± standard deviation over seeds, n = runs)"
 """The form of `measured`, for notes."""
@@ -17,9 +17,9 @@ class Table:
 
     Args:
         title: above it.
-        head: of its columns.
-        rows: its cells.
-        note: below it, such as what a column means.
+        head: names of the columns.
+        rows: cells.
+        note: below it, for what a column name cannot say.
     """
 
     title: str
@@ -29,10 +29,10 @@ class Table:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown.
+    """Formats a table in Markdown.
 
     Example:
-        markdown(("depth", "accuracy"), [("5", "90.30 %")])
+        markdown(("depth", "accuracy"), [("5", "90.30%")])
     """
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
@@ -40,11 +40,11 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def measured(shares: Sequence[float], runs: int) -> str:
-    """Accuracies of the runs of an arm, in percent: best (mean ± std, n).
+    """Formats the accuracies of an arm in percent: best (mean ± std, n).
 
     Args:
-        shares: of the runs that did not diverge.
-        runs: all of them.
+        shares: accuracies of the runs that did not diverge.
+        runs: number of all runs.
 
     Example:
         measured([0.926, 0.904, 0.893], 3)  # "92.60 (90.77 ± 1.68, n = 3)"
@@ -58,14 +58,14 @@ def measured(shares: Sequence[float], runs: int) -> str:
 
 
 def spread(best: float | None, mean: float | None, std: float | None, count: int | None, more: str = "") -> str:
-    """What is known of the runs of an arm, in percent; of a source that may be little.
+    """Formats the accuracies of an arm in percent, as far as they are known.
 
     Args:
         best: share, or None.
         mean: share, or None.
         std: share, or None.
-        count: runs, or None.
-        more: behind the count.
+        count: number of runs, or None.
+        more: appended to the count.
 
     Example:
         spread(0.924, 0.9231, 0.0012, None)  # "92.40 (92.31 ± 0.12)"
@@ -78,12 +78,12 @@ def spread(best: float | None, mean: float | None, std: float | None, count: int
 
 
 def mean(values: Sequence[float], digits: int = 3) -> str:
-    """The mean of some numbers, or that there is none."""
+    """Formats the mean of some numbers; `MISSING` if there are none."""
     return f"{statistics.mean(values):.{digits}f}" if values else MISSING
 
 
 def number(count: int) -> str:
-    """A whole number, by thousands.
+    """Formats a whole number, with commas.
 
     Example:
         number(151690)  # "151,690"

@@ -1,6 +1,6 @@
-"""Accuracy and loss on the test images on the way through training, to stand beside what a source says of its own.
+"""Accuracy and loss on the test images during training, to compare with a source's log.
 
-It is only written down: nothing in training reads it.
+They are only recorded: nothing in training reads them.
 """
 
 from collections.abc import Collection
@@ -17,15 +17,15 @@ ACCURACY, LOSS = "test_accuracy", "test_loss"
 
 
 def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
-    """What a net makes of all test images that its run takes, after some steps.
+    """Evaluates a net on the test images of its run, after some steps.
 
     Args:
         run: of a classifier.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        steps: after which steps.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        steps: numbers of the steps.
 
     Returns:
-        Gives the columns "test_accuracy", a share, and "test_loss", in nats.
+        A probe with the columns "test_accuracy", a share, and "test_loss", in nats.
 
     Raises:
         UserError: the data has no test images.

@@ -1,4 +1,4 @@
-"""The settings that a study has drawn at random, as its tables and figures take them."""
+"""The settings that a study has drawn at random, for its tables and figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from pipelines.tuning.space import Value, searched
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting that was drawn for an arm, at its end.
+    """A setting that was drawn for an arm and tried.
 
     Args:
         arm: name of the arm.
         number: of the trial in its search.
-        values: what was drawn, as far as it means something to the net.
-        losses: on the training images in each epoch, float [epochs]; of one that failed those it had.
+        values: drawn hyperparameters that have an effect on the net.
+        losses: training loss of each epoch, float [epochs]; up to the failure if it failed.
         score: validation accuracy of the best epoch; None if it failed.
-        reason: why it failed; empty if it did not.
-        seconds: spent on it.
-        run: its directory; None if its processes died before there was one.
+        reason: of the failure; empty if it did not fail.
+        seconds: of training.
+        run: its directory; None if its processes died before they made one.
     """
 
     arm: str
@@ -41,15 +41,15 @@ class Tried:
 
     @property
     def loss(self) -> float:
-        """On the training images in the last epoch."""
+        """The training loss in the last epoch."""
         return float(self.losses[-1])
 
     def row(self, folder: Path, names: Sequence[str]) -> dict[str, str]:
-        """Of results.csv.
+        """The setting's row of results.csv.
 
         Args:
-            folder: of the study, from where the path is told.
-            names: of all that was drawn.
+            folder: of the study; the path is relative to it.
+            names: of all drawn hyperparameters.
         """
         record = self.run.record if self.run else None
         return {
@@ -70,11 +70,11 @@ class Tried:
 
 
 class Trials:
-    """All settings that a study has drawn.
+    """The settings that a study has drawn.
 
     Args:
         tried: in the order they were drawn.
-        names: of what was drawn.
+        names: of the drawn hyperparameters.
     """
 
     def __init__(self, tried: Iterable[Tried], names: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ class Trials:
         return [tried.run for tried in self.all if tried.run]
 
     def rows(self, folder: Path) -> list[dict[str, str]]:
-        """Of results.csv; paths are told from the folder of the study."""
+        """Rows of results.csv, with paths relative to the study's folder."""
         return [tried.row(folder, self.names) for tried in self.all]
 
     def of(self, arm: str) -> list[Tried]:
@@ -99,12 +99,12 @@ class Trials:
         return sorted((tried for tried in self.of(arm) if tried.score is not None), key=lambda tried: tried.loss)
 
     def reasons(self, arm: str) -> list[str]:
-        """Why settings of an arm failed: one a setting that did."""
+        """Reasons of failure, one per failed setting of an arm."""
         return [tried.reason for tried in self.of(arm) if tried.score is None]
 
 
 def read(folder: Path) -> Trials:
-    """Reads a search that is over.
+    """Reads a finished search.
 
     Args:
         folder: of the search.
@@ -113,11 +113,11 @@ def read(folder: Path) -> Trials:
         Its trials, in the order they were drawn.
 
     Raises:
-        UserError: the search is not over, or one of its files is damaged.
+        UserError: the search is not finished, or one of its files is damaged.
     """
     plan, state = open_plan(folder), states.read(folder)
     if state is None or not state.over:
-        raise UserError(f"the search in {folder} is not over. Repeat the command to go on with it.")
+        raise UserError(f"the search in {folder} is not finished. Repeat the command to resume it.")
     return Trials((_tried(folder, plan, state, trial) for trial in state.trials), tuple(searched(plan.space)))
 
 

@@ -1,6 +1,6 @@
-"""The accuracy on the test images on the way through training, beside the waypoints of the authors' log.
+"""Test accuracy during training, next to the authors' log.
 
-It is measured at steps that are fixed before the first, and steers nothing.
+It is measured at fixed steps, and nothing in training depends on it.
 """
 
 import math
@@ -18,16 +18,16 @@ from pipelines.studies.framework.tested import ACCURACY, on_test
 from pipelines.training.probe import Probe
 
 EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
-"""After these, and after the last, is measured; what a log records comes to it."""
+"""Epochs after which the net is evaluated, besides the last one and the steps of a log."""
 COLOURS = (BLUE, ORANGE, GREEN)
 
 
 @dataclass(frozen=True)
 class Log:
-    """What is handed down of the log of one run of the authors.
+    """The recorded part of a log of the authors, of one run.
 
     Args:
-        name: what it is called.
+        name: in tables and legends.
         accuracies: share of the test images by step.
     """
 
@@ -40,11 +40,11 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
 
     Args:
         run: the run.
-        data_dir: where prepared data lies; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the default of TFDS.
         steps: of a log.
 
     Returns:
-        What `tested.on_test` gives, after those of the steps that the run reaches.
+        The probe of `tested.on_test`, at those of the steps that the run reaches.
     """
     each, epochs = run.record.steps_per_epoch, run.config.epochs
     asked = {epochs * each, *(epoch * each for epoch in EPOCHS), *steps}
@@ -56,7 +56,7 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
 
     Args:
         results: of all runs.
-        names: what each arm is called.
+        names: of the arms, in tables and legends.
         log: of the authors.
     """
     known = log.accuracies
@@ -79,7 +79,7 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
 
 
 def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
-    """Share of the test images at each step that was measured, of each run of an arm; nothing if every run diverged."""
+    """Test accuracies of an arm's runs by step; empty if every run diverged."""
     if not results.accuracies(arm):
         return {}
     watched = results.watched(arm)
@@ -92,11 +92,11 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
     Args:
         results: of all runs.
         figures: where to.
-        names: what each arm is called.
-        log: of the authors; None if there is none of these nets.
+        names: of the arms, in tables and legends.
+        log: of the authors; None if these nets have none.
     """
     found = {arm: accuracies(results, arm) for arm in names}
-    title = "Error on test images on the way" + (", beside the authors' log" if log else "")
+    title = "Error on test images during training" + (", and the authors' log" if log else "")
     with figures.figure("waypoints", (8.2, 4.8), title) as figure:
         axes = figure.subplots()
         for colour, (arm, ours) in zip(COLOURS, found.items(), strict=False):

@@ -78,5 +78,5 @@ def test_a_setting_whose_processes_died_before_it_began_counts(folder):
 def test_a_search_that_is_not_over_is_refused(folder):
     path = folder / "search" / "oracle.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "over": False}))
-    with pytest.raises(UserError, match=r"is not over\. Repeat the command"):
+    with pytest.raises(UserError, match=r"is not finished\. Repeat the command"):
         read(folder / "search")
