@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import tensorflow_datasets as tfds
 
-from pipelines.studies.run.budget import scheduled
+from pipelines.studies.run.budget import reduced
 from tests.toy_data import ToyData
 
 # So small that every arm trains one epoch on what the toy data has.
@@ -50,7 +50,7 @@ def _prepare(root, name):
 
 def label_of(study):
     """What stands on its tables and figures."""
-    return scheduled(study.arms, study.seeds, float(BUDGET), label=study.label).label
+    return reduced(study.arms, study.seeds, float(BUDGET), label=study.label).label
 
 
 def assert_complete(folder, study, arms=()):

@@ -1,4 +1,4 @@
-"""`highway analyze`: what the gates of a trained net do, and what it loses without them."""
+"""`highway analyze`: reads the gates of a trained net, and measures its loss without them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,20 +22,20 @@ class Arguments(Frozen):
     run: tyro.conf.Positional[Path]
     """The run directory."""
     to: Path | None = None
-    """Folder to write, or to replace if an analysis is in it; none is analysis/ in the run directory."""
+    """Folder to write; an analysis in it is replaced. Default: analysis/ in the run directory."""
     weights: Weights = "final"
-    """Weights after the last step, or of the epoch that did best on validation."""
+    """Weights after the last step, or of the epoch with the best validation score."""
     data: str | None = None
-    """Data set to read; none is what the run was trained on."""
+    """Data set to read; default: that of the run."""
     split: Literal["auto", "train", "validation", "test"] = "auto"
-    """Split to read; "auto" is the training split, as in the paper, and for the routes of examples that of validation
-    where there is one. The test split is read only if it is named."""
+    """Split to read; "auto" is the training split, as in the paper, and for the routes of examples the validation split
+    if the run has one. The test split is read only if it is named."""
     examples: Count | None = None
-    """Read at most as many examples, evenly spaced over the split; none reads all."""
+    """Read at most this many examples, evenly spaced over the split; default: all."""
     units: bool = False
-    """Close each unit, or channel, alone too: as many lesions as there are."""
+    """Also close each unit or channel alone: one lesion each."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""`highway reproduce`: runs a study, and makes a page with its tables and figures beside the source's own numbers."""
+"""`highway reproduce`: runs a study, and writes a page with tables and figures next to the source's own numbers."""
 
 from pathlib import Path
 
@@ -9,40 +9,40 @@ from pipelines import studies
 from pipelines.core.config import Count, Frozen, Share
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
-from pipelines.studies.run.plan import Schedule
 from pipelines.studies.run.reproduce import reproduce
+from pipelines.studies.run.study_plan import Schedule
 from pipelines.training import signals
 
-DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then a page with tables and figures.
+DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then writes tables and figures.
 
-  highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to go on after any stop
-  highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure says so
-  highway reproduce cifar10 --schedule short      ten epochs for each net, in place of hundreds; they say so too
-  highway reproduce --list                        the studies, and what each takes on this machine"""
+  highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to resume
+  highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure is labelled
+  highway reproduce cifar10 --schedule short      ten epochs per net instead of hundreds; labelled likewise
+  highway reproduce --list                        the studies, and how long each takes on this machine"""
 
 
 class Arguments(Frozen):
-    """What to reproduce, and where."""
+    """Options of `highway reproduce`."""
 
     name: tyro.conf.Positional[str | None] = None
-    """The study."""
+    """Name of the study."""
     list: bool = False
-    """Tell the studies and what each takes on this machine instead; steps that were never measured here are."""
+    """List the studies and how long each takes on this machine; nets without a cached timing are timed first."""
     to: Path | None = None
-    """Folder of the study; none is studies/NAME."""
+    """Folder of the study; default studies/NAME."""
     seeds: Count | None = None
-    """Runs of each arm, with the seeds 0, 1, ...; none is the study's. A study that draws settings has none."""
+    """Runs of each arm, with the seeds 0, 1, ...; default: the study's. Not for a study that draws settings."""
     budget: Share = 1.0
-    """Share of the work: fewer seeds or settings, epochs and examples, and a label on every table and figure."""
+    """Share of the work: reduces seeds or settings, epochs and examples, and labels every table and figure."""
     schedule: Schedule | None = None
-    """Train as long as the source, or as long as a CPU can; none is short where there is no GPU or TPU, if the study
-    has a short schedule."""
+    """Train as long as the source, or as long as a CPU can; default: short if the study has a short schedule and the
+    machine no GPU or TPU."""
     arms: tuple[str, ...] = ()
-    """Run these alone, and make the page of them; none is all. Others can be run later, in the same folder."""
+    """Run only these arms; default: all. Others can be run later, in the same folder."""
     workers: Count = 1
-    """Runs at the same time, each on its share of the cores."""
+    """Number of runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
             from pipelines.studies.run import listing
 
             console = Console()
-            # What is read by a program is not folded.
+            # Output that a program reads is not wrapped.
             listing.show(given.data_dir, console if console.is_terminal else Console(width=400))
             return
         if given.name is None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import studies
-from pipelines.studies.run import plan as plans
-from pipelines.studies.run.measure import measured
+from pipelines.studies.run import study_plan
+from pipelines.studies.run.step_timing import measured
 from pipelines.tuning import search_state as states
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
@@ -109,7 +109,7 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
     assert "Traceback" not in said
     assert working(folder) == []
 
-    with plans.locked(folder):
+    with study_plan.locked(folder):
         second = start(*words)
         assert "another process reproduces a study in" in second.communicate()[0]
     assert second.returncode == 2
@@ -229,7 +229,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, tol
 def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
     ToyData().install(monkeypatch)
     monkeypatch.setattr("pipelines.data.catalog.found", lambda *_: object())
-    monkeypatch.setattr("pipelines.studies.run.measure.SECONDS", 0.1)
+    monkeypatch.setattr("pipelines.studies.run.step_timing.SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
     began = time.time()
     found = measured(toy_config(), None, began)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from rich.console import Console
 
 from pipelines import studies
-from pipelines.studies.run import reproduce, task
+from pipelines.studies.run import reproduce, task, training
 from tests.studied import BUDGET, assert_complete, prepare
 
 # tf.data compiles its functions all the same, and says so.
@@ -59,15 +59,15 @@ def run(monkeypatch, toy):
             assert member.task.done
             keras.utils.clear_session()
 
-    monkeypatch.setattr(reproduce, "train_all", train_all)
+    monkeypatch.setattr(training, "train_all", train_all)
 
-    def to_its_end(name, schedule, folder, asked):
+    def to_its_end(name, schedule, folder, arms):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         output = io.StringIO()
         tf.config.run_functions_eagerly(name != "data-movement")
         reproduce.reproduce(
-            name, folder, budget=float(BUDGET), schedule=schedule, arms=asked, data_dir=toy, console=Console(file=output)
+            name, folder, budget=float(BUDGET), schedule=schedule, arms=arms, data_dir=toy, console=Console(file=output)
         )
         return output.getvalue()
 
@@ -108,7 +108,7 @@ def test_further_seeds_take_the_draws_of_a_source_again(monkeypatch, toy, tmp_pa
         found.extend((member.task.config.seed, member.task.config.subset.seed) for member in members)
         raise EnoughError
 
-    monkeypatch.setattr(reproduce, "train_all", train_all)
+    monkeypatch.setattr(training, "train_all", train_all)
     with pytest.raises(EnoughError):
         reproduce.reproduce(
             "depth-contrast", tmp_path / "study", seeds=4, arms=("highway-5",), data_dir=toy,

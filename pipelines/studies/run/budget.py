@@ -1,4 +1,4 @@
-"""A share of the work of a study: fewer seeds, fewer epochs, fewer examples."""
+"""Reduces a study to a share of its work: fewer seeds, epochs and examples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from pipelines.core.config import Config
 from pipelines.studies.framework.study import Arm, Counts
 
 FEWEST_TESTED = 100
-"""Test examples that are kept: the accuracy on fewer would say nothing."""
+"""Lower limit on test examples: an accuracy on fewer means nothing."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is run of a study.
+class Scope:
+    """The part of a study that is run.
 
     Args:
-        share: of the work of the study.
+        share: of the study's work.
         seeds: runs of each arm.
-        arms: what each trains, by name.
-        label: what stands on every table and figure; empty if the study is run in full.
+        arms: configurations by name.
+        label: for every table and figure; empty if the study is run in full.
     """
 
     share: float
@@ -27,7 +27,7 @@ class Work:
     label: str
 
 
-def scheduled(
+def reduced(
     arms: Mapping[str, Arm],
     seeds: int,
     share: float,
@@ -36,32 +36,29 @@ def scheduled(
     defined: int = 1,
     each: str = "seeds",
     tested: bool = True,
-) -> Work:
-    """What a share of the work of a study leaves of it.
+) -> Scope:
+    """Reduces a study to a share of its work.
 
-    What is saved is saved in equal factors on seeds, epochs and examples; what rounding takes from one is given to the
-    next, so that a run always has an epoch of a batch.
+    Seeds, epochs and examples are reduced by equal factors, each making up for the rounding of the one before. A run has
+    at least one epoch of one batch.
 
     Args:
         arms: in full.
         seeds: runs of each arm, in full.
         share: of the work, greater than 0 and at most 1.
-        label: what is said of the work in full.
-        defined: runs of each arm that the study defines; the label says so where there are fewer.
-        each: what the runs of an arm are called in the label.
-        tested: whether runs are measured on test examples, so that the label says on how many.
-
-    Returns:
-        What is left.
+        label: of the study itself.
+        defined: runs of each arm that the study defines; the label says so if there are fewer.
+        each: name of an arm's runs in the label.
+        tested: whether runs are evaluated on test examples, so that the label gives their number.
 
     Example:
-        scheduled(study.arms, seeds=3, share=0.01).seeds  # 1
+        reduced(study.arms, seeds=3, share=0.01).seeds  # 1
     """
     whole = {name: arm.config for name, arm in arms.items()}
     defined = max(defined, seeds)
     if share == 1:
         fewer = f"{seeds} of {defined} {each}" if seeds < defined else ""
-        return Work(share, seeds, whole, "; ".join(filter(None, (label, fewer))))
+        return Scope(share, seeds, whole, "; ".join(filter(None, (label, fewer))))
     runs = max(1, round(seeds * share ** (1 / 3)))
     left = min(1.0, share * seeds / runs)
     short = {name: shortened(arm.config, left, arm.counts) for name, arm in arms.items()}
@@ -73,12 +70,12 @@ def scheduled(
         *([_pairs("test examples", test)] if tested and any(taken < there for taken, there in test) else []),
         f"{runs} of {defined} {each}",
     ]
-    told = f"budget {share:g}: {', '.join(parts)}"
-    return Work(share, runs, short, f"{label}; {told}" if label else f"short schedule, {told}")
+    reduction = f"budget {share:g}: {', '.join(parts)}"
+    return Scope(share, runs, short, f"{label}; {reduction}" if label else f"short schedule, {reduction}")
 
 
 def shortened(config: Config, share: float, counts: Counts) -> Config:
-    """A run of a share of its work: fewer epochs of fewer examples, with a schedule that falls as early in the run.
+    """Shortens a run: fewer epochs of fewer examples, with a learning-rate schedule scaled to match.
 
     Args:
         config: in full.
@@ -86,7 +83,7 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
         counts: of its data.
 
     Returns:
-        The configuration, of at least one step.
+        A configuration of at least one step.
     """
     part = share**0.5 if counts.drawn else share
     epochs = max(1, round(config.epochs * part))
@@ -117,7 +114,7 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
 
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:
-    """What is left of what, once for all arms that are alike."""
+    """Formats a reduction, once for all arms that share it."""
     unlike = dict.fromkeys(pairs)
     if len(unlike) > 1 and all(some == whole for some, whole in unlike):
         return f"all {what}"

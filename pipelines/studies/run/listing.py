@@ -1,4 +1,4 @@
-"""`highway reproduce --list`: the studies, and what each takes on this machine."""
+"""`highway reproduce --list`: the studies, and how long each takes on this machine."""
 
 import time
 from pathlib import Path
@@ -12,21 +12,21 @@ from pipelines.core.config import Config
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.study import Study
-from pipelines.studies.run import cost
-from pipelines.studies.run.measure import MeasureTask
+from pipelines.studies.run import step_timing
+from pipelines.studies.run.step_timing import TimingTask
 from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import Member, Supervisor
 
-LOOK = 0.1
-"""Seconds between two looks at the process that measures."""
+INTERVAL = 0.1
+"""Seconds between two checks of the process that measures."""
 
 
 def show(data_dir: Path | None, console: Console) -> None:
-    """Prints the studies with their runs, epochs and hours; nets that were never measured here are measured first.
+    """Prints the studies with their runs, epochs and hours. Nets without a cached timing are timed first.
 
     Args:
-        data_dir: where prepared data lies; None for the default of TFDS.
-        console: for the table, and for what is measured.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        console: for the table and for progress.
     """
     listed: dict[str, Study] = {}
     for name in studies.names():
@@ -46,15 +46,15 @@ def show(data_dir: Path | None, console: Console) -> None:
         say(console, f"hours of {', '.join(_waiting(listed, data))} are unknown: {error}")
     model, features = environment.cpu()
     machine = f"{environment.cores()} cores of {model} ({' '.join(features) or 'no features known'})"
-    say(console, f"hours: of all runs in full, one after the other, from measured steps; {machine}")
+    say(console, f"hours: all runs in full, one after the other, estimated from measured steps; {machine}")
     say(console, "highway reproduce NAME runs one; --budget 0.01 is a hundredth of it, --workers N runs some at once.")
 
 
 def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Console) -> dict[str, UserError]:
-    """Measures each net that was never measured here; returns the data that could not be had, and why."""
+    """Times each net without a cached timing; returns the missing data sets, each with its error."""
     nets = [(name, arm, kind.config) for name, study in listed.items() for arm, kind in study.arms.items()]
-    # Arms that differ in what takes no time are one net.
-    missing = {cost.file(config): (name, arm, config) for name, arm, config in nets if cost.kept(config) is None}
+    # Arms that differ only in irrelevant fields are one net.
+    missing = {step_timing.file(net[-1]): net for net in nets if step_timing.cached(net[-1]) is None}
     refused: dict[str, UserError] = {}
     began = time.monotonic()
     for done, (name, arm, config) in enumerate(missing.values()):
@@ -70,7 +70,7 @@ def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Conso
 
 
 def _waiting(listed: dict[str, Study], data: str) -> list[str]:
-    """The studies whose hours are unknown for want of some data."""
+    """The studies whose hours are unknown because a data set is missing."""
     on_data = {
         name: study for name, study in listed.items() if any(arm.config.data == data for arm in study.arms.values())
     }
@@ -78,20 +78,20 @@ def _waiting(listed: dict[str, Study], data: str) -> list[str]:
 
 
 def _seconds(study: Study) -> float | None:
-    """What a study takes; None if a net of it could not be measured."""
-    costs = {name: cost.kept(arm.config) for name, arm in study.arms.items()}
-    known = {name: each for name, each in costs.items() if each}
-    return cost.of_study(known, study.arms, study.seeds) if len(known) == len(costs) else None
+    """Seconds of a study; None if one of its nets could not be timed."""
+    timings = {name: step_timing.cached(arm.config) for name, arm in study.arms.items()}
+    known = {name: timing for name, timing in timings.items() if timing}
+    return step_timing.of_study(known, study.arms, study.seeds) if len(known) == len(timings) else None
 
 
 def _measure(name: str, config: Config, data_dir: Path | None, console: Console) -> None:
-    path = cost.file(config)
-    task = MeasureTask(folder=path, data_dir=data_dir, config=config, began=time.time())
+    path = step_timing.file(config)
+    task = TimingTask(folder=path, data_dir=data_dir, config=config, began=time.time())
     with Supervisor([Member(name, task, {}, path.with_suffix(".log"))], lambda line: say(console, line)) as supervisor:
         while supervisor.works():
-            time.sleep(LOOK)
-    if cost.kept(config) is None:
-        raise UserError(f"the measurement in {path} cannot be read. Remove the file and repeat.")
+            time.sleep(INTERVAL)
+    if step_timing.cached(config) is None:
+        raise UserError(f"the timing in {path} cannot be read. Remove the file and repeat the command.")
 
 
 def _hours(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The page of a study: its tables beside the source's numbers, its figures, and how it was made; and its CSV."""
+"""The page of a study, with tables, figures and how everything was made; and its results.csv."""
 
 import csv
 import io
@@ -24,9 +24,9 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
 
     Args:
         folder: of the study.
-        study: what was asked.
+        study: that was run.
         results: of all its runs.
-        label: what stands on every table and figure of a short schedule; empty for a full one.
+        label: for every table and figure; empty if the study was run in full.
     """
     write_text(folder / "results.csv", table(results.rows(folder), label))
     figures = Figures(folder / "figures", label)
@@ -35,7 +35,7 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
 
 
 def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
-    """results.csv: a row a run, and of a short schedule the label in each."""
+    """The text of results.csv: one row per run, with the label of a short schedule in each."""
     marked = {"schedule": label} if label else {}
     kept = io.StringIO()
     writer = csv.DictWriter(kept, [*rows[0], *marked], lineterminator="\n")
@@ -45,14 +45,14 @@ def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
 
 
 def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], label: str) -> str:
-    """README.md of a study."""
+    """The text of README.md."""
     marked = f" ({label})" if label else ""
     left_out = [arm for arm in study.arms if not results.of(arm)]
     parts = [
         f"# {study.title}",
         *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
-        *([f"**Not run: {', '.join(left_out)}.** Nothing that is said below is of them."] if left_out else []),
+        *([f"**Not run: {', '.join(left_out)}.** Nothing below is about them."] if left_out else []),
     ]
     tables = study.tables(results)
     for each in tables:
@@ -101,13 +101,10 @@ def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def repeatable(command: str) -> str:
-    """A command without the folders of the machine that it was given on, of which nobody else has any use.
+    """Removes the folders of this machine from a command.
 
     Args:
         command: as a run records it.
-
-    Returns:
-        The command without `--to` and `--data-dir`.
 
     Example:
         repeatable("highway reproduce bias --to ~/bias --seeds 1")  # "highway reproduce bias --seeds 1"
@@ -139,9 +136,9 @@ def _time(seconds: list[float]) -> str:
     return f"{clock(sum(seconds))} of training and validation, if one run follows the other; a run {ends}"
 
 
-def _once(told: Iterable[str]) -> str:
-    """What is told of runs, each thing once, in the order it comes."""
-    return "; ".join(dict.fromkeys(told))
+def _once(texts: Iterable[str]) -> str:
+    """Joins the different ones of some texts, in order."""
+    return "; ".join(dict.fromkeys(texts))
 
 
 def _commit(run: Run) -> str:

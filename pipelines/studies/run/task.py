@@ -1,4 +1,4 @@
-"""A process that takes one run of a study to its end: it is trained, evaluated, and what the study asks is measured."""
+"""A process that trains, evaluates and measures one run of a study."""
 
 from typing import ClassVar
 
@@ -18,11 +18,11 @@ class StudyTask(TrainTask):
     study: str
     """The name of the study."""
     evaluate: bool = True
-    """As every run of a study is."""
+    """Always true for a study."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do. A run that diverged is done: that is its result."""
+        """True if nothing is left to do. A diverged run is done: that is its result."""
         if not super().done:
             return False
         return (
@@ -31,7 +31,7 @@ class StudyTask(TrainTask):
 
 
 def act(task: StudyTask) -> None:
-    """Takes a run to its end; what is done already is not done again.
+    """Takes a run to its end, and skips the parts that are done.
 
     Raises:
         UserError: the run cannot be trained, evaluated or measured.
@@ -41,7 +41,7 @@ def act(task: StudyTask) -> None:
     train.act(task, study.probe)
     if task.done or study.measure is None:
         return
-    # Not before the cores are chosen: NumPy counts them when it is imported.
+    # NumPy counts the cores when it is imported: not before they are chosen.
     import numpy as np
 
     remove_leftovers(task.folder)

@@ -6,8 +6,8 @@ import pytest
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.trials import read
 from pipelines.studies.papers.optimization import STUDY
-from pipelines.studies.run.budget import scheduled
-from pipelines.studies.run.searching import planned
+from pipelines.studies.run.budget import reduced
+from pipelines.studies.run.training import planned
 from pipelines.tuning.distributed.fault_tolerance import Clock
 from pipelines.tuning.search_plan import keep
 from tests.unit.pipelines.studies.fake import RECORD
@@ -18,7 +18,7 @@ DRAWN = {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.9, "activation": "re
 @pytest.fixture
 def folder(tmp_path):
     """The folder of a study with its search, as the chief and its workers leave it."""
-    plan = planned(STUDY, scheduled(STUDY.arms, STUDY.seeds, 1e-6))
+    plan = planned(STUDY, reduced(STUDY.arms, STUDY.seeds, 1e-6))
     search = tmp_path / "search"
     keep(plan, search)
     trials = []

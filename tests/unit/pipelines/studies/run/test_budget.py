@@ -6,7 +6,7 @@ from pipelines.core.config import CosineSchedule, ExponentialSchedule, StepSched
 from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.papers.depth_contrast import STUDY
-from pipelines.studies.run.budget import scheduled, shortened
+from pipelines.studies.run.budget import reduced, shortened
 from tests.toy_data import toy_config
 
 
@@ -23,13 +23,13 @@ def steps(config, train):
 
 
 def test_all_of_the_work_is_the_study_itself():
-    work = scheduled(STUDY.arms, 3, 1.0)
+    work = reduced(STUDY.arms, 3, 1.0)
     configs = {name: one.config for name, one in STUDY.arms.items()}
     assert (work.seeds, work.arms, work.label) == (3, configs, "")
 
 
 def test_a_budget_is_said_with_what_was_scaled():
-    work = scheduled(STUDY.arms, 3, 0.1)
+    work = reduced(STUDY.arms, 3, 0.1)
     # 0.464 of three seeds is one; 0.3 of its work is left: 0.548 of the epochs, and what rounding left of the examples.
     assert work.seeds == 1
     assert {config.epochs for config in work.arms.values()} == {7}
@@ -42,7 +42,7 @@ def test_a_budget_is_said_with_what_was_scaled():
 
 def test_fewer_seeds_than_the_study_defines_are_labelled():
     def label(seeds, share=1.0, **options):
-        return scheduled(STUDY.arms, seeds, share, defined=3, **options).label
+        return reduced(STUDY.arms, seeds, share, defined=3, **options).label
 
     assert (label(1), label(3), label(36)) == ("1 of 3 seeds", "", "")
     assert label(1, label="short schedule: 10 epochs") == "short schedule: 10 epochs; 1 of 3 seeds"
@@ -51,15 +51,15 @@ def test_fewer_seeds_than_the_study_defines_are_labelled():
 
 
 def test_a_study_that_is_short_already_says_that_first():
-    assert scheduled(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
-    label = scheduled(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
+    assert reduced(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
+    label = reduced(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
     assert label.startswith("short schedule: 10 epochs; budget 0.1: 7 of 12 epochs, ")
 
 
 def test_arms_of_several_lengths_are_told_apart():
     epochs = {"a": 40, "b": 400, "c": 400}
     arms = {name: arm(toy_config(epochs=count), 50_000, 10_000) for name, count in epochs.items()}
-    label = scheduled(arms, 1, 0.01).label
+    label = reduced(arms, 1, 0.01).label
     assert label == (
         "short schedule, budget 0.01: 4 of 40 / 40 of 400 epochs, 5,000 of 50,000 training examples, "
         "1,000 of 10,000 test examples, 1 of 1 seeds"
@@ -71,14 +71,14 @@ def test_series_of_several_lengths_that_stay_whole_are_said_so_once():
         decade: Arm(config=toy_config(epochs=30), data=counts(train, 120, drawn=False))
         for decade, train in (("1940s", 129), ("1950s", 225))
     }
-    label = scheduled(arms, 3, 0.1).label
+    label = reduced(arms, 3, 0.1).label
     assert label == "short schedule, budget 0.1: 9 of 30 epochs, all training examples, 1 of 3 seeds"
 
 
 @given(st.floats(1e-7, 1), st.integers(1, 10), st.integers(1, 500), st.integers(20, 100_000), st.booleans())
 def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, seeds, epochs, train, drawn):
     config = toy_config(epochs=epochs)
-    work = scheduled({"a": arm(config, train, 300, drawn)}, seeds, share)
+    work = reduced({"a": arm(config, train, 300, drawn)}, seeds, share)
     short = work.arms["a"]
     kept = short.subset.train or train
     assert 1 <= work.seeds <= seeds
@@ -133,7 +133,7 @@ def test_few_test_examples_are_kept():
 
 @pytest.mark.parametrize("share", [0.5, 0.01])
 def test_a_share_of_the_work_is_about_that_share(share):
-    work = scheduled(STUDY.arms, 3, share)
+    work = reduced(STUDY.arms, 3, share)
     configs = [one.config for one in STUDY.arms.values()]
     spent = sum(work.seeds * steps(config, config.subset.train) for config in work.arms.values())
     whole = sum(3 * steps(config, 6000) for config in configs)

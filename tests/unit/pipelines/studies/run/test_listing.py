@@ -8,8 +8,8 @@ from rich.console import Console
 from pipelines import studies
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.study import Arm
-from pipelines.studies.run import cost, listing
-from pipelines.studies.run.cost import Cost
+from pipelines.studies.run import listing, step_timing
+from pipelines.studies.run.step_timing import Timing
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def listed(tmp_path, monkeypatch):
 
     def measure(name, config, data_dir, console):
         measured.append(name)
-        cost.keep(Cost(start=20.0, step=0.1), cost.file(config))
+        step_timing.keep(Timing(start=20.0, step=0.1), step_timing.file(config))
 
     monkeypatch.setattr(listing, "_measure", measure)
 

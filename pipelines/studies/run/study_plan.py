@@ -1,14 +1,14 @@
-"""What of a study is run in a folder: the same when the command is repeated, which is how it goes on.
+"""The plan of a study in a folder; a repeated command must match it to resume the study.
 
 The folder of a study:
 
     study.json       the plan
     runs/ARM-seed-0/ the run directory of an arm with a seed
-    logs/            what the processes that trained them wrote
-    search/          in place of both where settings are drawn at random: what `highway tune` leaves of a search
-    results.csv      one row a run
+    logs/            output of the processes that trained them
+    search/          instead of both if settings are drawn at random: a search folder of `highway tune`
+    results.csv      one row per run
     figures/         plots
-    README.md        tables beside the source's numbers, the figures, and how all was made
+    README.md        tables next to the source's numbers, figures, and how everything was made
 """
 
 import shutil
@@ -26,42 +26,42 @@ Schedule = Literal["full", "short"]
 
 
 class StudyPlan(Frozen):
-    """What every run of a study in one folder shares; with more seeds there are only more runs."""
+    """The common part of all runs of a study in one folder; more seeds only add runs."""
 
     study: str
-    """Its name."""
+    """Name of the study."""
     budget: Share
-    """Of its work."""
+    """Share of its work."""
     schedule: Schedule = "full"
-    """Whether its trainings are the full ones."""
+    """Full or short trainings."""
     backend: str
-    """Of Keras."""
+    """Backend of Keras."""
     arms: dict[str, Config]
-    """What is trained."""
+    """Trainings by name."""
 
 
 def run_folder(folder: Path, arm: str, seed: int) -> Path:
-    """Where a run of a study lies."""
+    """The directory of a run."""
     return folder / "runs" / f"{arm}-seed-{seed}"
 
 
 def search_folder(folder: Path) -> Path:
-    """Where a study that draws settings searches."""
+    """The search folder of a study that draws settings."""
     return folder / "search"
 
 
 def keep(plan: StudyPlan, folder: Path) -> None:
-    """Writes the plan into its folder, which is made, or finds the same plan there.
+    """Writes the plan into its folder, or checks that the plan there is the same.
 
     Raises:
-        UserError: something else lies there, or another plan.
+        UserError: the folder holds another plan or something else.
     """
     path = folder / FILE
     if path.exists():
         difference = _difference(read(path, StudyPlan), plan)
         if difference:
             raise UserError(
-                f"the study in {folder} is another one: {difference}. Repeat its own command to go on with it, or name "
+                f"the study in {folder} is another one: {difference}. Repeat its own command to resume it, or name "
                 "another folder with --to DIR."
             )
         return
@@ -71,12 +71,12 @@ def keep(plan: StudyPlan, folder: Path) -> None:
 
 
 def begun(folder: Path) -> bool:
-    """Whether there is something to go on with."""
+    """True if there is a study to resume."""
     return (folder / "runs").exists() or search_folder(folder).exists()
 
 
 def forget(folder: Path) -> None:
-    """Removes what is in the folder of a study that never began, and the folder if nothing else is there."""
+    """Removes the plan and logs of a study that never began, and its folder if it is empty then."""
     (folder / FILE).unlink(missing_ok=True)
     shutil.rmtree(folder / "logs", ignore_errors=True)
     with suppress(OSError):
@@ -84,7 +84,7 @@ def forget(folder: Path) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Removes what processes that were killed have left half-written; nobody else may be writing."""
+    """Removes half-written files of killed processes; no other process may be writing."""
     for path in (folder, folder / "figures", search_folder(folder)):
         remove_leftovers(path)
     for runs in (folder / "runs", search_folder(folder) / "trials"):
@@ -104,16 +104,16 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     )
 
 
-def _difference(kept: StudyPlan, asked: StudyPlan) -> str:
-    """The first thing in which two plans differ."""
+def _difference(old: StudyPlan, new: StudyPlan) -> str:
+    """The first difference between two plans; empty if there is none."""
     for name in ("study", "schedule", "budget", "backend"):
-        before, now = getattr(kept, name), getattr(asked, name)
+        before, now = getattr(old, name), getattr(new, name)
         if before != now:
             return f"its {name} was {before} and is {now}"
-    for arm in {**kept.arms, **asked.arms}:
-        if arm not in kept.arms or arm not in asked.arms:
-            return f"the arm {arm} is in one of the two alone"
-        before, now = flat(kept.arms[arm]), flat(asked.arms[arm])
+    for arm in {**old.arms, **new.arms}:
+        if arm not in old.arms or arm not in new.arms:
+            return f"only one of them has the arm {arm}"
+        before, now = flat(old.arms[arm]), flat(new.arms[arm])
         for name, value in now.items():
             if before.get(name) != value:
                 return f"{name} of {arm} was {before.get(name)} and is {value}"

@@ -3,8 +3,8 @@ import pytest
 from pipelines.core import environment
 from pipelines.core.config import Adam, ExponentialSchedule, Subset
 from pipelines.studies.framework.study import Arm, Counts
-from pipelines.studies.run import cost
-from pipelines.studies.run.cost import Cost
+from pipelines.studies.run import step_timing
+from pipelines.studies.run.step_timing import Timing
 from tests.toy_data import toy_config
 
 
@@ -14,10 +14,10 @@ def _cache(tmp_path, monkeypatch):
 
 
 def test_what_was_measured_is_found_again():
-    made = Cost(start=2.0, step=0.01)
-    assert cost.kept(toy_config()) is None
-    cost.keep(made, cost.file(toy_config()))
-    assert cost.kept(toy_config()) == made
+    made = Timing(start=2.0, step=0.01)
+    assert step_timing.cached(toy_config()) is None
+    step_timing.keep(made, step_timing.file(toy_config()))
+    assert step_timing.cached(toy_config()) == made
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_was_measured_is_found_again():
     ],
 )
 def test_what_does_not_change_a_step_is_the_same_net(changes):
-    assert cost.file(toy_config(**changes)) == cost.file(toy_config())
+    assert step_timing.file(toy_config(**changes)) == step_timing.file(toy_config())
 
 
 @pytest.mark.parametrize(
@@ -46,31 +46,31 @@ def test_what_does_not_change_a_step_is_the_same_net(changes):
     ],
 )
 def test_what_changes_a_step_is_another(changes):
-    assert cost.file(toy_config(**changes)) != cost.file(toy_config())
+    assert step_timing.file(toy_config(**changes)) != step_timing.file(toy_config())
 
 
 def test_another_machine_version_or_backend_is_measured_anew(monkeypatch):
-    found = {cost.file(toy_config())}
+    found = {step_timing.file(toy_config())}
     for name, other in (("cores", 64), ("cpu", ("Other", ())), ("versions", {"keras": "9"})):
         with monkeypatch.context() as patch:
             patch.setattr(environment, name, lambda other=other: other)
-            found.add(cost.file(toy_config()))
+            found.add(step_timing.file(toy_config()))
     monkeypatch.setenv("KERAS_BACKEND", "another")
-    found.add(cost.file(toy_config()))
+    found.add(step_timing.file(toy_config()))
     assert len(found) == 5
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"start": 1}', '{"start": 0, "step": 1}'])
 def test_a_damaged_measurement_is_none(text):
-    path = cost.file(toy_config())
+    path = step_timing.file(toy_config())
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert cost.kept(toy_config()) is None
+    assert step_timing.cached(toy_config()) is None
 
 
 def test_a_study_costs_its_starts_and_its_steps():
-    costs = {"a": Cost(start=10.0, step=0.1), "b": Cost(start=20.0, step=0.2)}
+    costs = {"a": Timing(start=10.0, step=0.1), "b": Timing(start=20.0, step=0.2)}
     # Batches of 20: what is left over of an epoch opens the next one.
     counts = {"a": Counts(train=1019, test=0), "b": Counts(train=400, test=0)}
     arms = {name: Arm(config=toy_config(epochs=2), data=counts[name]) for name in costs}
-    assert cost.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 50 * 0.1 + 20 + 2 * 20 * 0.2))
+    assert step_timing.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 50 * 0.1 + 20 + 2 * 20 * 0.2))

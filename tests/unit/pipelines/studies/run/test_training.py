@@ -1,9 +1,16 @@
+"""Runs of other studies are found and copied; a search is planned over all nets."""
+
 import pytest
 
 from pipelines.core import run
 from pipelines.core.run import MEASURED
-from pipelines.studies.run import reuse
-from pipelines.studies.run.plan import FILE
+from pipelines.studies.papers import depth_contrast
+from pipelines.studies.papers.optimization import STUDY
+from pipelines.studies.run import training
+from pipelines.studies.run.budget import reduced
+from pipelines.studies.run.study_plan import FILE
+from pipelines.studies.run.training import planned
+from pipelines.tuning import space
 from tests.toy_data import toy_config
 from tests.unit.pipelines.studies.fake import RECORD, evaluated
 
@@ -27,7 +34,7 @@ def other(tmp_path):
 
 
 def found(tmp_path, config, backend="tensorflow", weights="final"):
-    return reuse.find(config, weights, backend, tmp_path / "mine")
+    return training.find(config, weights, backend, tmp_path / "mine")
 
 
 def test_a_run_of_another_study_is_found_and_copied(tmp_path, other):
@@ -35,7 +42,7 @@ def test_a_run_of_another_study_is_found_and_copied(tmp_path, other):
     path = made(other, "arm-seed-3", config)
     assert found(tmp_path, config) == path
     to = tmp_path / "mine" / "runs" / "mine-seed-3"
-    reuse.take(path, to)
+    training.copy(path, to)
     assert run.open_run(to).config == config
     assert (to / "model.keras").read_text() == "weights"
     # What the other study asked of it is not what this one asks.
@@ -79,8 +86,36 @@ def test_nothing_is_left_of_a_copy_that_fails(tmp_path, other, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reuse, "flush", full)
+    monkeypatch.setattr(training, "flush", full)
     to = tmp_path / "mine" / "runs" / "arm-seed-0"
     with pytest.raises(OSError, match="No space"):
-        reuse.take(path, to)
+        training.copy(path, to)
     assert list(to.parent.iterdir()) == []
+
+
+def test_the_whole_search_is_the_papers():
+    plan = planned(STUDY, reduced(STUDY.arms, STUDY.seeds, 1.0))
+    assert (plan.trials, plan.config.epochs, plan.algorithm, plan.label) == (800, 40, "random", "")
+    assert {net.name: net.model for net in plan.nets} == {name: arm.config.model for name, arm in STUDY.arms.items()}
+    space.check(plan.space, plan.config)
+
+
+def test_a_budget_takes_from_settings_epochs_and_examples():
+    work = reduced(STUDY.arms, STUDY.seeds, 0.01, each="settings of each net", tested=False)
+    assert work.label == (
+        "short schedule, budget 0.01: 9 of 40 epochs, 11,111 of 55,000 training examples, "
+        "22 of 100 settings of each net"
+    )
+    plan = planned(STUDY, work)
+    assert plan.trials == 22 * 8
+    assert (plan.config.epochs, plan.config.subset.train, plan.config.validation) == (9, 11_111, 1010)
+    # The rate falls as far over the run as over that of the whole study.
+    config = plan.configured({"net": "plain-10", "learning_rate": 0.1, "decay": 0.5})
+    assert 9 * 111 / config.schedule.decay_steps == pytest.approx(40, rel=0.05)
+    assert config.schedule.factor == 0.5
+
+
+def test_a_study_without_a_search_has_none():
+    study = depth_contrast.STUDY
+    with pytest.raises(ValueError, match="depth-contrast draws no settings"):
+        planned(study, reduced(study.arms, 3, 1.0))

@@ -1,0 +1,176 @@
+"""Trains the runs of a study, or searches its settings; runs that another study has made are copied."""
+
+import os
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.core.config import Config
+from pipelines.core.durations import clock
+from pipelines.core.errors import UserError
+from pipelines.core.files import flush
+from pipelines.core.run import MEASURED, Run, Weights, open_run
+from pipelines.studies.framework.study import Study
+from pipelines.studies.run.budget import Scope
+from pipelines.studies.run.study_plan import FILE, run_folder, search_folder
+from pipelines.studies.run.task import StudyTask
+from pipelines.training.evaluation import of_run
+from pipelines.training.probe import WATCHED
+from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.supervisor import Member
+from pipelines.training.processes.train import TrainTask
+from pipelines.tuning import search as searches
+from pipelines.tuning import search_plan, search_state
+from pipelines.tuning.search_plan import Budget, Candidate, SearchPlan
+
+
+def train_runs(
+    study: Study, scope: Scope, folder: Path, backend: str, *, data_dir: Path | None, workers: int, console: Console
+) -> None:
+    """Trains every arm with every seed, or resumes where an earlier command stopped.
+
+    Args:
+        study: that is run.
+        scope: its arms and seeds.
+        folder: of the study, which the caller holds.
+        backend: of Keras.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        workers: number of runs at the same time.
+        console: for a line per run and the time left.
+
+    Raises:
+        UserError: the data is missing, or a process dies again and again.
+    """
+    members: list[Member] = []
+    # Seed by seed: a study that is stopped has runs of every arm, and its time left is estimated well.
+    for seed in range(scope.seeds):
+        for name, config in scope.arms.items():
+            path = run_folder(folder, name, seed)
+            seeded = config.seeded(seed, study.draws)
+            # A run that was trained without the study's probe cannot be probed afterwards.
+            if not path.exists() and not study.probe and (other := find(seeded, study.weights, backend, folder)):
+                copy(other, path)
+                say(console, f"{path.name}: trained already, as {other}")
+            task = StudyTask(folder=path, data_dir=data_dir, config=seeded, study=study.name, weights=study.weights)
+            if not task.done:
+                members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
+    runs = scope.seeds * len(scope.arms)
+    say(console, _heading(study, scope, folder, f"{runs} runs", runs - len(members)))
+    train_all(members, workers=workers, console=console, label=study.name, result=_result)
+
+
+def _heading(study: Study, scope: Scope, folder: Path, total: str, done: int) -> str:
+    label = f" ({scope.label})" if scope.label else ""
+    return f"{study.name} in {folder}: {total}{f', {done} of them done' if done else ''}{label}"
+
+
+def _result(run: Run) -> str:
+    measured = of_run(run)
+    return f"{'diverged' if measured is None else measured.summary}, {clock(run.record.seconds)} of training"
+
+
+def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path | None:
+    """Finds a run of another study, in a sibling folder, that was trained and evaluated the same way.
+
+    Args:
+        config: of the run, with its seed.
+        weights: that are evaluated.
+        backend: of Keras.
+        folder: of the study that needs the run.
+
+    Returns:
+        The run directory; None if there is none.
+    """
+    for study in sorted(folder.resolve().parent.glob(f"*/{FILE}")):
+        if study.parent == folder.resolve():
+            continue
+        for path in sorted(study.parent.glob(f"runs/*-seed-{config.seed}")):
+            if _same(path, config, weights, backend):
+                return path
+    return None
+
+
+def _same(path: Path, config: Config, weights: Weights, backend: str) -> bool:
+    try:
+        run = open_run(path)
+        if (run.config, run.record.backend) != (config, backend):
+            return False
+        found = of_run(run)
+        return TrainTask(folder=path, data_dir=None, config=config, evaluate=True).done and (
+            found is None or found.weights == weights
+        )
+    except (UserError, OSError):
+        return False  # Of another version, or being removed.
+
+
+def copy(path: Path, to: Path) -> None:
+    """Copies a run directory, completely or not at all, without the measurements of its study.
+
+    Args:
+        path: from `find`.
+        to: the run directory to make.
+    """
+    # `study_plan.clean` removes a folder of this name if the process is killed.
+    aside = to.parent / f".{to.name}-{os.getpid()}"
+    try:
+        shutil.copytree(path, aside, ignore=shutil.ignore_patterns(MEASURED, WATCHED, ".*"))
+        for copied in (*aside.rglob("*"), aside):
+            flush(copied)
+        aside.rename(to)
+        flush(to.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def search_settings(
+    study: Study, scope: Scope, folder: Path, *, data_dir: Path | None, workers: int, console: Console
+) -> None:
+    """Draws and trains all settings of a study, or resumes its search: one search over all nets.
+
+    Args:
+        study: that draws settings.
+        scope: its nets and the number of settings.
+        folder: of the study, which the caller holds.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        workers: number of trials at the same time, each on its share of the cores.
+        console: for a table of the trials, or a line for each.
+
+    Raises:
+        UserError: the folder holds another search, the data is missing, or a process dies again and again.
+    """
+    search = searches.local_search(planned(study, scope), search_folder(folder), data_dir)
+    search_plan.keep(search.plan, search.folder)
+    state = search_state.read(search.folder)
+    done = sum(trial.over for trial in state.trials) if state else 0
+    say(console, _heading(study, scope, folder, f"{len(scope.arms) * scope.seeds} settings", done))
+    if state is None or not state.over:
+        names = searches.worker_names(workers)
+        searches.lead(search, [searches.chief_member(search), *searches.worker_members(search, names)], console)
+
+
+def planned(study: Study, scope: Scope) -> SearchPlan:
+    """Plans the search of a study: every arm is a net, and the nets take turns.
+
+    Args:
+        study: that draws settings; its arms differ only in their nets.
+        scope: its nets and the number of settings.
+
+    Raises:
+        ValueError: the study draws no settings.
+
+    Example:
+        planned(STUDY, reduced(STUDY.arms, STUDY.seeds, 1.0)).trials  # 800
+    """
+    if study.search is None:
+        raise ValueError(f"{study.name} draws no settings")
+    whole = next(iter(study.arms.values())).config
+    return SearchPlan(
+        name=study.name,
+        config=next(iter(scope.arms.values())),
+        nets=tuple(Candidate(name=name, model=config.model) for name, config in scope.arms.items()),
+        space=study.search,
+        algorithm="random",
+        trials=scope.seeds * len(scope.arms),
+        budget=Budget(share=scope.share, trials=study.seeds, epochs=whole.epochs),
+    )
