@@ -39,8 +39,8 @@ def reduced(
 ) -> Scope:
     """Reduces a study to a share of its work.
 
-    Seeds, epochs and examples are reduced by equal factors, each making up for the rounding of the one before. A run has
-    at least one epoch of one batch.
+    Seeds, epochs and examples are reduced by equal factors, each making up for the rounding of the one before. A run
+    has at least one epoch of one batch.
 
     Args:
         arms: in full.

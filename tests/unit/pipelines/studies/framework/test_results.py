@@ -36,5 +36,5 @@ def test_a_run_that_was_not_watched_to_its_end_is_told(tmp_path, rows):
     path = results.of("a")[1].run.path
     if not rows:
         (path / "watched.csv").unlink()
-    with pytest.raises(UserError, match=rf"{path}/watched.csv has not all .* Remove {path} and repeat"):
+    with pytest.raises(UserError, match=rf"{path}/watched.csv lacks some .* Remove {path} and repeat"):
         results.watched("a")

@@ -144,5 +144,5 @@ def test_an_arm_says_how_many_examples_it_takes():
     assert STUDY.arms["plain-5"].counts == counts(6000, 2000)
     part = toy_config(subset=Subset(train=50))
     assert arm(part, 200, 60).counts == counts(50, 60)
-    with pytest.raises(ValueError, match="says how many examples"):
+    with pytest.raises(ValueError, match="number of its examples"):
         Arm(config=part)

@@ -96,7 +96,7 @@ def test_a_table_without_a_note_is_labelled_too(results):
 def test_arms_that_were_left_out_are_told(results):
     assert "Not run" not in page.text(STUDY, results, [], "")
     arms = {"b": STUDY.arms["a"], **STUDY.arms, "c": STUDY.arms["a"]}
-    assert "**Not run: b, c.** Nothing that" in page.text(replace(STUDY, arms=arms), results, [], "")
+    assert "**Not run: b, c.** Nothing below" in page.text(replace(STUDY, arms=arms), results, [], "")
 
 
 def test_what_runs_have_in_common_is_told_once(tmp_path):
