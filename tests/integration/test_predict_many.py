@@ -17,7 +17,7 @@ from PIL import Image
 from tests import tiny_model
 
 ROOT = Path(__file__).parents[2]
-COUNT = 10_000
+COUNT = 4_000
 # Parts small enough for many of them in a second.
 PROGRAM = """
 import sys
@@ -83,7 +83,7 @@ def finished(process):
 
 def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
     whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
-    assert finished(start(whole)).startswith(f"{whole}: 10,000 images; 10 unreadable")
+    assert finished(start(whole)).startswith(f"{whole}: 4,000 images; 4 unreadable")
     for count in (1, 8, 20):
         process = start(out)
         wait_for_parts(process, out, count)
@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
     kept = len(parts(out))
     assert kept >= 20
     said = finished(start(out))
-    assert f"10,000 images ({128 * kept:,} by earlier attempts)" in said
+    assert f"4,000 images ({128 * kept:,} by earlier attempts)" in said
     assert pq.read_table(out).equals(pq.read_table(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "whole.parquet"]
 
@@ -107,7 +107,7 @@ def test_interrupted_it_says_how_to_go_on(start, tmp_path):
     assert process.returncode == 130
     assert "images are saved in" in complained
     assert "Traceback" not in complained
-    assert "10,000 images (" in finished(start(out))
+    assert "4,000 images (" in finished(start(out))
 
 
 def test_two_at_once_do_not_write_the_same_file(start, tmp_path):

@@ -1,6 +1,7 @@
-"""`highway tune` in processes of its own that are killed: a worker, the chief, everything; and on several machines."""
+"""`highway tune` in processes that are killed: a worker, the chief, everything; and on several machines."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
+from rich.console import Console
 
 from pipelines import recipes
 from pipelines.core.config import Space
+from pipelines.core.errors import UserError
+from pipelines.tuning.distributed import chief as chiefs
+from pipelines.tuning.search import tune
 from pipelines.tuning.search_plan import keep, locked
 from pipelines.tuning.search_state import read
 from pipelines.verbs.train import parse_train
@@ -22,9 +27,9 @@ from pipelines.verbs.tune import parse_tune
 from tests.toy_data import COUNTS, ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-# How long a search may take on a machine that does ten other things; the tool itself ends then.
+# Deadline of a search on a busy machine.
 MINUTES = "15"
-# A chief and workers whose processes nobody starts again, as on machines that lose their power.
+# A chief and workers that nobody restarts, as on machines that lose power.
 LONELY = """
 import os, sys
 from pipelines.tuning.distributed import fault_tolerance, process
@@ -67,7 +72,7 @@ def toy(tmp_path_factory):
 
 @pytest.fixture
 def start(toy, tmp_path):
-    """A function that starts a command; whatever still runs at the end of the test is killed."""
+    """A function that starts a command; processes still running at the end of the test are killed."""
     running = []
 
     def run(*words, program=("-m", "pipelines", "tune", "toy.json"), **variables):
@@ -91,7 +96,7 @@ def start(toy, tmp_path):
 
 
 def tasks(folder):
-    """The processes of a search by their role, oldest first: what they do stands in their command line."""
+    """The processes of a search by their role, oldest first, found by the task on their command line."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -105,7 +110,7 @@ def tasks(folder):
 
 
 def until(condition, process):
-    """Waits for something that a search does; its own deadline ends the search, and with it the wait."""
+    """Waits for an event of a search, at most until the search ends at its own deadline."""
     while not (found := condition()):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
@@ -118,10 +123,10 @@ def trials(folder, status):
 
 
 def finished(process):
-    # Its input stays open: a process of a search ends when that is closed.
-    said = process.stdout.read()
-    assert process.wait() == 0, said
-    return said
+    # Its input stays open, because processes of a search end when it closes.
+    output = process.stdout.read()
+    assert process.wait() == 0, output
+    return output
 
 
 def clock(folder):
@@ -134,17 +139,21 @@ def table(folder):
 
 
 def ended(folder):
-    """Whether all processes of a search have ended by themselves, as they do without the one that started them."""
+    """Whether all processes of a search end by themselves once their parent is gone."""
     until = time.monotonic() + 60
     while tasks(folder) and time.monotonic() < until:
         time.sleep(0.1)
     return tasks(folder) == {}
 
 
-def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
+def options(folder, trials):
+    return ("--trials", str(trials), "--to", str(folder))
+
+
+def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path, toy):
     folder = tmp_path / "search"
-    words = ("--trials", "5", "--workers", "2", "--to", str(folder), "--deadline")
-    search = start(*words, MINUTES)
+    words = options(folder, 5)
+    search = start(*words, "--workers", "2", "--deadline", MINUTES)
     first = until(lambda: trials(folder, "running"), search)[0]
     worker = until(lambda: tasks(folder).get("worker"), search)[int(first.worker[-1])]
     os.kill(worker, signal.SIGKILL)
@@ -155,29 +164,16 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     assert "died (killed by SIGKILL) and is restarted" in search.communicate()[0]
     assert ended(folder)
 
-    said = finished(start(*words, "0.01"))
-    assert "resumes the search" in said
-    assert "stopped at the deadline" in said
-    assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
+    # In this process, where it needs no other.
+    plan = parse_tune([str(toy / "toy.json"), *words]).plan
+    with locked(folder), pytest.raises(UserError, match="another process is searching in"):
+        tune(plan, folder)
 
-    # In place of a search that might be over before another has started.
-    with locked(folder):
-        second = start(*words, MINUTES)
-        assert "another process is searching in" in second.communicate()[0]
-    assert second.returncode == 2
-
-    search = start(*words, MINUTES)
-    until(lambda: tasks(folder), search)
-    search.terminate()
-    assert "stopped; repeat the command to continue" in search.communicate()[0]
-    assert search.returncode == 128 + signal.SIGTERM
-    assert ended(folder)
-
-    said = finished(start(*words, MINUTES, "--retrain", "2"))
+    assert "resumes the search" in finished(start(*words, "--deadline", MINUTES))
     assert [row["status"] for row in table(folder)] == ["completed"] * 5
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
-    # Whoever was killed together with its chief is blamed for nothing.
+    # A worker killed together with its chief costs its trial nothing.
     assert sum(one["lost"] for one in clock(folder).values()) <= 1
     config = parse_train([str(folder / "best.json")]).config
     best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
@@ -185,23 +181,47 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path):
     assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
     assert len(list((folder / "tensorboard").glob("*/events*"))) == 5
     assert not list(folder.glob("trials/*/*.keras"))
-    assert "2 of 2 runs" in said
-    assert "toy retrained: best val_accuracy" in said
+    assert tasks(folder) == {}
+
+    # A finished search is summarised again, without any process.
+    output = io.StringIO()
+    tune(plan, folder, console=Console(file=output))
+    assert "best val_accuracy" in output.getvalue()
+
+
+@pytest.mark.slow
+def test_a_search_stops_by_signal_and_at_its_deadline_and_retrains_at_its_end(start, tmp_path):
+    folder = tmp_path / "search"
+    words = (*options(folder, 3), "--deadline")
+    search = start(*words, MINUTES)
+    done = until(lambda: trials(folder, "completed"), search)
+    search.terminate()
+    assert "stopped; repeat the command to continue" in search.communicate()[0]
+    assert search.returncode == 128 + signal.SIGTERM
+    assert ended(folder)
+
+    output = finished(start(*words, "0.01", "--retrain", "2"))
+    assert "resumes the search" in output
+    assert "stopped at the deadline" in output
+    assert "the winner is retrained once all trials are done" in output
+    assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
+
+    output = finished(start(*words, MINUTES, "--retrain", "2"))
+    assert "2 of 2 runs" in output
+    assert "toy retrained: best val_accuracy" in output
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
     assert tasks(folder) == {}
 
-    # A search that is over is summed up again, without any process.
-    assert "best val_accuracy" in finished(start(*words, MINUTES))
 
-
+@pytest.mark.slow
 def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp_path, toy):
     folder = tmp_path / "search"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     here = {"KERASTUNER_ORACLE_PORT": port}
-    # Some of these rates are too high for any net.
+    # Some of these learning rates are too high for any net.
     words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 4 --to {folder}".split()
     given = parse_tune([str(toy / "toy.json"), *words])
     keep(given.plan, given.folder)
@@ -222,33 +242,64 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
     assert [one["lost"] for one in clock(folder).values() if one["lost"]] == [1]
 
 
-def test_mistakes_end_the_search_with_one_message(start, tmp_path):
-    for words, message in (
+@pytest.fixture
+def port(monkeypatch):
+    """A free port that this process may lead a search at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", port)
+    return int(port)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         ("--data no_such_data", "there is no data set 'no_such_data'"),
         ("--model.preset no_such_net", "There is no such preset"),
-        # Not a failure of each of its trials: none could be trained, whatever is drawn.
-        ("--schedule.kind cosine --schedule.warmup-steps 1000", "a warm-up of 1000 steps takes up all of"),
-    ):
-        search = start("--trials", "2", "--to", str(tmp_path / "search"), *words.split())
-        said = search.communicate()[0]
-        assert search.returncode == 2
-        assert message in said
-        assert "Traceback" not in said
-        # The mended command is another search, and has to find the folder free.
-        assert not (tmp_path / "search").exists()
-    search = start("--to", str(tmp_path / "b"), KERASTUNER_TUNER_ID="chief")
-    assert "KERASTUNER_ORACLE_PORT" in search.communicate()[0]
-    assert search.returncode == 2
-    for folder, port in ((tmp_path / "b", "99999"), (Path("/proc/search"), "8400")):
-        search = start("--to", str(folder), KERASTUNER_TUNER_ID="chief", KERASTUNER_ORACLE_PORT=port)
-        said = search.communicate()[0]
-        assert "must be a port, 1 to 65535. Received: 99999" in said or "cannot be written" in said
-        assert "Traceback" not in said
-        assert search.returncode == 2
+    ],
+)
+@pytest.mark.usefixtures("port")
+def test_the_chief_refuses_a_search_none_of_whose_settings_can_be_trained(toy, tmp_path, words, message):
+    plan = parse_tune([str(toy / "toy.json"), *words.split()]).plan
+    with pytest.raises(UserError, match=message):
+        chiefs.lead(plan, tmp_path, None, None)
+
+
+def test_the_chief_refuses_an_address_in_use(toy, tmp_path, port):
+    plan = parse_tune([str(toy / "toy.json")]).plan
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = str(taken.getsockname()[1])
-        search = start("--to", str(tmp_path / "c"), KERASTUNER_TUNER_ID="chief", KERASTUNER_ORACLE_PORT=port)
-        assert "another process is listening there" in search.communicate()[0]
+        with pytest.raises(UserError, match="another process is listening there"):
+            chiefs.lead(plan, tmp_path, None, None)
+
+
+def test_an_error_of_the_chief_ends_the_search_with_one_message(start, tmp_path):
+    # Not a failure of each trial: none of the settings can be trained.
+    words = ("--schedule.kind", "cosine", "--schedule.warmup-steps", "1000")
+    search = start(*options(tmp_path / "search", 2), *words)
+    output = search.communicate()[0]
     assert search.returncode == 2
+    assert "a warm-up of 1000 steps takes up all" in output
+    assert "Traceback" not in output
+    # The corrected command is another search, and has to find the folder free.
+    assert not (tmp_path / "search").exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "port", "message"),
+    [
+        ("b", "", "needs .*KERASTUNER_ORACLE_PORT"),
+        ("b", "99999", "must be a port, 1 to 65535. Received: 99999"),
+        ("/proc/search", "8400", "cannot be written"),
+    ],
+)
+def test_mistakes_are_refused_before_any_process(tmp_path, monkeypatch, folder, port, message):
+    monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
+    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", port)
+    with pytest.raises(UserError, match=message):
+        tune(parse_tune(["demo"]).plan, tmp_path / folder)
+    assert list(tmp_path.iterdir()) == []

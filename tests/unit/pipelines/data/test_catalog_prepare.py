@@ -102,6 +102,19 @@ def test_an_interrupted_preparation_leaves_nothing(sets, monkeypatch):
     assert not list(sets.iterdir())
 
 
+def test_the_first_of_two_processes_to_finish_wins(sets, monkeypatch):
+    prepare = tfds.core.DatasetBuilder.download_and_prepare
+
+    def overtaken(self, **options):
+        prepare(self, **options)
+        monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", prepare)
+        prepared("mnist_5k", sets)
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", overtaken)
+    assert catalog.is_complete(prepared("mnist_5k", sets))
+    assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
+
+
 def test_what_is_in_the_way_is_told(sets):
     (sets / "mnist_5k" / "1.0.0").mkdir(parents=True)
     (sets / "mnist_5k" / "1.0.0" / "notes").write_text("mine")

@@ -52,7 +52,7 @@ def test_paper_without_a_digit_is_black(normalised, size):
     assert not normalised(np.full(size, 200, np.float32)).numpy().any()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     arrays(
         np.float32,
