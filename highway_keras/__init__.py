@@ -1,7 +1,7 @@
-"""Highway networks for Keras: layers, models and the reading of their gates.
+"""Highway networks for Keras: layers, models and gate analysis.
 
-Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228. Imports keras and numpy only, and
-runs on every backend of Keras that its layers are tested on: TensorFlow and JAX.
+Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228. Imports Keras and NumPy only, and
+runs on Keras's TensorFlow and JAX backends.
 """
 
 from highway_keras import analysis, callbacks, surgery

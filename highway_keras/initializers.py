@@ -1,16 +1,16 @@
-"""How the weights of the published nets start, for the kernels of H and of the transform gate alike.
+"""Initializers of the published nets, for the kernels of H and the transform gate.
 
-Every call makes a new initializer: one instance shared by two weights would give both the same values.
-The dense nets of the paper use "normalised initialisation", which is Keras's "glorot_uniform".
+Every call returns a new initializer, because one instance shared by two weights gives both the same values. The dense
+nets of the paper use "normalised initialisation", which is Keras's "glorot_uniform".
 """
 
 import keras
 
 
 def caffe_xavier() -> keras.initializers.Initializer:
-    """The "xavier" filler of the authors' Caffe code: a Gaussian that is not cut off, with std sqrt(2 / fan_in).
+    """Returns the "xavier" filler of the authors' Caffe code: an untruncated Gaussian with std sqrt(2 / fan_in).
 
-    Caffe's name misleads: this is He's rule, not Glorot's, and Keras's "he_normal" differs by cutting off at 2 std.
+    Despite Caffe's name this is He's rule, not Glorot's. Keras's "he_normal" truncates it at 2 std.
 
     Returns:
         An unseeded initializer; `keras.utils.set_random_seed` makes it repeatable.
@@ -25,12 +25,12 @@ def caffe_xavier() -> keras.initializers.Initializer:
 
 
 def gaussian(std: float | None) -> keras.initializers.Initializer:
-    """A Gaussian of a fixed standard deviation, as the authors set it for single layers.
+    """Returns a Gaussian with a fixed standard deviation, which the authors set for some layers.
 
     Their first CIFAR convolution has std 1.0, their classifier 0.1 on MNIST and 0.05 on CIFAR-10.
 
     Args:
-        std: the standard deviation; None stands for `caffe_xavier`, which depends on the fan-in.
+        std: standard deviation; None selects `caffe_xavier`, which depends on the fan-in.
 
     Returns:
         An unseeded initializer.
@@ -42,10 +42,10 @@ def gaussian(std: float | None) -> keras.initializers.Initializer:
 
 
 def fan_in_uniform() -> keras.initializers.Initializer:
-    """Evenly between plus and minus one over the square root of the fan-in: narrower than Keras's "lecun_uniform".
+    """Returns a uniform distribution between ±1 / sqrt(fan_in), narrower than Keras's "lecun_uniform".
 
-    It is what PyTorch gives linear layers, and many a net that was written by hand. A tanh net that starts so loses
-    its signal and its gradient with depth sooner than one that starts by "glorot_uniform".
+    It is PyTorch's default for linear layers. Signal and gradient of a tanh net decay faster with depth than with
+    "glorot_uniform".
 
     Returns:
         An unseeded initializer; `keras.utils.set_random_seed` makes it repeatable.

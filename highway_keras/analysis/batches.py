@@ -1,4 +1,4 @@
-"""Batches of examples with what is known of them, all of one size so that one compiled program serves."""
+"""Batches padded to one size, so that one compiled program serves them all."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -8,21 +8,21 @@ import keras
 import numpy as np
 
 Batches = Iterable[tuple[Any, ...]]
-"""Pairs (x, y), each of one batch, or triples with the weights of the examples, as `fit` takes them: a
-`tf.data.Dataset`, a list, a generator. Or one such tuple of whole arrays, which is cut into batches."""
-Told = Callable[[int], None]
-"""Is called with the number of examples done after each batch."""
+"""Batches as pairs (x, y) or triples (x, y, weights), as for `fit`: a `tf.data.Dataset`, a list or a generator. Also
+a single tuple of whole arrays, which is cut into batches."""
+Progress = Callable[[int], None]
+"""Callback that receives the number of examples processed so far after each batch."""
 
 
 class Batch(NamedTuple):
-    """A batch filled up to the size of the first."""
+    """A batch padded to the size of the first one."""
 
     x: Any
     y: Any
     examples: int
-    """How many there are without those that fill it."""
+    """Number of examples without the padding."""
     weights: np.ndarray | None
-    """Of the examples, `[examples]`, or of their steps, `[examples, steps]`."""
+    """Weights of the examples, `[examples]`, or of their steps, `[examples, steps]`."""
 
 
 def in_batches(x: Any, y: Any, batch_size: int = 500) -> Iterator[tuple[Any, Any]]:
@@ -31,7 +31,7 @@ def in_batches(x: Any, y: Any, batch_size: int = 500) -> Iterator[tuple[Any, Any
     Args:
         x: `[examples, ...]`, or a structure of such arrays.
         y: `[examples, ...]`, or a structure of such arrays.
-        batch_size: examples a batch; the last one holds what is left.
+        batch_size: examples per batch; the last one may be smaller.
 
     Yields:
         Pairs of slices.
@@ -43,45 +43,45 @@ def in_batches(x: Any, y: Any, batch_size: int = 500) -> Iterator[tuple[Any, Any
         yield batch[0], batch[1]
 
 
-def even(batches: Batches) -> Iterator[Batch]:
-    """The batches with their numbers of examples; a smaller one is filled up to the size of the first.
+def padded(batches: Batches) -> Iterator[Batch]:
+    """Yields batches of equal size: smaller ones are padded to the size of the first.
 
     Args:
         batches: see `Batches`.
 
     Raises:
-        ValueError: if there is no example, a batch is larger than the first, or x, y and weights differ in number.
+        ValueError: if there are no examples, a batch is larger than the first, or x, y and weights differ in length.
     """
     size = 0
     for batch in _cut(batches, 500) if _is_arrays(batches) else batches:
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise ValueError(
-                "Batches must be pairs (x, y) or triples (x, y, weights). To cut arrays into batches, pass "
+                "Batches must be pairs (x, y) or triples (x, y, weights). To split arrays into batches, pass "
                 f"highway_keras.analysis.in_batches(x, y). Received: a batch of type {type(batch).__name__}"
             )
         x, y, weights = (*batch, None)[:3]
         count = count_of(batch)
         size = size or count
         if count > size:
-            raise ValueError(f"Each batch must be at most as large as the first, {size} examples. Received: {count}")
+            raise ValueError(f"No batch may be larger than the first, which has {size} examples. Received: {count}")
         if count:
-            fill = functools.partial(_filled, size=size)
-            x, y = keras.tree.map_structure(fill, x), keras.tree.map_structure(fill, y)
-            yield Batch(x, y, count, None if weights is None else fill(_checked(weights)))
+            pad = functools.partial(_pad, size=size)
+            x, y = keras.tree.map_structure(pad, x), keras.tree.map_structure(pad, y)
+            yield Batch(x, y, count, None if weights is None else pad(_check_weights(weights)))
     if not size:
-        raise ValueError("There is nothing to measure: the batches hold no example.")
+        raise ValueError("There is nothing to measure: the batches contain no examples.")
 
 
 def count_of(structure: Any) -> int:
-    """The number of examples in a structure of arrays.
+    """Returns the number of examples in a structure of arrays.
 
     Raises:
-        ValueError: if they differ in it.
+        ValueError: if the arrays differ in length.
     """
     counts = {np.shape(array)[:1] for array in keras.tree.flatten(structure) if array is not None}
     if len(counts) != 1 or not (count := counts.pop()):
         raise ValueError(
-            "x, y and weights must have as many examples. "
+            "x, y and weights must have the same number of examples. "
             f"Received: shapes {[np.shape(array) for array in keras.tree.flatten(structure)]}"
         )
     return int(count[0])
@@ -97,14 +97,14 @@ def _cut(arrays: Any, batch_size: int) -> Iterator[Any]:
         yield keras.tree.map_structure(lambda array, part=slice(start, stop): array[part], arrays)
 
 
-def _checked(weights: Any) -> np.ndarray:
+def _check_weights(weights: Any) -> np.ndarray:
     weights = np.asarray(weights, "float32")
     if not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError("Weights of examples must be finite, 0 or more.")
+        raise ValueError("Weights must be finite and non-negative.")
     return weights
 
 
-def _filled(array: Any, size: int) -> np.ndarray:
+def _pad(array: Any, size: int) -> np.ndarray:
     array = np.asarray(array)
     missing = size - len(array)
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array

@@ -1,4 +1,4 @@
-"""Programs that read a model, and whether XLA compiles them."""
+"""Compiled programs around a model, and whether XLA compiles them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,68 +10,68 @@ from highway_keras.layers import HighwayStack
 
 
 class Program(keras.Model):
-    """A model around another one, that reads it in one compiled program.
+    """A model that wraps another one to read it in a single compiled program.
 
     Args:
-        model: the other model; its weights are not copied.
-        **kwargs: of a Keras model.
+        model: the other model; its weights are shared.
+        **kwargs: arguments of `keras.Model`.
     """
 
     def __init__(self, model: keras.Model, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.model = model
-        self.jit_compile = pays(model)
+        self.jit_compile = use_xla(model)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of every model.
+        """Predicts like any Keras model.
 
         Raises:
             ValueError: if a highway layer is called inside a loop.
         """
-        with _outside_of_loops():
+        with _loop_errors():
             return super().predict(*args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> Any:
-        """As that of every model; see `predict`."""
-        with _outside_of_loops():
+        """Predicts one batch; see `predict`."""
+        with _loop_errors():
             return super().predict_on_batch(x)
 
 
 @contextmanager
-def _outside_of_loops() -> Iterator[None]:
+def _loop_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Of JAX and of TensorFlow: what was recorded inside the trace of a loop is read outside of it.
+        # JAX and TensorFlow: a tensor recorded inside the trace of a loop was read outside of it.
         if type(error).__name__ not in ("UnexpectedTracerError", "InaccessibleTensorError"):
             raise
         raise ValueError(
-            "A highway layer is called inside a loop of the backend, as in the cell of an RNN, and its gates cannot be "
-            "read from outside. Build the net with keras.layers.RNN(cell, unroll=True) to read them."
+            "A highway layer is called inside a loop of the backend, such as an RNN cell, so its gates cannot be read. "
+            "Build the model with keras.layers.RNN(cell, unroll=True) to read them."
         ) from error
 
 
-def pays(model: keras.Model) -> bool:
-    """Whether a program around a model should be compiled by XLA.
+def use_xla(model: keras.Model) -> bool:
+    """Decides whether XLA should compile a program around a model.
 
-    JAX knows nothing else. With TensorFlow on a CPU it pays for the loop of a stack, while its convolutions are several
-    times slower than TensorFlow's own, and a net of many layers takes it long to compile (docs/log.md).
+    JAX always uses XLA. With TensorFlow on a CPU it speeds up the loop of a stack; its convolutions are several times
+    slower than TensorFlow's own, and nets of many layers compile slowly (docs/log.md).
 
     Args:
-        model: the model that is read.
+        model: the wrapped model.
     """
     if keras.backend.backend() != "tensorflow":
         return True
     import tensorflow as tf
 
     accelerated = any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
-    return accelerated or any(isinstance(layer, HighwayStack) for layer in leaves(model))
+    return accelerated or any(isinstance(layer, HighwayStack) for layer in leaf_layers(model))
 
 
-def leaves(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """The layers of a model and of the models inside it."""
+def leaf_layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Yields the layers of a model and of its nested models."""
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            yield from leaves(layer)
+            yield from leaf_layers(layer)
         else:
             yield layer

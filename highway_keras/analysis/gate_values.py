@@ -1,4 +1,4 @@
-"""The transform gates of a whole model, read in one forward pass."""
+"""Transform gates and layer outputs of a whole model, read in one forward pass."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,21 +7,20 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling, places
-from highway_keras.analysis.layout import Reduce
+from highway_keras.analysis import compiling, reductions
 from highway_keras.layers.recording import Recording, layer_names, recording
 
 
 class GateModel(compiling.Program):
-    """A model whose outputs are the transform gates of every highway layer of another model, in inference.
+    """A model that outputs the transform gates of every highway layer of another model, in inference.
 
-    It holds the other model's own weights, not copies. Its `predict` compiles one program, and what is recorded while
-    that program is traced is returned by that same program. It is a tool for reading, not a model to save.
+    It shares the other model's weights. Keep one to read a model repeatedly: `predict` compiles a single program. It is
+    not meant to be saved.
 
     Args:
-        model: any Keras model: functional, sequential, subclassed, nested.
-        mean: whether to return, for each example, the mean gate of each layer in place of all gates; what is reduced
-            inside the program never leaves it.
+        model: any Keras model: functional, sequential, subclassed or nested.
+        mean: whether to return the mean gate of each layer for each example instead of all gates. The reduction
+            happens inside the compiled program.
 
     Example:
         GateModel(model, mean=True).predict(images)["highway"]  # [examples]
@@ -38,31 +37,31 @@ class GateModel(compiling.Program):
         self.depths: dict[str, int] = {}
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Runs the model in inference; layer name to T, `[batch, ...]`, or to its mean, `[batch]`.
+        """Returns layer name to T, `[batch, ...]`, or to its mean, `[batch]`.
 
-        A stack has its layers on an axis of their own: the last but one of T, and the last of the mean.
+        A stack has its layers on an axis of their own: the second-to-last of T, the last of the mean.
         """
         with recording() as recorded:
             self.model(inputs, training=False)
-        # Backends return dictionaries sorted by key; names are not tensors, and may be kept from a trace.
+        # Backends sort dictionaries by key, so the order is kept here; names may leave a trace.
         self.layer_names, self.depths = tuple(recorded), recorded.depths
         return means_of_examples(recorded) if self.mean else dict(recorded)
 
     def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
-        """The outputs for all of `x`, in the order in which the layers are called.
+        """Returns the outputs for all of `x`, in call order.
 
         Raises:
-            ValueError: if there is no example, or a highway layer is called inside a loop.
+            ValueError: if `x` is empty, or a highway layer is called inside a loop.
         """
         if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
-            # Batches (x, y), of which Keras would take the first for all there is.
+            # Batches (x, y), of which Keras would predict the first only.
             x = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *[batch[0] for batch in x])
         if any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape")):
-            raise ValueError("There are no gates to read: x holds no example.")
+            raise ValueError("There are no gates to read: x contains no examples.")
         values = self.predict(x, batch_size=batch_size, verbose=0)
-        return {layer: gate for name in self.layer_names for layer, gate in self._of_layers(name, values[name])}
+        return {layer: gate for name in self.layer_names for layer, gate in self._split_stack(name, values[name])}
 
-    def _of_layers(self, name: str, gate: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
+    def _split_stack(self, name: str, gate: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
         if name not in self.depths:
             return [(name, gate)]
         layers = np.moveaxis(gate, self.layer_axis, 0)
@@ -70,78 +69,79 @@ class GateModel(compiling.Program):
 
 
 def means_of_examples(recorded: Recording) -> dict[str, Any]:
-    """The mean gate of each layer for each example of a recording; for a graph of one's own, as exported ones.
+    """Computes the mean gate of each layer for each example of a recording, for use in a graph such as an exported one.
 
     Args:
         recorded: from `highway_keras.layers.recording.recording`.
 
     Returns:
-        Layer name to the mean of T over all units and places, `[batch]`; of a stack `[batch, depth]`. Of a layer that
-        was called with a mask, over the places that count; NaN where none does.
+        Layer name to the mean of T over all units and positions, `[batch]`; for a stack `[batch, depth]`. Layers called
+        with a mask average over the valid positions; NaN where there are none.
 
     Example:
         with recording() as recorded:
             logits = model(images, training=False)
         means = means_of_examples(recorded)
     """
-    return _over_examples(recorded, places.mean)
+    return reductions.per_call(recorded, reductions.mean)
 
 
-def _over_examples(recorded: Recording, reduce: Reduce) -> dict[str, Any]:
-    def reduced(name: str, gate: Any) -> Any:
-        gate = ops.moveaxis(gate, recorded.layers[name].unit_axis, -1)
-        axes = set(range(1, len(gate.shape))) - ({len(gate.shape) - 2} if name in recorded.depths else set())
-        return reduce(gate, tuple(sorted(axes)), places.real(gate, recorded.masks.get(name)))
+class OutputModel(GateModel):
+    """A model that outputs the outputs of every highway layer of another model, in inference; see `GateModel`."""
 
-    return {name: reduced(name, gate) for name, gate in recorded.items()}
+    def call(self, inputs: Any) -> dict[str, Any]:
+        """Returns layer name to y, `[batch, ...]`; for a stack with an axis for its layers."""
+        with recording(outputs=True) as recorded:
+            self.model(inputs, training=False)
+        self.layer_names, self.depths = tuple(recorded), recorded.depths
+        return dict(recorded.outputs or {})
 
 
 class MeanModel(GateModel):
-    """A model whose outputs are what the mean gates over any number of examples are made of; see `GateModel`."""
+    """A model that outputs the sums from which mean gates over any number of batches are computed; see `GateModel`."""
 
     layer_axis = -1
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Layer name to the sum of T and what to divide it by, `[batch, 2]`; of a stack `[batch, 2, depth]`."""
+        """Returns layer name to the sum of T and its divisor, `[batch, 2]`; for a stack `[batch, 2, depth]`."""
         with recording() as recorded:
             self.model(inputs, training=False)
         self.layer_names, self.depths = tuple(recorded), recorded.depths
-        sums, weights = (_over_examples(recorded, reduce) for reduce in (places.total, places.weight))
+        sums, weights = (reductions.per_call(recorded, each) for each in (reductions.total, reductions.weight))
         return {name: ops.stack([sums[name], weights[name]], axis=1) for name in sums}
 
     def means(self, x: Any, batch_size: int | None) -> dict[str, float]:
-        """The mean of T of each layer over all units, examples and places that count; NaN where none does."""
-        found = {}
+        """Returns the mean of T of each layer over units, examples and valid positions; NaN if there are none."""
+        means = {}
         for name, values in self.read(x, batch_size).items():
             sums, weights = np.ascontiguousarray(values.T)
             with np.errstate(invalid="ignore"):
-                found[name] = float(np.mean(sums) / np.mean(weights))
-        return found
+                means[name] = float(np.mean(sums) / np.mean(weights))
+        return means
 
 
 def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:
-    """The transform gate T of every unit of every highway layer of a model, for each example.
+    """Computes the transform gate T of every unit of every highway layer of a model for each example.
 
-    The whole model runs once. All gates of all examples are kept: for a convolutional net that is a number for each
-    pixel and channel of each layer, so ask for few examples, or for `mean_gates`. Each call compiles a program; to read
-    a model again and again, keep a `highway_keras.analysis.GateModel`.
+    The model runs once. All gates of all examples are kept in memory: for a convolutional net one value per pixel and
+    channel of each layer, so pass few examples or use `mean_gates`. Each call compiles a program; to read a model
+    repeatedly, keep a `highway_keras.analysis.GateModel`.
 
-    Masked steps have gates, too, as the layer computes them: leave them out of means of your own with the mask of the
-    inputs. `mean_gates` does so itself.
+    Masked steps have gates as well, as computed by the layer. Exclude them from your own means with the mask of the
+    inputs, as `mean_gates` does.
 
     Args:
         model: any built Keras model.
-        x: what `model.predict` would take.
-        batch_size: examples in one step; None where `x` comes in batches already.
+        x: inputs as for `model.predict`.
+        batch_size: examples per step; None if `x` is already batched.
 
     Returns:
-        Layer name to T, `[examples, ...]` of the shape of the layer's output, float32, values in [0, 1], in the order
-        in which the layers are called. A layer called twice, or of a name met before, gets ":2", ":3" and so on. Empty
-        if the model has no highway layer.
+        Layer name to T in [0, 1], `[examples, ...]` of the shape of the layer's output, float32, in call order.
+        Repeated names get the suffixes ":2", ":3" and so on. Empty if the model has no highway layer.
 
     Example:
         for name, gate in highway_keras.gates(model, images[:100]).items():
-            print(name, gate.mean(axis=0))  # one value a unit
+            print(name, gate.mean(axis=0))  # one value per unit
 
     Reference:
         arXiv 1507.06228, section 4 and Figure 2.
@@ -150,22 +150,43 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
 
 
 def mean_gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, float]:
-    """The mean transform gate of every highway layer of a model, over all units, examples and places.
+    """Computes the mean transform gate of every highway layer of a model over all units, examples and positions.
 
-    Where a layer gets a mask, as from `Embedding(mask_zero=True)` and `Masking`, padded steps do not count: the mean is
-    over the real steps of all examples, each of the same weight.
+    Masked steps, for example from `Embedding(mask_zero=True)` or `Masking`, do not count; all other steps of all
+    examples weigh the same.
 
     Args:
         model: any built Keras model.
-        x: what `model.predict` would take.
-        batch_size: examples in one step; None where `x` comes in batches already.
+        x: inputs as for `model.predict`.
+        batch_size: examples per step; None if `x` is already batched.
 
     Returns:
-        Layer name to the mean of T, in [0, 1], in the order in which the layers are called; see `gates` for the names.
-        NaN where no step counts.
+        Layer name to the mean of T, in [0, 1], in call order; see `gates` for the names. NaN if all steps are masked.
 
     Example:
         >>> highway_keras.mean_gates(model, images)
         {'highway': 0.131, 'highway_1': 0.117}
     """
     return MeanModel(model).means(x, batch_size)
+
+
+def layer_outputs(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:
+    """Computes the output y of every highway layer of a model for each example.
+
+    Args:
+        model: any built Keras model.
+        x: inputs as for `model.predict`. All outputs of all examples are kept in memory, so pass few.
+        batch_size: examples per step; None if `x` is already batched.
+
+    Returns:
+        Layer name to y, `[examples, ...]` of the shape of the layer's output, in the order and with the names of
+        `gates`. Outputs within a stack are float32 under a mixed policy.
+
+    Example:
+        for name, y in layer_outputs(model, images[:1]).items():
+            print(name, y[0])  # one value per unit
+
+    Reference:
+        arXiv 1507.06228, section 4 and Figure 2, last column.
+    """
+    return OutputModel(model).read(x, batch_size)

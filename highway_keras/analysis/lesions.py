@@ -1,9 +1,8 @@
-"""What a trained net loses where gates are closed, measured without rebuilding it.
+"""Lesion studies: how a trained net performs with some of its gates closed, without rebuilding it.
 
-A closed gate has T = 0, so that its unit carries its input on, and a layer whose gates are all closed is not there. One
-compiled program takes a batch of examples and any number of lesions: the intact net runs once, and each lesion starts
-from what the intact net gave before the first closed gate. For the lesions of all layers one by one that saves about
-half of the work.
+A closed gate has T = 0, so its unit carries its input; a layer with all gates closed is the identity. One compiled
+program takes a batch of examples and any number of lesions. It runs the intact net once, and starts each lesion from
+the intact output before the first closed gate, which halves the work of closing each layer in turn.
 """
 
 from collections.abc import Callable
@@ -14,57 +13,59 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import averages, compiling
-from highway_keras.analysis.batches import Batches, Told, even
-from highway_keras.analysis.layout import Layout, known, traced
-from highway_keras.analysis.scores import Scores
-from highway_keras.analysis.scoring import Asked, scorer
+from highway_keras.analysis import compiling
+from highway_keras.analysis.batches import Batches, Progress, padded
+from highway_keras.analysis.layout import Layout, layout_of, trace
+from highway_keras.analysis.scorer import ScoreSpec, scorer
+from highway_keras.analysis.scores import Scores, example_sums, output_mask
 from highway_keras.layers.lesion import Lesion, lesioned
 from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan
 
-AT_ONCE = 64  # Lesions in one call of the program; between calls progress is told.
+CHUNK = 64  # Lesions per call of the program.
 
 
 @dataclass(frozen=True)
 class Lesions:
-    """How well a net does with and without some of its gates."""
+    """Scores of a net, intact and with some of its gates closed."""
 
     layout: Layout
-    """Which gate belongs to which layer."""
+    """The gates of each layer."""
     closed: np.ndarray
-    """bool `[lesions, gates]`: what was closed."""
+    """bool `[lesions, gates]`: the closed gates of each lesion."""
     examples: int
-    """Examples that it was measured on."""
+    """Number of examples scored."""
     intact: dict[str, float]
-    """Mean scores of the intact net: "loss", and "accuracy" of a classifier."""
+    """Mean scores of the intact net: "loss", and "accuracy" for a classifier."""
     scores: dict[str, np.ndarray]
-    """The same of each lesion, float64 `[lesions]`."""
+    """Mean scores of each lesion, float64 `[lesions]`."""
 
     def cost(self, score: str = "loss") -> np.ndarray:
-        """What each lesion changes: its score minus that of the intact net, float64 `[lesions]`."""
+        """Returns the score of each lesion minus that of the intact net, float64 `[lesions]`."""
         return self.scores[score] - self.intact[score]
 
 
-def lesion_layers(model: keras.Model, batches: Batches, scores: Asked = None, told: Told | None = None) -> Lesions:
+def lesion_layers(
+    model: keras.Model, batches: Batches, scores: ScoreSpec = None, told: Progress | None = None
+) -> Lesions:
     """Closes all gates of one layer, for each layer of a model in turn.
 
     Args:
         model: any built Keras model with highway layers.
-        batches: pairs (x, y), or (x, y, weights) with weights as `fit` takes them; one pass.
-        scores: what is measured. None is cross-entropy and accuracy of a classifier whose last layer says whether it
-            gives logits or probabilities. Else `classification`, `probabilities`, `regression`, a Keras loss,
-            "compiled" for the model's own loss, or a function of your own
-            (`highway_keras.analysis.scoring.Asked` has the details).
-        told: is called with the number of examples done after each batch.
+        batches: pairs (x, y), or (x, y, weights) with weights as for `fit`; read once.
+        scores: scores to compute. None computes cross-entropy and accuracy of a classifier, from logits or
+            probabilities according to its last layer. Alternatives: `classification`, `probabilities`, `regression`, a
+            Keras loss, "compiled" for the model's own loss, or a custom function; see
+            `highway_keras.analysis.scorer.ScoreSpec`.
+        told: called after each batch with the number of examples processed so far.
 
     Returns:
-        As many lesions as there are layers, in the order of their calls. Scores are means over the examples, of token
-        outputs over the steps that the mask of the outputs lets count; both weighted, if there are weights.
+        One lesion per layer, in call order. Scores are means over the examples, for token outputs over their unmasked
+        steps, weighted if there are weights.
 
     Raises:
-        ValueError: if the model has no highway layers, there is no example, labels do not fit the outputs, or it cannot
-            be told whether the outputs are logits or probabilities.
+        ValueError: if the model has no highway layers, there are no examples, labels do not fit the outputs, or it is
+            ambiguous whether the outputs are logits or probabilities.
 
     Example:
         found = lesion_layers(model, in_batches(images, labels))
@@ -73,11 +74,13 @@ def lesion_layers(model: keras.Model, batches: Batches, scores: Asked = None, to
     Reference:
         arXiv 1507.06228, section 4.2 and Figure 4.
     """
-    return _measured(model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, told)
+    return _measure(model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, told)
 
 
-def lesion_units(model: keras.Model, batches: Batches, scores: Asked = None, told: Told | None = None) -> Lesions:
-    """Closes one gate of a model, for each unit of each layer in turn; of a convolutional layer, for each channel.
+def lesion_units(
+    model: keras.Model, batches: Batches, scores: ScoreSpec = None, told: Progress | None = None
+) -> Lesions:
+    """Closes one gate of a model, for each unit (in convolutional layers each channel) in turn.
 
     Args:
         model: see `lesion_layers`.
@@ -86,29 +89,29 @@ def lesion_units(model: keras.Model, batches: Batches, scores: Asked = None, tol
         told: see `lesion_layers`.
 
     Returns:
-        As many lesions as there are gates; `layout.split(found.cost())` has those of each layer.
+        One lesion per gate; `layout.split(lesions.cost())` groups their costs by layer.
     """
-    return _measured(model, batches, lambda layout: np.eye(layout.gates, dtype=bool), scores, told)
+    return _measure(model, batches, lambda layout: np.eye(layout.gates, dtype=bool), scores, told)
 
 
 def lesion_sets(
     model: keras.Model,
     batches: Batches,
     closed: np.ndarray,
-    scores: Asked = None,
-    told: Told | None = None,
+    scores: ScoreSpec = None,
+    told: Progress | None = None,
 ) -> Lesions:
-    """Closes all gates of several layers at once, for any number of such sets.
+    """Closes all gates of several layers at once, for any number of sets of layers.
 
     Args:
         model: see `lesion_layers`.
         batches: see `lesion_layers`.
-        closed: bool `[lesions, layers]`: the layers that each lesion closes, in the order of their calls.
+        closed: bool `[lesions, layers]`: the layers that each lesion closes, in call order.
         scores: see `lesion_layers`.
         told: see `lesion_layers`.
 
     Returns:
-        As many lesions as there are rows.
+        One lesion per row.
 
     Raises:
         ValueError: if `closed` does not fit the model; see also `lesion_layers`.
@@ -118,31 +121,54 @@ def lesion_sets(
     """
     rows = np.asarray(closed)
 
-    def of(layout: Layout) -> np.ndarray:
+    def spread(layout: Layout) -> np.ndarray:
         if rows.dtype != bool or rows.ndim != 2 or rows.shape[1] != len(layout.layers):
             raise ValueError(
-                f"`closed` must be bool [lesions, {len(layout.layers)}], a column for each layer. "
+                f"`closed` must be bool [lesions, {len(layout.layers)}], one column per layer. "
                 f"Received: shape {rows.shape}, dtype {rows.dtype}"
             )
         return layout.spread(rows)
 
-    return _measured(model, batches, of, scores, told)
+    return _measure(model, batches, spread, scores, told)
 
 
-def _measured(
-    model: keras.Model, batches: Batches, lesions_of: Callable[[Layout], np.ndarray], scores: Asked, told: Told | None
+def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> int:
+    """Counts the layers that make a score worse by more than a tolerance when they alone are closed.
+
+    The definition is ours. Single-layer lesions as a measure of use come from the paper (section 4.2); Veit, Wilber and
+    Belongie 2016 (arXiv 1605.06431) applied them to residual nets. Layers that can replace each other are not counted,
+    because each of them can be spared.
+
+    Args:
+        lesions: from `lesion_layers`.
+        tolerance: in the unit of the score: nats of cross-entropy, or a fraction of the examples.
+        score: "loss", of which lower is better, or any other, of which higher is better.
+
+    Returns:
+        A number of layers.
+    """
+    worse = lesions.cost(score) * (1 if score == "loss" else -1)
+    return int(np.sum(worse > tolerance))
+
+
+def _measure(
+    model: keras.Model,
+    batches: Batches,
+    lesions_of: Callable[[Layout], np.ndarray],
+    scores: ScoreSpec,
+    told: Progress | None,
 ) -> Lesions:
     program, done = None, 0
     totals, divisors = dict[str, Any](), dict[str, float]()
-    for x, y, count, weights in even(batches):
+    for x, y, count, weights in padded(batches):
         if program is None:
-            recorded, outputs = traced(model, x)
-            layout = known(recorded, model)
+            recorded, outputs = trace(model, x)
+            layout = layout_of(recorded, model)
             closed = lesions_of(layout)
             rows = _chunks(closed)
-            suiting = scorer(model, outputs, scores)
-            program = LesionModel(model, layout, suiting.scores)
-        batch = {"x": x, "y": suiting.labels(y)} | ({} if weights is None else {"weights": weights})
+            chosen = scorer(model, outputs, scores)
+            program = LesionModel(model, layout, chosen.scores)
+        batch = {"x": x, "y": chosen.labels(y)} | ({} if weights is None else {"weights": weights})
         parts = [program.predict_on_batch({**batch, "closed": chunk}) for chunk in rows]
         for name, divisor in parts[0]["divisors"].items():
             sums = np.concatenate([part["scores"][name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
@@ -152,16 +178,16 @@ def _measured(
         if told:
             told(done)
     if not all(divisors.values()):
-        raise ValueError("There is nothing to measure: every example has the weight 0, or is masked.")
+        raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")
     means = {name: sums / divisors[name] for name, sums in totals.items()}
     intact = {name: float(values[0]) for name, values in means.items()}
     return Lesions(layout, closed, done, intact, {name: values[1 : len(closed) + 1] for name, values in means.items()})
 
 
 def _chunks(closed: np.ndarray) -> list[np.ndarray]:
-    """The intact net and the lesions, in parts of one length; what is missing of the last costs next to nothing."""
+    """Splits the intact net and the lesions into chunks of equal size; padding costs next to nothing."""
     count = len(closed) + 1
-    parts = -(-count // AT_ONCE)
+    parts = -(-count // CHUNK)
     length = -(-count // parts)
     rows = np.zeros((parts * length, closed.shape[1]), bool)
     rows[1:count] = closed
@@ -169,7 +195,7 @@ def _chunks(closed: np.ndarray) -> list[np.ndarray]:
 
 
 class LesionModel(compiling.Program):
-    """The scores of each lesion on each example, `[lesions, batch]`, and what to divide their sums by, `[batch]`."""
+    """A model that scores each lesion on each example, `[lesions, batch]`, and returns the divisors, `[batch]`."""
 
     def __init__(self, model: keras.Model, layout: Layout, scores: Scores) -> None:
         super().__init__(model, autocast=False)
@@ -178,34 +204,34 @@ class LesionModel(compiling.Program):
         self.built = True
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """From "x", "y", "closed", bool `[lesions, gates]`, and maybe "weights" to the scores and divisors by name."""
+        """Maps "x", "y", "closed" (bool `[lesions, gates]`) and optional "weights" to scores and divisors by name."""
         x, y = inputs["x"], inputs["y"]
         with recording(outputs=True) as intact:
             outputs = self.model(x, training=False)
-        mask, weights = averages.mask_of(outputs), inputs.get("weights")
+        mask, weights = output_mask(outputs), inputs.get("weights")
         scores = self.scores(y, outputs)
         names = sorted(scores)
 
-        def one(carry: Any, row: tuple[Any]) -> tuple[Any, tuple[Any, ...]]:
+        def lesion(carry: Any, row: tuple[Any]) -> tuple[Any, tuple[Any, ...]]:
             with lesioned(self._lesions(row[0], intact)):
                 found = self.scores(y, self.model(x, training=False))
-            return carry, tuple(averages.total(ops.cast(found[name], "float32"), mask, weights) for name in names)
+            return carry, tuple(example_sums(ops.cast(found[name], "float32"), mask, weights) for name in names)
 
-        _, kept = scan(one, ops.zeros((), "float32"), (inputs["closed"],), kept=len(names))
-        divisors = {name: averages.total(ops.ones_like(scores[name], "float32"), mask, weights) for name in names}
-        return {"scores": dict(zip(names, kept, strict=True)), "divisors": divisors}
+        _, sums = scan(lesion, ops.zeros((), "float32"), (inputs["closed"],), kept=len(names))
+        divisors = {name: example_sums(ops.ones_like(scores[name], "float32"), mask, weights) for name in names}
+        return {"scores": dict(zip(names, sums, strict=True)), "divisors": divisors}
 
     def _lesions(self, closed: Any, intact: Recording) -> dict[str, Lesion]:
         first = self._first(closed)
-        found = {}
+        lesions = {}
         for call, gates, before in self.layout.parts():
-            of_call = closed[gates] if call.depth is None else ops.reshape(closed[gates], (call.depth, call.units))
+            units = closed[gates] if call.depth is None else ops.reshape(closed[gates], (call.depth, call.units))
             spared = ops.clip(first - before, 0, call.depth or 1)
-            found[call.name] = Lesion(of_call, (intact.outputs or {})[call.name], spared)
-        return found
+            lesions[call.name] = Lesion(units, (intact.outputs or {})[call.name], spared)
+        return lesions
 
     def _first(self, closed: Any) -> Any:
-        """The number of the first layer with a closed gate; that of all layers if there is none."""
+        """Returns the index of the first layer with a closed gate, or the number of layers if there is none."""
         layers = len(self.layout.layers)
         number = self.layout.spread(np.arange(layers, dtype="int32"))
         return ops.min(ops.where(closed, number, np.int32(layers)))

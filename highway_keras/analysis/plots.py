@@ -1,7 +1,7 @@
-"""Draws what the rest of `highway_keras.analysis` measures, on a matplotlib `Figure` or `Axes` of yours.
+"""Plots of the results of `highway_keras.analysis`, drawn on a given Matplotlib `Figure` or `Axes`.
 
-matplotlib is needed here alone. Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis; maps
-of numbers that may be negative go from blue over white to red. A map has a row for each layer, the first one on top.
+Colours are the colour-blind safe ones of Okabe and Ito, and viridis; signed maps run from blue through white to red.
+A map has one row per layer, the first layer on top.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,33 +20,33 @@ try:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 except ImportError as error:
     raise ImportError(
-        "highway_keras.analysis.plots draws with matplotlib, which is not installed. Install it: "
-        "pip install 'matplotlib>=3.10'. The numbers themselves need keras and numpy only."
+        "highway_keras.analysis.plots needs Matplotlib, which is not installed. Install it: "
+        "pip install 'matplotlib>=3.10'. The rest of highway_keras.analysis works without it."
     ) from error
 
-MARKED = 60  # More points than these would run into each other.
+MAX_MARKERS = 60  # More would overlap.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 LAYER = "highway layer, from the input"
 
 
 def layer_map(layout: Layout, gates: np.ndarray) -> np.ndarray:
-    """One value for each gate as a picture: a row for each layer.
+    """Arranges one value per gate in a matrix with one row per layer.
 
     Args:
-        layout: of the model.
-        gates: `[gates]`.
+        layout: layout of the model.
+        gates: values, `[gates]`.
 
     Returns:
-        float `[layers, units of the widest layer]`; NaN where a layer has no such unit.
+        float `[layers, units of the widest layer]`, padded with NaN.
 
     Example:
-        layer_map(found.layout, found.mean)  # [49, 50] for a net of 50 layers of 50
+        layer_map(found.layout, found.mean)  # [49, 50] for a net of 50 layers of 50 units
     """
     rows = list(layout.split(np.asarray(gates, "float64")).values())
-    picture = np.full((len(rows), max(layout.units)), np.nan)
-    for place, row in zip(picture, rows, strict=True):
-        place[: len(row)] = row
-    return picture
+    matrix = np.full((len(rows), max(layout.units)), np.nan)
+    for padded, row in zip(matrix, rows, strict=True):
+        padded[: len(row)] = row
+    return matrix
 
 
 def gate_maps(
@@ -56,39 +56,39 @@ def gate_maps(
     signed: Collection[str] = (),
     shared: Collection[str] = (),
 ) -> None:
-    """Several values of each gate side by side, as in the paper's Figure 2.
+    """Draws several maps of all gates side by side, as in the paper's Figure 2.
 
     Args:
         figure: an empty figure.
-        layout: of the model.
-        maps: title to one value for each gate, `[gates]`.
-        signed: titles of the maps whose values are told from 0 in both directions.
-        shared: titles of the maps that have one scale, from 0 on and by its root.
+        layout: layout of the model.
+        maps: title to one value per gate, `[gates]`.
+        signed: titles of maps with a colour scale centred on 0.
+        shared: titles of maps that share one square-root scale from 0.
 
     Example:
         gate_maps(figure, found.layout, {"bias of the gate": found.bias, "mean of T": found.mean})
     """
     all_axes = np.atleast_1d(figure.subplots(1, len(maps), sharex=True, sharey=True))
-    # Most gates are nearly closed: a root tells small ones apart.
+    # Most gates are nearly closed: a square-root scale separates the small values.
     one_scale = PowerNorm(0.5, 0.0, max((float(maps[title].max()) for title in shared), default=1.0))
     for axes, (title, gates) in zip(all_axes, maps.items(), strict=True):
         norm = _around_zero(gates) if title in signed else one_scale if title in shared else None
         mesh = _draw_map(axes, layout, gates, cmap="RdBu_r" if title in signed else "viridis", norm=norm)
         axes.set_title(title, fontsize="medium")
         bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=25, pad=0.02)
-        # A root leaves little room between the upper ticks.
+        # A square-root scale leaves little room between the upper ticks.
         bar.locator = MaxNLocator(4 if title in shared else 5)
         bar.update_ticks()
     all_axes[0].set_ylabel(LAYER)
 
 
 def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, str]) -> None:
-    """How the mean gates of some classes differ from those of all examples, as in the paper's Figure 3.
+    """Draws how the mean gates of some classes differ from those of all examples, as in the paper's Figure 3.
 
     Args:
         figure: an empty figure.
         statistics: from `gate_statistics` with classes.
-        names: class number to title, of the classes to draw.
+        names: number and title of each class to draw.
 
     Example:
         class_maps(figure, found, {0: "zeros", 7: "sevens"})
@@ -118,7 +118,7 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
     shown = sorted(lesions.scores, key=lambda name: name != "loss")
-    dotted = len(numbers) > MARKED
+    dotted = len(numbers) > MAX_MARKERS
     style = {"ls": "none", "marker": ".", "ms": 3} if dotted else {"marker": "o", "ms": 4, "lw": 1}
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
         axes.plot(numbers, lesions.scores[name], color=BLUE, **style, label="one layer closed")
@@ -144,12 +144,12 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
 
 
 def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
-    """What closing each unit or channel alone changes.
+    """Draws the effect of closing each unit or channel alone.
 
     Args:
         figure: an empty figure.
         lesions: from `lesion_units`.
-        score: which score.
+        score: name of the score.
     """
     axes = figure.subplots()
     cost = lesions.cost(score)
@@ -159,7 +159,7 @@ def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
 
 
 def openness(axes: Axes, statistics: GateStatistics) -> None:
-    """How often the gates of each layer are nearly closed, nearly open, and between, with their mean.
+    """Draws the fractions of nearly closed, nearly open and other gates of each layer, with their mean.
 
     Args:
         axes: empty axes.
@@ -174,7 +174,7 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
     axes.bar(numbers, left, color=BLUE, alpha=0.75, label=f"T below {LEFT:g}: carries", **bars)
     axes.bar(numbers, 1 - left - right, bottom=left, color="#DDDDDD", label="between", **bars)
     axes.bar(numbers, right, bottom=1 - right, color=ORANGE, alpha=0.85, label=f"T above {RIGHT:g}: transforms", **bars)
-    few = len(mean) <= MARKED
+    few = len(mean) <= MAX_MARKERS
     axes.plot(numbers, mean, color="black", lw=1.2, marker="o" if few else None, ms=3, label="mean of T")
     axes.set_xlim(0.5, len(mean) + 0.5)
     axes.set_ylim(0, 1)
@@ -187,18 +187,20 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
 
 
 def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
-    """How the mean gate of each layer differs from example to example: median, and the middle 50 % and 90 % of them.
+    """Draws how the mean gate of each layer varies between examples: the median, and the central 50% and 90%.
 
     Args:
         axes: empty axes.
-        layout: of the model.
+        layout: layout of the model.
         signatures: `[examples, layers]`, from `signatures`.
     """
     numbers = np.arange(1, signatures.shape[1] + 1)
     low, first, median, third, high = np.percentile(signatures, (5, 25, 50, 75, 95), axis=0)
-    axes.fill_between(numbers, low, high, color=BLUE, alpha=0.2, lw=0, label="90 % of the examples")
-    axes.fill_between(numbers, first, third, color=BLUE, alpha=0.4, lw=0, label="50 %")
-    axes.plot(numbers, median, color=BLUE, lw=1.5, marker="o" if len(numbers) <= MARKED else None, ms=3, label="median")
+    axes.fill_between(numbers, low, high, color=BLUE, alpha=0.2, lw=0, label="90% of the examples")
+    axes.fill_between(numbers, first, third, color=BLUE, alpha=0.4, lw=0, label="50%")
+    axes.plot(
+        numbers, median, color=BLUE, lw=1.5, marker="o" if len(numbers) <= MAX_MARKERS else None, ms=3, label="median"
+    )
     axes.set_ylim(bottom=0)
     axes.set_xlabel(LAYER)
     axes.set_ylabel(f"mean of T over the {layout.unit}s of the layer")
@@ -207,11 +209,11 @@ def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
 
 
 def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> Any:
-    picture = layer_map(layout, gates)
-    layers, units = picture.shape
-    # An edge at each half, so that layer and unit numbers stand in the middle.
-    mesh = axes.pcolormesh(np.arange(units + 1) + 0.5, np.arange(layers + 1) + 0.5, picture, rasterized=True, **options)
-    axes.set_facecolor("#DDDDDD")  # where a layer has no such unit
+    matrix = layer_map(layout, gates)
+    layers, units = matrix.shape
+    # Edges at half-integers centre the cells on the layer and unit numbers.
+    mesh = axes.pcolormesh(np.arange(units + 1) + 0.5, np.arange(layers + 1) + 0.5, matrix, rasterized=True, **options)
+    axes.set_facecolor("#DDDDDD")  # padding of narrower layers
     axes.grid(visible=False)
     axes.set_ylim(layers + 0.5, 0.5)
     axes.set_xlabel(layout.unit)
@@ -221,7 +223,7 @@ def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> 
 
 
 def _around_zero(values: np.ndarray) -> Normalize:
-    """From the largest number below 0 to the same above; by the root where but few numbers are large."""
+    """Returns a scale symmetric about 0, with a square root where only few values are large."""
     sizes = np.abs(values[~np.isnan(values)])
     largest = float(sizes.max(initial=0)) or 1.0
     if not sizes.size or np.percentile(sizes, 90) > largest / 10:

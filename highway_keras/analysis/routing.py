@@ -1,4 +1,4 @@
-"""The route that each example takes through the gates, as a vector that can be clustered."""
+"""Routing signatures: how far each example opens the gates, as a vector that can be clustered."""
 
 from typing import Any, Literal
 
@@ -6,30 +6,29 @@ import keras
 import numpy as np
 from keras import ops
 
-from highway_keras.analysis import compiling, places
+from highway_keras.analysis import compiling, reductions
 from highway_keras.analysis.batches import count_of
 from highway_keras.analysis.gate_values import GateModel
-from highway_keras.analysis.labels import class_of_each
-from highway_keras.analysis.layout import Layout, flat, highway_layers
+from highway_keras.analysis.labels import class_numbers
+from highway_keras.analysis.layout import Layout, highway_layers
 from highway_keras.layers.recording import recording
 
 
 def signatures(
     model: keras.Model, x: np.ndarray, per: Literal["layer", "unit"] = "layer", batch_size: int = 128
 ) -> np.ndarray:
-    """The routing signature of each example: how far it opens the gates.
+    """Computes the routing signature of each example: how far it opens the gates.
 
     Args:
         model: any built Keras model with highway layers.
         x: examples `[examples, ...]`.
-        per: "layer" for the mean gate of each layer; "unit" for every gate, of a convolutional layer the mean of each
-            channel over its places.
-        batch_size: examples in one step.
+        per: "layer" for the mean gate of each layer; "unit" for every gate, averaged over positions in convolutional
+            layers.
+        batch_size: examples per step.
 
     Returns:
-        float32 `[examples, layers]` or `[examples, gates]`; layers in the order of their calls, and within a layer its
-        units, as `highway_layers(model, x)[0]` tells. Steps that a mask leaves out do not count; an example of which
-        no step counts has NaN.
+        float32 `[examples, layers]` or `[examples, gates]`, ordered by layer and unit as in
+        `highway_layers(model, x)[0]`. Masked steps do not count; an example with all steps masked has NaN.
 
     Raises:
         ValueError: if the model has no highway layers.
@@ -40,7 +39,7 @@ def signatures(
         clusters = KMeans(5, random_state=0).fit_predict(signatures(model, images, per="unit"))
     """
     if not count_of(x):
-        raise ValueError("There are no gates to read: x holds no example.")
+        raise ValueError("There are no gates to read: x contains no examples.")
     layout, _ = highway_layers(model, x[:1])
     if per == "layer":
         return np.stack(list(GateModel(model, mean=True).read(x, batch_size).values()), axis=1)
@@ -48,36 +47,37 @@ def signatures(
 
 
 class UnitModel(compiling.Program):
-    """The gates of every unit of a model, `[batch, gates]`."""
+    """A model that outputs the gate of every unit of another model, `[batch, gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
         super().__init__(model, autocast=False)
         self.layout = layout
 
     def call(self, inputs: Any) -> Any:
-        """Runs the model in inference."""
+        """Returns T, averaged over positions."""
         with recording() as recorded:
             self.model(inputs, training=False)
-        return ops.cast(flat(recorded, recorded.masks, self.layout, places.mean), "float32")
+        return ops.cast(reductions.per_unit(recorded, recorded.masks, self.layout, reductions.mean), "float32")
 
 
 def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
-    """How much of what routes differ in is told by the class: the variance between classes, as a share of all variance.
+    """Computes the share of the variance of routes that is between classes.
 
-    It is the correlation ratio, eta squared, of all columns together.
+    This is the correlation ratio, eta squared, of all columns together.
 
     Args:
         routes: from `signatures`, `[examples, columns]`.
-        labels: class numbers `[examples]` or `[examples, 1]`, or one-hot `[examples, classes]`.
+        labels: class numbers `[examples]` or `[examples, 1]`, or one-hot labels `[examples, classes]`.
 
     Returns:
-        Between 0, the classes take the same routes on average, and 1, the class says all. NaN if no two routes differ.
+        A number from 0 (all classes take the same route on average) to 1 (the class determines the route). NaN if all
+        routes are equal.
 
     Raises:
-        ValueError: if there is not one label for each route.
+        ValueError: if routes and labels differ in length.
     """
     count_of((routes, labels))
-    labels = class_of_each(labels)
+    labels = class_numbers(labels)
     routes = routes.astype("float64")
     mean = routes.mean(axis=0)
     total = np.square(routes - mean).sum()

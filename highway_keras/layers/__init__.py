@@ -1,4 +1,4 @@
-"""Highway layers, and the maths of their gates."""
+"""Highway layers, and contexts that record or close their gates."""
 
 from highway_keras.layers.conv_highway import ConvHighway as ConvHighway
 from highway_keras.layers.gate import auto_transform_bias as auto_transform_bias

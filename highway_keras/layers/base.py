@@ -1,4 +1,4 @@
-"""What every highway layer shares: arguments, weights, gates and the blend; a subclass adds the affine map."""
+"""The base class of highway layers: arguments, weights, gates and the blend. Subclasses add the affine map."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from highway_keras.layers.equations import blend, close
 from highway_keras.layers.gate import check_gate, gate_dtype, resolve_transform_bias
 from highway_keras.layers.lesion import next_lesion, unless_spared
 from highway_keras.layers.recording import record
-from highway_keras.layers.seeds import another, distinct
+from highway_keras.layers.seeds import with_distinct_seed, with_next_seed
 
 Shape = tuple[int | None, ...]
 
 
 class BaseHighway(keras.layers.Layer):
-    """A layer y = T * H + C * x whose output has the shape of its input; see `Highway` for the arguments."""
+    """Computes y = T * H + C * x, with outputs of the shape of the inputs; see `Highway` for the arguments."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class BaseHighway(keras.layers.Layer):
             self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape: Shape) -> None:
-        """Makes the weights: of the block state H, of the transform gate T, and of the carry gate C if separate."""
+        """Creates the weights of the block state H, the transform gate T and, if separate, the carry gate C."""
         units = input_shape[self.unit_axis]
         if units is None:
             raise ValueError(
@@ -80,15 +80,15 @@ class BaseHighway(keras.layers.Layer):
         self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={self.unit_axis: units})
         shape = self._kernel_shape(input_shape)
         self.kernel = self._add_kernel("kernel", shape, self.kernel_initializer)
-        # Normalisation subtracts the mean, a constant with it, and has an offset of its own.
+        # Batch normalisation subtracts the mean, and any constant with it, and adds its own offset.
         self.bias = None if self.batch_normalization else self._add_bias("bias", units, self.bias_initializer)
-        of_transform = distinct(self.transform_initializer, self.kernel_initializer)
-        self.transform_kernel = self._add_kernel("transform_kernel", shape, of_transform)
+        for_transform = with_distinct_seed(self.transform_initializer, self.kernel_initializer)
+        self.transform_kernel = self._add_kernel("transform_kernel", shape, for_transform)
         initial = initializers.Constant(self.initial_transform_bias)
         self.transform_bias = self._add_bias("transform_bias", units, initial)
         if self.carry_gate == "separate":
-            of_carry = distinct(another(of_transform), self.kernel_initializer, of_transform)
-            self.carry_kernel = self._add_kernel("carry_kernel", shape, of_carry)
+            for_carry = with_distinct_seed(with_next_seed(for_transform), self.kernel_initializer, for_transform)
+            self.carry_kernel = self._add_kernel("carry_kernel", shape, for_carry)
             initial = initializers.Constant(-self.initial_transform_bias)
             self.carry_bias = self._add_bias("carry_bias", units, initial)
         if self.batch_normalization:
@@ -98,7 +98,7 @@ class BaseHighway(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Blends H and x, y = T * H + C * x, with T, C and the sum in float32 or wider."""
+        """Computes y = T * H + C * x, with T, C and the sum in float32 or wider."""
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         lesion = next_lesion(self.name)
         if lesion is None:
@@ -106,30 +106,30 @@ class BaseHighway(keras.layers.Layer):
         return unless_spared(lesion, lambda: self._outputs(inputs, training, mask, lesion.closed))
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
-        """The transform gate T of each unit for each input, as used in inference.
+        """Computes the transform gate T of each unit for each input, as in inference.
 
         Args:
-            inputs: what the layer would be called with.
-            mask: the mask of the inputs, if there is one.
+            inputs: inputs of the layer.
+            mask: mask of the inputs, if any.
 
         Returns:
-            T, of the shape of the inputs, float32 (float64 if the layer computes in float64), values in [0, 1].
+            T in [0, 1], of the shape of the inputs, float32 (float64 if the layer computes in float64).
 
         Example:
             layer = highway_keras.Highway(transform_bias=-2.0)
-            layer.gates(numpy.zeros((1, 3)))  # a tensor: three times sigmoid(-2) = 0.119
+            layer.gates(numpy.zeros((1, 3)))  # sigmoid(-2) = 0.119 for each of three units
         """
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(inputs.shape))
-        return self._transform(self._seen(inputs, mask), training=False)
+        return self._transform(self._masked(inputs, mask), training=False)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        """The shape of the input."""
+        """Returns the input shape."""
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, in a form that can be written as JSON."""
+        """Returns the arguments in JSON-serializable form."""
         return {
             **super().get_config(),
             "activation": activations.serialize(self.activation),
@@ -151,7 +151,7 @@ class BaseHighway(keras.layers.Layer):
 
     @property
     def unit_axis(self) -> int:
-        """The axis of inputs, gates and outputs on which the units lie."""
+        """The axis of units in inputs, gates and outputs."""
         return -1
 
     @property
@@ -159,10 +159,10 @@ class BaseHighway(keras.layers.Layer):
         return gate_dtype(self.compute_dtype)
 
     def _outputs(self, inputs: Any, training: bool | None, mask: Any, closed: Any = None) -> Any:
-        seen = self._seen(inputs, mask)
-        transform = self._transform(seen, training)
-        carry = self._gate(seen, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
-        block = self._block(seen, training, mask)
+        masked = self._masked(inputs, mask)
+        transform = self._transform(masked, training)
+        carry = self._gate(masked, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
+        block = self._block(masked, training, mask)
         outputs = ops.cast(blend(block, ops.cast(inputs, self._gate_dtype), transform, carry), self.compute_dtype)
         if closed is not None:
             outputs = close(outputs, inputs, self._along_units(closed, len(inputs.shape)))
@@ -175,51 +175,51 @@ class BaseHighway(keras.layers.Layer):
     def _affine(self, inputs: Any, kernel: Any) -> Any:
         raise NotImplementedError
 
-    def _seen(self, inputs: Any, mask: Any) -> Any:
-        """What the maps of H and of the gates see of the inputs."""
+    def _masked(self, inputs: Any, mask: Any) -> Any:
+        """Returns the inputs as the affine maps of H and the gates receive them."""
         del mask
         return inputs
 
-    def _narrow_product(self, seen: Any, kernel: Any) -> Any:
-        """The affine map in the layer's compute dtype."""
-        return self._affine(seen, ops.cast(kernel, self.compute_dtype))
+    def _narrow_product(self, inputs: Any, kernel: Any) -> Any:
+        """Applies the affine map in the layer's compute dtype."""
+        return self._affine(inputs, ops.cast(kernel, self.compute_dtype))
 
-    def _product(self, seen: Any, kernel: Any) -> Any:
-        """The affine map, its result widened for what follows."""
-        return ops.cast(self._narrow_product(seen, kernel), self._gate_dtype)
+    def _product(self, inputs: Any, kernel: Any) -> Any:
+        """Applies the affine map and casts its result to the gate's dtype."""
+        return ops.cast(self._narrow_product(inputs, kernel), self._gate_dtype)
 
-    def _gate(self, seen: Any, kernel: Any, bias: Any) -> Any:
-        return self.gate_activation(self._biased(self._product(seen, kernel), bias))
+    def _gate(self, inputs: Any, kernel: Any, bias: Any) -> Any:
+        return self.gate_activation(self._biased(self._product(inputs, kernel), bias))
 
     def _biased(self, product: Any, bias: Any) -> Any:
         return product + self._along_units(ops.cast(bias, self._gate_dtype), len(product.shape))
 
     def _along_units(self, array: Any, rank: int) -> Any:
-        """An array `[units]` in a shape that is broadcast over the other axes of an input."""
+        """Reshapes an array `[units]` to broadcast against inputs of a given rank."""
         del rank
         return array
 
     def _units_last(self, array: Any) -> Any:
-        """An array of the shape of the inputs with its units on the last axis."""
+        """Moves the units of an array of the inputs' shape to the last axis."""
         return array
 
     def _units_back(self, array: Any) -> Any:
-        """What `_units_last` gave, as it was."""
+        """Undoes `_units_last`."""
         return array
 
-    def _transform(self, seen: Any, training: bool | None) -> Any:
-        transform = self._gate(seen, self.transform_kernel, self.transform_bias)
+    def _transform(self, inputs: Any, training: bool | None) -> Any:
+        transform = self._gate(inputs, self.transform_kernel, self.transform_bias)
         if not self.dropout:
             return transform
-        # A dropped unit carries. What is left is not scaled up, which would push T above 1 and 1 - T below 0;
-        # inference scales down to the mean instead.
+        # A dropped unit carries. Scaling up the others would push T above 1 and 1 - T below 0; inference scales down
+        # to the mean instead.
         if not training:
             return transform * (1 - self.dropout)
-        drawn = keras.random.uniform(ops.shape(transform), dtype=self._gate_dtype, seed=self.seed_generator)
-        return ops.where(drawn >= self.dropout, transform, ops.zeros_like(transform))
+        noise = keras.random.uniform(ops.shape(transform), dtype=self._gate_dtype, seed=self.seed_generator)
+        return ops.where(noise >= self.dropout, transform, ops.zeros_like(transform))
 
-    def _block(self, seen: Any, training: bool | None, mask: Any) -> Any:
-        product = self._product(seen, self.kernel)
+    def _block(self, inputs: Any, training: bool | None, mask: Any) -> Any:
+        product = self._product(inputs, self.kernel)
         if not self.batch_normalization:
             return self._activated(self._biased(product, self.bias))
         product = self._units_last(product)
@@ -228,18 +228,18 @@ class BaseHighway(keras.layers.Layer):
         return self._activated(self._units_back(self.normalization(product, training=training, mask=mask)))
 
     def _activated(self, sums: Any) -> Any:
-        # A layer used as activation has a policy of its own, which may be narrower.
+        # A Keras layer used as an activation follows its own dtype policy, which may be narrower.
         return ops.cast(self.activation(sums), self._gate_dtype)
 
-    # Without autocast: a bias narrowed before it is added would lose its low bits, and where it is cast is said above.
+    # No autocast: a bias cast to the compute dtype before the addition would lose its low bits.
     def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
-        of_block = name == "kernel"
+        is_block = name == "kernel"
         return self.add_weight(
             name=name,
             shape=shape,
             initializer=initializer,
-            regularizer=self.kernel_regularizer if of_block else self.transform_regularizer,
-            constraint=self.kernel_constraint if of_block else self.transform_constraint,
+            regularizer=self.kernel_regularizer if is_block else self.transform_regularizer,
+            constraint=self.kernel_constraint if is_block else self.transform_constraint,
             autocast=False,
         )
 
@@ -248,7 +248,7 @@ class BaseHighway(keras.layers.Layer):
 
 
 def expand_mask(mask: Any, rank: int) -> Any:
-    """The mask, true where an input counts, with axes of length 1 added at its end, up to `rank` axes."""
+    """Appends axes of length 1 to a mask (true where an input counts) up to the given rank."""
     mask = ops.cast(mask, "bool")
     for _ in range(rank - len(mask.shape)):
         mask = ops.expand_dims(mask, -1)

@@ -16,26 +16,26 @@ from highway_keras.layers.recording import is_recording
 class ConvHighway(BaseHighway):
     """Convolutional highway layer: y = T * H + (1 - T) * x, where H and T are convolutions of x.
 
-    It convolves along the 1, 2 or 3 axes other than batch and channels, with stride 1 and zero padding, so that the
-    output has the shape of the input. A mask, as that of a padded sequence, passes through, and what is masked is seen
-    as zero, as padding is. Its axes are the batch and some of those that are convolved, in their order.
+    Convolves along the 1, 2 or 3 axes other than batch and channels, with stride 1 and zero padding, so that the output
+    has the shape of the input. A mask, such as that of a padded sequence, passes through; masked positions count as
+    zero, like padding. The axes of the mask are the batch and the leading convolved axes.
 
     Args:
-        kernel_size: length of the kernel along each axis: one integer for all, or one for each.
-        data_format: "channels_last" or "channels_first"; None takes `keras.config.image_data_format()`. TensorFlow
-            convolves channels in front on a CPU in some dtypes only, and so they are moved to the end around each
-            convolution there.
-        **kwargs: every argument of `Highway`.
+        kernel_size: length of the kernel along each axis: one integer for all, or one per axis.
+        data_format: "channels_last" or "channels_first"; None takes `keras.config.image_data_format()`. On TensorFlow,
+            whose CPU kernels support channels first in some dtypes only, channels are moved last around each
+            convolution.
+        **kwargs: all arguments of `Highway`.
 
     Input shape:
         `(batch, steps, channels)`, `(batch, height, width, channels)` or `(batch, depth, height, width, channels)`;
-        with "channels_first" the channels come after the batch. `channels` defined.
+        with "channels_first" the channels follow the batch. `channels` must be defined.
 
     Output shape:
-        That of the input.
+        Same as the input.
 
     Raises:
-        ValueError: for an argument out of its range, and for a gate activation that cannot be a gate.
+        ValueError: if an argument is out of range, or the gate activation cannot be a gate.
 
     Example:
         inputs = keras.Input((28, 28, 1))
@@ -64,40 +64,40 @@ class ConvHighway(BaseHighway):
         self.input_spec = keras.InputSpec(min_ndim=3, max_ndim=5)
 
     def build(self, input_shape: Shape) -> None:
-        """Makes the weights; the rank of the input says along how many axes to convolve."""
+        """Creates the weights; the rank of the input determines the number of convolved axes."""
         axes = len(input_shape) - 2
         if len(self._sizes(axes)) != axes:
             raise ValueError(
-                f"`kernel_size` must be one integer or as many as the input has axes but batch and channels, "
+                "`kernel_size` must be one integer, or one for each input axis other than batch and channels, "
                 f"{axes} here. Received: kernel_size={self.kernel_size}, input_shape={input_shape}"
             )
         super().build(input_shape)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """As every highway layer; in training with gate and blend in one pass over memory, where that pays."""
+        """Computes y; in training it fuses gate and blend into one pass over memory where that is faster."""
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout
         plain = plain and not self._channels_first
-        if not (training and plain and fused_blend.pays(inputs, activations)) or is_recording() or is_lesioned():
+        if not (training and plain and fused_blend.is_faster(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
-        seen = self._seen(inputs, mask)
-        products = self._narrow_product(seen, self.kernel), self._narrow_product(seen, self.transform_kernel)
+        masked = self._masked(inputs, mask)
+        products = self._narrow_product(masked, self.kernel), self._narrow_product(masked, self.transform_kernel)
         biases = ops.cast(self.bias, self._gate_dtype), ops.cast(self.transform_bias, self._gate_dtype)
-        return fused_blend.blended(products, biases, inputs, activations)
+        return fused_blend.fused_blend(products, biases, inputs, activations)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, in a form that can be written as JSON."""
+        """Returns the arguments in JSON-serializable form."""
         return {**super().get_config(), "kernel_size": self.kernel_size, "data_format": self.data_format}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "ConvHighway":
-        """Makes a layer from its arguments; configs without a `data_format`, as once written, mean channels last."""
+        """Creates a layer from its config; older configs without a `data_format` mean channels last."""
         return super().from_config({"data_format": "channels_last", **config})
 
     @property
     def unit_axis(self) -> int:
-        """The axis of inputs, gates and outputs on which the channels lie."""
+        """The axis of channels in inputs, gates and outputs."""
         return 1 if self._channels_first else -1
 
     @property
@@ -114,7 +114,7 @@ class ConvHighway(BaseHighway):
             return self._units_back(maps)
         return ops.conv(inputs, kernel, strides=1, padding="same", data_format=self.data_format)
 
-    def _seen(self, inputs: Any, mask: Any) -> Any:
+    def _masked(self, inputs: Any, mask: Any) -> Any:
         if mask is None:
             return inputs
         mask = ops.expand_dims(mask, 1) if self._channels_first else mask

@@ -1,37 +1,40 @@
-"""The highway equation, its derivatives and its form for inference: every other place uses these functions.
+"""The highway equation, its derivatives and its inference form. No other module writes them out.
 
-They are written in operators alone, so tensors of any backend and numpy arrays may be passed, and the bits of a result
-depend on the order of the operations here. Shapes and dtypes of all arguments are equal.
+The equation and its partial derivatives use operators only, so they accept NumPy arrays as well as tensors of any
+backend. All arguments of a function have the same shape and dtype. The order of operations decides the last bit of
+every result: do not rearrange them.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops
+from keras import activations, ops
+
+Derivative = Callable[[Any], Any]
 
 
 class Partials(NamedTuple):
-    """The derivatives of y = T * H + (1 - T) * x with respect to each of its arguments."""
+    """The partial derivatives of y = T * H + (1 - T) * x."""
 
     block: Any
     """dy/dH = T."""
     transform: Any
     """dy/dT = H - x."""
     inputs: Any
-    """dy/dx = 1 - T, as far as H and T do not depend on x."""
+    """dy/dx = 1 - T, with H and T held constant."""
 
 
 def blend(block: Any, inputs: Any, transform: Any, carry: Any) -> Any:
-    """The highway equation y = H * T + x * C (arXiv 1507.06228, equation 2).
+    """Computes the highway equation y = H * T + x * C (arXiv 1507.06228, equation 2).
 
     Args:
-        block: H, the state of the block.
-        inputs: x, of the same shape.
-        transform: T, between 0 and 1, of the same shape.
-        carry: C, of the same shape; None couples it: C = 1 - T (equation 3).
+        block: block state H.
+        inputs: x.
+        transform: transform gate T, between 0 and 1.
+        carry: carry gate C; None couples it, C = 1 - T (equation 3).
 
     Returns:
-        y, of the same shape.
+        y.
 
     Example:
         >>> blend(block=3.0, inputs=1.0, transform=0.25, carry=None)
@@ -41,14 +44,14 @@ def blend(block: Any, inputs: Any, transform: Any, carry: Any) -> Any:
 
 
 def blend_for_inference(block: Any, inputs: Any, transform: Any) -> Any:
-    """The coupled equation in three operations, y = x + T * (H - x), for graphs where each operation costs time.
+    """Computes the coupled equation in three operations, y = x + T * (H - x), for graphs limited by operation count.
 
-    It rounds differently: with T = 1, y is H only to rounding.
+    Rounding differs from `blend`: with T = 1, y equals H up to rounding only.
 
     Args:
-        block: H.
+        block: block state H.
         inputs: x.
-        transform: T.
+        transform: transform gate T.
 
     Returns:
         y.
@@ -61,15 +64,15 @@ def blend_for_inference(block: Any, inputs: Any, transform: Any) -> Any:
 
 
 def partials(block: Any, inputs: Any, transform: Any) -> Partials:
-    """The derivatives of the coupled equation (arXiv 1507.06228, equations 3 to 5).
+    """Computes the partial derivatives of the coupled equation (arXiv 1507.06228, equations 3 to 5).
 
     Args:
-        block: H.
+        block: block state H.
         inputs: x.
-        transform: T.
+        transform: transform gate T.
 
     Returns:
-        One array for each argument.
+        One array per argument.
 
     Example:
         >>> partials(block=3.0, inputs=1.0, transform=0.25)
@@ -79,45 +82,74 @@ def partials(block: Any, inputs: Any, transform: Any) -> Partials:
 
 
 def gradients(
-    upstream: Any,
-    block: Any,
-    inputs: Any,
-    transform: Any,
-    derivatives: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+    upstream: Any, block: Any, inputs: Any, transform: Any, derivatives: tuple[Derivative, Derivative]
 ) -> Partials:
-    """The gradients of the sums before the activations of H and T, and of x on its way around them.
+    """Backpropagates through the coupled equation and the two activations.
 
     Args:
-        upstream: the gradient of y.
-        block: H.
+        upstream: gradient with respect to y.
+        block: block state H.
         inputs: x.
-        transform: T.
-        derivatives: of the activations of H and T, as functions of their outputs (`DERIVATIVES`).
+        transform: transform gate T.
+        derivatives: derivatives of the activations of H and T as functions of their outputs (`DERIVATIVES`).
 
     Returns:
-        The gradients. That of x lacks what comes through the products.
+        Gradients with respect to the pre-activations of H and T and to x. That of x covers the carry path only, not
+        the matrix products.
     """
-    of = partials(block, inputs, transform)
-    of_block, of_gate = derivatives
+    local = partials(block, inputs, transform)
+    block_derivative, gate_derivative = derivatives
     return Partials(
-        upstream * of.block * of_block(block), upstream * of.transform * of_gate(transform), upstream * of.inputs
+        upstream * local.block * block_derivative(block),
+        upstream * local.transform * gate_derivative(transform),
+        upstream * local.inputs,
     )
 
 
 def close(outputs: Any, inputs: Any, closed: Any) -> Any:
-    """Closes gates, so that their units carry their input: with T = 0 and C = 1, y = x.
+    """Closes gates: with T = 0 and C = 1 a unit carries its input, y = x.
 
-    The input is selected, not multiplied: 0 times an H that is infinite or NaN would be NaN.
+    Selects the input instead of multiplying by zero, which would turn an infinite H into NaN.
 
     Args:
-        outputs: y with all gates as they are.
-        inputs: x, of the same shape.
-        closed: bool, of a shape that can be broadcast to that of y.
+        outputs: y of the intact layer.
+        inputs: x.
+        closed: bool, broadcastable to y.
 
     Returns:
-        y with some gates closed.
+        y with the given gates closed.
 
     Reference:
         arXiv 1507.06228, section 4.2.
     """
     return ops.where(ops.convert_to_tensor(closed, dtype="bool"), inputs, outputs)
+
+
+def _relu(output: Any) -> Any:
+    return ops.cast(output > 0, output.dtype)
+
+
+def _leaky_relu(output: Any) -> Any:
+    # Keras's own slope below 0, in the dtype at hand.
+    one = ops.ones_like(output)
+    return ops.where(output > 0, one, -activations.leaky_relu(-one))
+
+
+def _elu(output: Any) -> Any:
+    return ops.where(output > 0, ops.ones_like(output), output + 1)
+
+
+def _hard_sigmoid(output: Any) -> Any:
+    return ops.cast((output > 0) & (output < 1), output.dtype) / 6
+
+
+DERIVATIVES: dict[Callable[[Any], Any], Derivative] = {
+    activations.linear: ops.ones_like,
+    activations.relu: _relu,
+    activations.leaky_relu: _leaky_relu,
+    activations.elu: _elu,
+    activations.tanh: lambda output: 1 - output * output,
+    activations.sigmoid: lambda output: output * (1 - output),
+    activations.hard_sigmoid: _hard_sigmoid,
+}
+"""Derivatives of activations as functions of their outputs, which the forward pass has already saved."""

@@ -1,9 +1,9 @@
-"""Gate and blend of narrow maps in one pass over memory each way, for training with TensorFlow on a CPU.
+"""Gate and blend fused into one pass over memory each way, for mixed-precision training with TensorFlow on a CPU.
 
-Op by op, TensorFlow widens the products of a mixed policy to float32, and then reads and writes each map some ten times
-on the way forward and more on the way back, which takes longer than the convolutions. Here XLA compiles the elementwise
-part alone, and its gradient is written out, so that float32 never leaves the processor and only what is narrow is kept.
-The convolutions stay outside: oneDNN's are several times faster than XLA's on a CPU (docs/log.md).
+Op by op, TensorFlow widens the products of a mixed policy to float32, then reads and writes each feature map some ten
+times in the forward pass and more in the backward pass, which takes longer than the convolutions. Here XLA compiles the
+elementwise part alone, with a hand-written gradient: float32 values stay in registers, and only narrow tensors are
+saved. The convolutions stay outside, because oneDNN's are several times faster than XLA's on a CPU (docs/log.md).
 """
 
 import functools
@@ -13,31 +13,27 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from highway_keras.layers.derivatives import DERIVATIVES
-from highway_keras.layers.equations import blend, gradients
+from highway_keras.layers.equations import DERIVATIVES, blend, gradients
 from highway_keras.layers.gate import gate_dtype
 
 
 class Activations(NamedTuple):
-    """The two functions of a layer."""
+    """The activations of H and T."""
 
     block: Callable[[Any], Any]
     gate: Callable[[Any], Any]
 
 
-def pays(inputs: Any, activations: Activations) -> bool:
-    """Whether `blended` can be used, and is faster.
+def is_faster(inputs: Any, activations: Activations) -> bool:
+    """Tests whether `fused_blend` applies and saves time.
 
-    Not in float32, where it gained 2 % in a large net and lost 15 % in a small one. Not outside of a traced function,
-    and not for maps whose size differs from call to call: compiling would take longer than it saves. Not where there is
-    an accelerator: it was not measured there.
+    It does not in float32 (2% faster in a large net, 15% slower in a small one), outside a traced function, or for
+    feature maps of varying size, where compilation costs more than it saves. Accelerators were not measured and are
+    excluded.
 
     Args:
         inputs: x, `(batch, ..., channels)`, in the layer's compute dtype.
-        activations: of H and T.
-
-    Returns:
-        Whether to call `blended`.
+        activations: activations of H and T.
     """
     dtype = keras.backend.standardize_dtype(inputs.dtype)
     known = all(activation in DERIVATIVES for activation in activations) and None not in inputs.shape[1:]
@@ -49,21 +45,21 @@ def pays(inputs: Any, activations: Activations) -> bool:
     return devices == {"CPU"} and not tf.executing_eagerly()
 
 
-def blended(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any, activations: Activations) -> Any:
-    """The output T * H + (1 - T) * x of a layer, with T, H and the sum in the dtype of the biases.
+def fused_blend(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any, activations: Activations) -> Any:
+    """Computes y = T * H + (1 - T) * x, with T, H and the sum in the dtype of the biases.
 
     Args:
-        products: what H and T are made of, `(batch, ..., channels)`.
-        biases: of H and T, `(channels,)`, float32 or wider.
+        products: pre-activations of H and T without their biases, `(batch, ..., channels)`.
+        biases: biases of H and T, `(channels,)`, float32 or wider.
         inputs: x, of the shape and dtype of the products.
-        activations: of H and T, both in `DERIVATIVES`.
+        activations: activations of H and T, both in `DERIVATIVES`.
 
     Returns:
-        y, of the shape and dtype of x. The gradients of the biases are summed from the narrow gradients of the
-        products, and as narrow as those of the kernels.
+        y, of the shape and dtype of x. Bias gradients are summed from the narrow gradients of the products, and so
+        have the precision of the kernel gradients.
 
     Example:
-        y = blended((block, gate), (bias, gate_bias), x, Activations(keras.activations.relu, keras.activations.sigmoid))
+        y = fused_blend((block, gate), biases, x, Activations(keras.activations.relu, keras.activations.sigmoid))
     """
     return _compiled(activations)(*products, *biases, inputs)
 
@@ -73,7 +69,7 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
     import tensorflow as tf
 
     def widened(block: Any, gate: Any, bias: Any, gate_bias: Any, inputs: Any) -> tuple[Any, Any, Any]:
-        """H, T and x."""
+        """Returns H, T and x in the dtype of the biases."""
         block, gate, inputs = (ops.cast(array, bias.dtype) for array in (block, gate, inputs))
         return activations.block(block + bias), activations.gate(gate + gate_bias), inputs
 
@@ -84,7 +80,7 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
 
     @tf.function(jit_compile=True)
     def backward(upstream: Any, *arguments: Any) -> list[Any]:
-        """The gradients of the two products and of x."""
+        """Returns the gradients of the two products and of x."""
         block, transform, inputs = widened(*arguments)
         derivatives = DERIVATIVES[activations.block], DERIVATIVES[activations.gate]
         wide = gradients(ops.cast(upstream, inputs.dtype), block, inputs, transform, derivatives)
@@ -94,8 +90,9 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         def gradient(upstream: Any) -> tuple[Any, ...]:
             *products, inputs = backward(upstream, *arguments)
-            # By this op, because TensorFlow fuses it with the gradient of the convolution's kernel.
-            biases = [ops.cast(tf.raw_ops.BiasAddGrad(out_backprop=of), arguments[2].dtype) for of in products]
+            # TensorFlow fuses this op with the gradient of the convolution's kernel.
+            sums = (tf.raw_ops.BiasAddGrad(out_backprop=product) for product in products)
+            biases = [ops.cast(bias, arguments[2].dtype) for bias in sums]
             return *products, *biases, inputs
 
         return forward(*arguments), gradient

@@ -1,4 +1,4 @@
-"""The gate: which values it may take, in which dtype, and where it starts."""
+"""The transform gate: its initial bias, its dtype, and the checks on its activation."""
 
 import threading
 import warnings
@@ -10,21 +10,21 @@ from keras import ops
 
 STEEPEST_AUTO_BIAS = -10.0
 RANGE_PROBES = (-1e4, -30.0, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 30.0, 1e4)
-# Numbers in two orders, in which they have other neighbours in their row, their column and any group.
-COMPANY_PROBES = np.linspace(-3.0, 4.5, 16)
-COMPANY_ORDER = np.arange(16).reshape(4, 4).T.ravel()
+# Two orders in which each number has other neighbours in its row, column and group.
+ELEMENTWISE_PROBES = np.linspace(-3.0, 4.5, 16)
+PERMUTATION = np.arange(16).reshape(4, 4).T.ravel()
 
 
 def auto_transform_bias(depth: int) -> float:
-    """The initial bias of the transform gate that suits a net of `depth` layers.
+    """Returns the initial transform gate bias for a net of `depth` layers.
 
-    The paper's authors recorded -1, -2 and -3 for convolutional nets of about 10, 20 and 30 layers (arXiv 1507.06228,
-    section 2.2 and their code), which is `-depth / 10`. Assumed, because the source is silent: that the line goes on
-    beyond 30 layers, that it ends at -10 (the lowest bias of the paper's search, section 3.1), and that nets of fewer
+    The paper's authors used -1, -2 and -3 for convolutional nets of about 10, 20 and 30 layers (arXiv 1507.06228,
+    section 2.2 and their code), which is `-depth / 10`. The source is silent on other depths. Assumed here: the line
+    continues beyond 30 layers, stops at -10 (the lowest bias of the paper's search, section 3.1), and nets of fewer
     than 10 layers start at -1.
 
     Args:
-        depth: number of layers of the whole net, 1 or more.
+        depth: number of layers of the whole net, at least 1.
 
     Returns:
         The bias, between -10 and -1.
@@ -44,17 +44,17 @@ def auto_transform_bias(depth: int) -> float:
 
 
 def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> float:
-    """The number that a layer's arguments `transform_bias` and `depth` stand for.
+    """Resolves a layer's arguments `transform_bias` and `depth` to a number.
 
     Args:
         transform_bias: a finite number, or "auto".
-        depth: number of layers of the net; needed for "auto", not read otherwise.
+        depth: number of layers of the net; read for "auto" only.
 
     Returns:
         The initial bias.
 
     Raises:
-        ValueError: if `transform_bias` is neither, or is "auto" without a depth.
+        ValueError: if `transform_bias` is neither, or "auto" without a depth.
 
     Example:
         >>> resolve_transform_bias("auto", depth=20)
@@ -63,7 +63,7 @@ def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> fl
     if transform_bias == "auto":
         if depth is None:
             raise ValueError(
-                "`transform_bias='auto'` takes the bias from the number of layers of the net: pass it as `depth`. "
+                "`transform_bias='auto'` derives the bias from the number of layers of the net: pass it as `depth`. "
                 "Received: depth=None"
             )
         return auto_transform_bias(depth)
@@ -76,59 +76,57 @@ def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> fl
 
 
 def gate_dtype(compute_dtype: str) -> str:
-    """The dtype of gate and blend: float32, or wider where the layer computes wider; never narrower."""
+    """Returns the dtype of gate and blend: float32, or float64 if the layer computes in float64."""
     return "float64" if compute_dtype == "float64" else "float32"
 
 
 def is_elementwise(function: Callable[[Any], Any], dtype: str) -> bool:
-    """Whether a function gives each element the same value in any company, tried on `[2, 8]` numbers in two orders.
+    """Tests on two permutations of `[2, 8]` numbers whether a function acts on each element alone.
 
     Args:
-        function: of a tensor; what it raises is not caught.
-        dtype: of the numbers.
+        function: function of a tensor; its exceptions propagate.
+        dtype: dtype of the numbers.
 
     Returns:
-        False for a function that mixes elements, as softmax does, that depends on their places, or that is random.
+        False for a function that mixes elements, such as softmax, depends on their positions, or is random.
     """
-    first, second = (
-        _evaluate(function, numbers.reshape(2, 8), dtype) for numbers in (COMPANY_PROBES, COMPANY_PROBES[COMPANY_ORDER])
-    )
-    return first.shape == second.shape == (2, 8) and np.allclose(np.ravel(first)[COMPANY_ORDER], np.ravel(second))
+    orders = ELEMENTWISE_PROBES, ELEMENTWISE_PROBES[PERMUTATION]
+    first, second = (_evaluate(function, numbers.reshape(2, 8), dtype) for numbers in orders)
+    return first.shape == second.shape == (2, 8) and np.allclose(np.ravel(first)[PERMUTATION], np.ravel(second))
 
 
 def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compute_dtype: str) -> None:
-    """Refuses what cannot be a gate, and warns where a gate cannot learn.
+    """Rejects activations that cannot be gates, and warns about gates that cannot learn.
 
-    A gate is dead when its slope T * (1 - T) at the initial bias, rounded to the dtype in which the layer computes, is
-    0: no gradient ever reaches the gate's kernel. In float16 that is so below about -16.6, as for the -20 that suits
-    1 000 layers.
+    A gate is dead when its slope T * (1 - T) at the initial bias rounds to 0 in the layer's compute dtype: no gradient
+    ever reaches its kernel. In float16 this happens below about -16.6, for example at a bias of -20.
 
     Args:
-        activation: function of the gate.
+        activation: activation of the gates.
         biases: initial bias of each gate by name ("transform_bias", "carry_bias").
-        compute_dtype: the dtype of the layer's products.
+        compute_dtype: compute dtype of the layer.
 
     Raises:
         ValueError: if the activation mixes elements, as softmax does, or leaves [0, 1], as ReLU and tanh do.
 
     Warns:
-        UserWarning: naming bias, dtype and what to do, if a gate is dead.
+        UserWarning: if a gate is dead; names the bias, the dtype and the remedy.
     """
     dtype = gate_dtype(compute_dtype)
     elementwise = is_elementwise(activation, dtype)
     if not elementwise or not _is_in_range(_evaluate(activation, RANGE_PROBES, dtype)):
         fault = "leaves that range" if elementwise else "mixes the elements of its input"
         raise ValueError(
-            "`gate_activation` must act on each element alone and give values in [0, 1], as 'sigmoid' and "
-            f"'hard_sigmoid' do; this one {fault}. Received: gate_activation={activation}"
+            "`gate_activation` must be elementwise with values in [0, 1], such as 'sigmoid' and 'hard_sigmoid'; this "
+            f"one {fault}. Received: gate_activation={activation}"
         )
-    opened = _evaluate(activation, list(biases.values()), dtype)
-    for (name, bias), gate in zip(biases.items(), opened, strict=True):
-        # bfloat16 has the exponents of float32: what is not 0 in one is not 0 in the other.
+    initial_gates = _evaluate(activation, list(biases.values()), dtype)
+    for (name, bias), gate in zip(biases.items(), initial_gates, strict=True):
+        # bfloat16 has the exponent range of float32, so a slope is 0 in both or in neither.
         if (gate * (1 - gate)).astype("float16" if compute_dtype == "float16" else dtype) == 0:
             warnings.warn(
                 f"The gate with the initial {name} {bias:g} is dead in {compute_dtype}: its slope T * (1 - T) rounds "
-                "to 0, so that it cannot learn. Choose a bias nearer to 0, or a wider dtype for this layer "
+                "to 0, so it cannot learn. Choose a bias closer to 0, or a wider dtype for this layer "
                 "(dtype='mixed_bfloat16' or 'float32').",
                 UserWarning,
                 stacklevel=3,
@@ -140,19 +138,19 @@ def _is_in_range(values: np.ndarray) -> bool:
 
 
 def _evaluate(function: Callable[[Any], Any], numbers: Any, dtype: str) -> np.ndarray:
-    # In a thread of its own, because it must be computed now, even where a layer is made while another is traced:
-    # traces, graphs and Keras's scopes belong to threads.
-    found: list[np.ndarray | Exception] = []
+    # A separate thread computes eagerly even if the layer is created while another one is being traced: traces, graphs
+    # and Keras's scopes are thread-local.
+    result: list[np.ndarray | Exception] = []
 
     def work() -> None:
         try:
-            found.append(ops.convert_to_numpy(function(ops.convert_to_tensor(numbers, dtype=dtype))))
+            result.append(ops.convert_to_numpy(function(ops.convert_to_tensor(numbers, dtype=dtype))))
         except Exception as error:
-            found.append(error)
+            result.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return found[0]
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]

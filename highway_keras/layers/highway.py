@@ -12,39 +12,39 @@ from highway_keras.layers.base import BaseHighway, Shape
 class Highway(BaseHighway):
     """Dense highway layer on the last axis: y = T * H + (1 - T) * x.
 
-    H = activation(W x + b) is the state of the block, T = gate_activation(W_T x + b_T) the transform gate. There is no
-    size argument: the output has the shape of the input. Gates and sum are computed in float32 under every dtype
+    H = activation(W x + b) is the block state and T = gate_activation(W_T x + b_T) the transform gate. The output has
+    the shape of the input, so there is no `units` argument. Gates and sum are computed in float32 under every dtype
     policy (float64 under float64).
 
     Args:
-        activation: of the block state H.
-        gate_activation: of the gates; must act on each element alone and give values in [0, 1].
-        transform_bias: initial bias of the transform gate, negative so that the layer starts by carrying its input;
-            "auto" takes it from `depth` (`highway_keras.layers.auto_transform_bias`).
-        depth: number of layers of the whole net; read by `transform_bias="auto"` only.
-        carry_gate: "coupled" for C = 1 - T, or "separate" for a gate with weights of its own,
-            C = gate_activation(W_C x + b_C), whose bias starts at `-transform_bias`, open.
-        kernel_initializer: of H's kernel.
-        transform_initializer: of the kernels of the gates.
-        bias_initializer: of H's bias.
-        kernel_regularizer: of H's kernel.
-        transform_regularizer: of the kernels of the gates.
-        kernel_constraint: of H's kernel.
-        transform_constraint: of the kernels of the gates.
-        batch_normalization: H = activation(BatchNormalization(W x)), without b.
-        dropout: rate at which units drop their transform gate in training, so that they carry; inference uses
-            T * (1 - rate).
-        seed: of the dropout.
+        activation: activation of the block state H.
+        gate_activation: activation of the gates; must be elementwise with values in [0, 1].
+        transform_bias: initial bias of the transform gate, negative so that the layer initially carries its input;
+            "auto" derives it from `depth` (`highway_keras.layers.auto_transform_bias`).
+        depth: number of layers of the whole net; read for `transform_bias="auto"` only.
+        carry_gate: "coupled" for C = 1 - T, or "separate" for a gate with its own weights,
+            C = gate_activation(W_C x + b_C), whose bias starts at `-transform_bias`, that is, open.
+        kernel_initializer: initializer of H's kernel.
+        transform_initializer: initializer of the gates' kernels.
+        bias_initializer: initializer of H's bias.
+        kernel_regularizer: regularizer of H's kernel.
+        transform_regularizer: regularizer of the gates' kernels.
+        kernel_constraint: constraint on H's kernel.
+        transform_constraint: constraint on the gates' kernels.
+        batch_normalization: whether H = activation(BatchNormalization(W x)), without b.
+        dropout: rate at which transform gates are dropped in training; a dropped unit carries its input. Inference
+            uses T * (1 - rate).
+        seed: seed of the dropout.
         **kwargs: `name`, `trainable` and `dtype` of a Keras layer.
 
     Input shape:
-        Rank 2 or more, `(batch, ..., units)`; `units` defined.
+        Rank 2 or more, `(batch, ..., units)`; `units` must be defined.
 
     Output shape:
-        That of the input.
+        Same as the input.
 
     Raises:
-        ValueError: for an argument out of its range, and for a gate activation that cannot be a gate.
+        ValueError: if an argument is out of range, or the gate activation cannot be a gate.
 
     Example:
         inputs = keras.Input((784,))

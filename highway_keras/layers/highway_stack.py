@@ -1,57 +1,69 @@
-"""Many dense highway layers in one."""
+"""A stack of dense highway layers as one Keras layer, with weights stacked along depth."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import keras
-from keras import ops
+from keras import initializers, ops, random
 
-from highway_keras.layers import stack_loop, stacked_weights
+from highway_keras.layers import stack_loop
 from highway_keras.layers.base import BaseHighway, Shape
-from highway_keras.layers.derivatives import DERIVATIVES
+from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
-from highway_keras.layers.stack_loop import Maths, Weights
+from highway_keras.layers.seeds import with_seed
+from highway_keras.layers.stack_loop import LayerMath, Weights
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
+"""Arguments of `Highway` that a stack lacks, at the values it stands for."""
+# These draw each number independently, whatever the shape.
+INDEPENDENT = (
+    initializers.Constant,
+    initializers.Ones,
+    initializers.RandomNormal,
+    initializers.RandomUniform,
+    initializers.TruncatedNormal,
+    initializers.Zeros,
+)
 
 
 @keras.saving.register_keras_serializable(package="highway_keras")
 class HighwayStack(BaseHighway):
     """`depth` dense highway layers as one layer whose cost to trace, compile, save and load does not grow with depth.
 
-    It computes what as many `Highway` layers in a row compute. Their weights are stacked: each has an axis of length
-    `depth` in front. H and T come from one product, and a loop goes through the layers; its gradient is written by
-    hand where the slopes of both activations are known (linear, relu, leaky_relu, elu, tanh, sigmoid, hard_sigmoid).
-    Under a mixed policy the products are narrow, and what is passed on from layer to layer stays float32: the small
-    steps of a deep net would be lost in a narrower sum.
+    Computes the same as `depth` consecutive `Highway` layers. The weights are stacked along a leading axis of length
+    `depth`. One product per layer yields H and T, and a loop runs through the layers. The loop's gradient is
+    hand-written for activations whose derivative is known from their output (linear, relu, leaky_relu, elu, tanh,
+    sigmoid, hard_sigmoid). Under a mixed policy only the products are narrow; the activations passed from layer to
+    layer stay float32, because a narrower sum would lose the small steps of a deep net.
 
-    Initialisers, regularisers and constraints act on each layer as they would act on a `Highway`. So does `activation`:
-    one that is not elementwise, such as softmax, sees the shape of the inputs, and is slower.
+    Initializers, regularizers, constraints and `activation` act on each layer as on a `Highway`. An activation that is
+    not elementwise, such as softmax, receives the shape of the inputs and is slower.
 
-    An optimizer sees one variable for the kernels of all layers. Those whose step depends on each number alone (SGD,
-    Adam, AdamW, Lion), and `global_clipnorm`, train a stack as they train single layers. Those that take a norm over a
-    variable (`clipnorm`, `Lamb`, `Adafactor`) take it over all layers, and `Muon`, which is for variables of rank 2,
-    orthogonalises the updates of the biases `[depth, units]` and not those of the kernels. For these, train
-    `highway_keras.surgery.unstacked(model)` and stack the result (docs/depth.md).
+    An optimizer sees one variable for the kernels of all layers. Elementwise optimizers (SGD, Adam, AdamW, Lion) and
+    `global_clipnorm` train a stack like single layers. Those that take a norm per variable (`clipnorm`, `Lamb`,
+    `Adafactor`) take it over all layers, and `Muon`, meant for variables of rank 2, orthogonalises the updates of the
+    biases `[depth, units]` instead of the kernels. With these, train `highway_keras.surgery.unstacked(model)` and stack
+    the result (docs/depth.md).
 
     Args:
         depth: number of layers.
-        rematerialize: in training keep the input of every √depth-th layer only, and compute what lies between a second
-            time: memory grows with the square root of depth, for about a third more work.
-        **kwargs: the arguments of `Highway`, but for a separate carry gate, batch normalisation and dropout.
-            `transform_bias="auto"` takes the bias from this layer's `depth`.
+        rematerialize: whether training saves the input of every √depth-th layer only and recomputes the layers between:
+            memory grows with the square root of depth, at about a third more computation.
+        **kwargs: the arguments of `Highway` other than a separate carry gate, batch normalisation and dropout.
+            `transform_bias="auto"` derives the bias from this layer's `depth`.
 
     Input shape:
-        Rank 2 or more, `(batch, ..., units)`; `units` defined.
+        Rank 2 or more, `(batch, ..., units)`; `units` must be defined.
 
     Output shape:
-        That of the input.
+        Same as the input.
 
     Raises:
-        ValueError: for an argument out of its range, or one that a stack does not have; when it is built, for an
-            activation with variables, such as `keras.layers.PReLU`, of which each layer would need its own.
+        ValueError: if an argument is out of range or not supported by a stack; at build time, if the activation has
+            variables, such as `keras.layers.PReLU`, because each layer would need its own.
 
     Example:
         inputs = keras.Input((784,))
@@ -71,113 +83,113 @@ class HighwayStack(BaseHighway):
         for argument, value in UNSTACKED.items():
             if kwargs.get(argument, value) != value:
                 raise ValueError(
-                    f"A stack has no `{argument}`. Build the net from single `Highway` layers for that. "
+                    f"A stack has no `{argument}`. Use single `Highway` layers for that. "
                     f"Received: {argument}={kwargs[argument]!r}"
                 )
         super().__init__(depth=depth, **kwargs)
         self._elementwise = self.activation in DERIVATIVES or _is_elementwise(self.activation, self._gate_dtype)
         self.rematerialize = rematerialize
-        if rematerialize and not self._maths.differentiated:
+        if rematerialize and not self._math.has_gradient:
             raise ValueError(
-                "`rematerialize` needs activations whose slope is known from their output: linear, relu, leaky_relu, "
-                f"elu, tanh, sigmoid, hard_sigmoid. Received: activation={self.activation}, "
+                "`rematerialize` needs activations whose derivative is known from their output: linear, relu, "
+                f"leaky_relu, elu, tanh, sigmoid, hard_sigmoid. Received: activation={self.activation}, "
                 f"gate_activation={self.gate_activation}"
             )
 
     def build(self, input_shape: Shape) -> None:
-        """Makes the weights of all layers."""
+        """Creates the weights of all layers."""
         super().build(input_shape)
         if has_variables(self.activation):
             raise ValueError(
-                "A stack has one `activation` for all of its layers. This one has variables, of which each layer would "
-                "need its own: build the net from single `Highway` layers, each with an activation of its own. "
+                "All layers of a stack share one `activation`, so it must not have variables. Use single `Highway` "
+                "layers, each with its own activation. "
                 f"Received: activation={self.activation}"
             )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Runs through all layers."""
-        x, weights, maths = self._feature_major(inputs), self._stacked_weights(), self._maths_for(inputs)
+        """Computes the output of the last layer."""
+        x, weights, math = self._feature_major(inputs), self._stacked_weights(), self._math_for(inputs)
         if (lesion := next_lesion(self.name)) is not None:
-            y = self._lesioned(x, weights, maths, lesion)
+            y = self._lesioned(x, weights, math, lesion)
         elif is_recording_outputs():
-            transform, outputs = stack_loop.gates_and_outputs(x, weights, maths)
-            last = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
-            record(self, *last, depth=self.depth, mask=mask)
+            transform, outputs = stack_loop.gates_and_outputs(x, weights, math)
+            arrays = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
+            record(self, *arrays, depth=self.depth, mask=mask)
             y = outputs[-1]
         elif is_recording():
-            y, transform = stack_loop.gates(x, weights, maths)
+            y, transform = stack_loop.gates(x, weights, math)
             record(self, self._layers_last(transform, inputs), depth=self.depth, mask=mask)
-        elif training and maths.differentiated:
-            y = stack_loop.train(x, weights, maths, rematerialize=self.rematerialize)
+        elif training and math.has_gradient:
+            y = stack_loop.train(x, weights, math, rematerialize=self.rematerialize)
         else:
-            y = stack_loop.infer(x, weights, maths)
+            y = stack_loop.infer(x, weights, math)
         return ops.cast(ops.reshape(ops.transpose(y), ops.shape(inputs)), self.compute_dtype)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
-        """The transform gates of all layers, as used in inference.
+        """Computes the transform gates of all layers, as in inference.
 
         Args:
-            inputs: what the layer would be called with.
-            mask: not read.
+            inputs: inputs of the layer.
+            mask: ignored.
 
         Returns:
-            T, `(batch, ..., depth, units)`, float32 (float64 if the layer computes in float64), values in [0, 1].
+            T in [0, 1], `(batch, ..., depth, units)`, float32 (float64 if the layer computes in float64).
 
         Example:
             stack = highway_keras.HighwayStack(30, transform_bias=-2.0)
-            stack.gates(numpy.zeros((8, 50)))[:, 0]  # of the first layer, (8, 50)
+            stack.gates(numpy.zeros((8, 50)))[:, 0]  # first layer, (8, 50)
         """
         del mask
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(inputs.shape))
-        x, weights, maths = self._feature_major(inputs), self._stacked_weights(), self._maths_for(inputs)
-        _, transform = stack_loop.gates(x, weights, maths)
+        x, weights, math = self._feature_major(inputs), self._stacked_weights(), self._math_for(inputs)
+        _, transform = stack_loop.gates(x, weights, math)
         return self._layers_last(transform, inputs)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, in a form that can be written as JSON."""
+        """Returns the arguments in JSON-serializable form."""
         config = {**super().get_config(), "rematerialize": self.rematerialize}
         return {name: value for name, value in config.items() if name not in UNSTACKED}
 
     @property
-    def _maths(self) -> Maths:
-        return Maths(self.activation, self.gate_activation, self.compute_dtype)
+    def _math(self) -> LayerMath:
+        return LayerMath(self.activation, self.gate_activation, self.compute_dtype)
 
-    def _maths_for(self, inputs: Any) -> Maths:
-        """The maths with an activation of `[units, examples]`; one that mixes elements sees the shape of the inputs."""
+    def _math_for(self, inputs: Any) -> LayerMath:
+        """Returns the maths of one layer; an activation that mixes elements is wrapped to receive the inputs' shape."""
         if self._elementwise:
-            return self._maths
+            return self._math
         shape = ops.shape(inputs)
 
         def as_single_layers(sums: Any) -> Any:
             block = self._activated(ops.reshape(ops.transpose(sums), shape))
             return ops.transpose(ops.reshape(block, (-1, shape[-1])))
 
-        return replace(self._maths, activation=as_single_layers)
+        return replace(self._math, activation=as_single_layers)
 
     def _stacked_weights(self) -> Weights:
         kernel = ops.concatenate([self.kernel, self.transform_kernel], axis=2)
         return Weights(*(ops.cast(array, self._gate_dtype) for array in (kernel, self.bias, self.transform_bias)))
 
-    def _lesioned(self, x: Any, weights: Weights, maths: Maths, lesion: Lesion) -> Any:
-        """The output of the last layer, `[units, examples]`, from the last intact layer whose output is known."""
+    def _lesioned(self, x: Any, weights: Weights, math: LayerMath, lesion: Lesion) -> Any:
+        """Returns the lesioned output, `[units, examples]`, computed from the last intact layer with a known output."""
         if lesion.outputs is None:
-            return stack_loop.lesioned(x, weights, maths, lesion.closed, 0)
+            return stack_loop.lesioned(x, weights, math, lesion.closed, 0)
         intact = lesion.outputs
 
-        def known() -> Any:
+        def last_intact() -> Any:
             return self._feature_major(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2))
 
-        x = ops.cond(ops.greater(lesion.spared, 0), known, lambda: x)
-        return stack_loop.lesioned(x, weights, maths, lesion.closed, lesion.spared)
+        x = ops.cond(ops.greater(lesion.spared, 0), last_intact, lambda: x)
+        return stack_loop.lesioned(x, weights, math, lesion.closed, lesion.spared)
 
     def _feature_major(self, inputs: Any) -> Any:
-        """The inputs as `[units, examples]`."""
+        """Reshapes inputs to `[units, examples]`."""
         return ops.transpose(ops.reshape(ops.cast(inputs, self._gate_dtype), (-1, inputs.shape[-1])))
 
     def _layers_last(self, array: Any, inputs: Any) -> Any:
-        """T or y of all layers from `[depth, units, examples]` to `[batch, ..., depth, units]`."""
+        """Reshapes T or y of all layers from `[depth, units, examples]` to `[batch, ..., depth, units]`."""
         *examples, units = ops.shape(inputs)
         return ops.reshape(ops.transpose(array, (2, 0, 1)), (*examples, self.depth, units))
 
@@ -185,13 +197,13 @@ class HighwayStack(BaseHighway):
         return (self.depth, input_shape[-1], input_shape[-1])
 
     def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
-        of_block = name == "kernel"
+        is_block = name == "kernel"
         return self.add_weight(
             name=name,
             shape=shape,
-            initializer=stacked_weights.initialize(initializer, self.depth),
-            regularizer=stacked_weights.penalty(self.kernel_regularizer if of_block else self.transform_regularizer),
-            constraint=stacked_weights.constraint(self.kernel_constraint if of_block else self.transform_constraint),
+            initializer=stacked_initializer(initializer, self.depth),
+            regularizer=stacked_regularizer(self.kernel_regularizer if is_block else self.transform_regularizer),
+            constraint=stacked_constraint(self.kernel_constraint if is_block else self.transform_constraint),
             autocast=False,
         )
 
@@ -199,21 +211,76 @@ class HighwayStack(BaseHighway):
         return self.add_weight(
             name=name,
             shape=(self.depth, units),
-            initializer=stacked_weights.initialize(initializer, self.depth),
+            initializer=stacked_initializer(initializer, self.depth),
             autocast=False,
         )
 
 
 def has_variables(activation: Any) -> bool:
-    """Whether an activation is a built layer with weights or other state."""
+    """Tests whether an activation is a built layer with weights or other state."""
     return isinstance(activation, keras.layers.Layer) and bool(activation.variables)
 
 
 def _is_elementwise(activation: Any, dtype: str) -> bool:
-    # To try a layer would build it. What does not take any shape has a reason to, and gets the shape of the inputs.
+    # A trial call would build a layer. A function that rejects the probes gets the shape of the inputs.
     if isinstance(activation, keras.layers.Layer):
         return False
     try:
         return is_elementwise(activation, dtype)
     except Exception:
         return False
+
+
+def stacked_initializer(initializer: Any, depth: int) -> Any:
+    """Returns an initializer of stacked weights `[depth, ...]` with the per-layer distribution of `initializer`.
+
+    Keras itself would count `depth` as an axis of a convolution kernel, and scale by it.
+
+    Args:
+        initializer: a Keras initializer, or a function of shape and dtype.
+        depth: number of layers.
+
+    Returns:
+        An initializer, or a function of shape and dtype. It draws all layers at once where that keeps the distribution,
+        otherwise layer by layer with distinct seeds.
+
+    Example:
+        stacked_initializer(keras.initializers.HeNormal(), 30)((30, 50, 50))  # standard deviation 0.2, as for [50, 50]
+    """
+    if isinstance(initializer, INDEPENDENT):
+        return initializer
+    if isinstance(initializer, initializers.VarianceScaling) and initializer.get_config().get("input_axes") is None:
+        # Keras divides by a fan that includes the depth.
+        return initializers.VarianceScaling(
+            initializer.scale * depth, initializer.mode, initializer.distribution, initializer.seed
+        )
+    return lambda shape, dtype=None: ops.stack(
+        [_layer_initializer(initializer, layer)(shape[1:], dtype=dtype) for layer in range(depth)]
+    )
+
+
+def stacked_regularizer(regularizer: Any) -> Callable[[Any], Any] | None:
+    """Returns a penalty on stacked weights `[depth, ...]`: the sum of the penalties on the layers."""
+    return None if regularizer is None else lambda weights: ops.sum(_map_layers(regularizer, weights))
+
+
+def stacked_constraint(constraint: Any) -> Callable[[Any], Any] | None:
+    """Returns a constraint on stacked weights `[depth, ...]` that acts on each layer separately."""
+    return None if constraint is None else lambda weights: _map_layers(constraint, weights)
+
+
+def _map_layers(function: Callable[[Any], Any], weights: Any) -> Any:
+    # Keras passes its variable, which JAX cannot map over.
+    return ops.vectorized_map(function, ops.convert_to_tensor(weights))
+
+
+def _layer_initializer(initializer: Any, layer: int) -> Any:
+    """Returns an initializer of the same kind with a seed of its own for each layer."""
+    is_keras = isinstance(initializer, initializers.Initializer)
+    # Functions and seed generators draw anew at each call.
+    if not is_keras or isinstance(getattr(initializer, "seed", None), random.SeedGenerator):
+        return initializer
+    seed = initializer.get_config().get("seed")
+    if isinstance(seed, int):
+        return with_seed(initializer, seed + layer)
+    return type(initializer).from_config(initializer.get_config())

@@ -1,4 +1,4 @@
-"""Reading the gates of a whole model: while a recorder is active, every highway layer that is called writes T to it."""
+"""Recording: a context that collects the transform gates of every highway layer called inside it."""
 
 import re
 from collections.abc import Container, Iterator
@@ -8,22 +8,22 @@ from typing import Any
 
 
 class Recording(dict[str, Any]):
-    """Layer name to T in the order of the calls.
+    """Maps layer names to T in call order.
 
     Args:
-        outputs: whether to collect what the layers give, too.
+        outputs: whether to collect the layers' outputs as well.
     """
 
     def __init__(self, outputs: bool = False) -> None:
         super().__init__()
         self.layers: dict[str, Any] = {}
-        """The layers that were called, by the same names."""
+        """Called layers, by the same names."""
         self.depths: dict[str, int] = {}
-        """The number of layers of those that are stacks."""
+        """Depths of the stacks among them."""
         self.masks: dict[str, Any] = {}
-        """The masks of those that were called with one, of the first axes of T: true where a place counts."""
+        """Masks of calls that had one, over the leading axes of T: true where a position counts."""
         self.outputs: dict[str, Any] | None = {} if outputs else None
-        """y, of the shape of T, if asked for."""
+        """Outputs y, of the shape of T, if requested."""
 
 
 _active: ContextVar[Recording | None] = ContextVar("highway_keras_recording", default=None)
@@ -31,25 +31,25 @@ _active: ContextVar[Recording | None] = ContextVar("highway_keras_recording", de
 
 @contextmanager
 def recording(outputs: bool = False) -> Iterator[Recording]:
-    """Collects the transform gates of the highway layers that are called inside the block, in this thread.
+    """Collects the transform gates of the highway layers called inside the block, in this thread.
 
-    What is collected inside a trace (`tf.function`, `jax.jit`) belongs to that trace: return it from the traced
-    function, or better use `highway_keras.gates`, which does. Layers made under `keras.RematScope` are traced one by
-    one, and cannot be recorded on JAX.
+    Tensors collected inside a trace (`tf.function`, `jax.jit`) belong to that trace: return them from the traced
+    function, or use `highway_keras.gates`, which does so. Layers created under `keras.RematScope` are traced one by one
+    and cannot be recorded on JAX.
 
     Args:
-        outputs: whether to collect the outputs of the layers, too, in the dictionary's `outputs`.
+        outputs: whether to collect the layers' outputs as well, in the dictionary's `outputs`.
 
     Yields:
-        A dictionary that fills in the order of the calls: layer name to T. A name that comes again, because a layer is
-        shared or two layers share a name, gets ":2", ":3" and so on. A stack writes the gates of all its layers at
-        once, `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`. T has values for masked places,
-        too; the dictionary's `masks` tells which places count.
+        A dictionary from layer name to T, filled in call order. Repeated names, of shared layers or of layers with
+        equal names, get the suffixes ":2", ":3" and so on. A stack writes the gates of all its layers at once,
+        `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`. T has values at masked positions as
+        well; the dictionary's `masks` marks the positions that count.
 
     Example:
         with recording() as recorded:
             model(images, training=False)
-        recorded["highway"]  # T of the layer of that name
+        recorded["highway"]  # T of the layer named "highway"
     """
     recorded = Recording(outputs)
     token = _active.set(recorded)
@@ -60,30 +60,30 @@ def recording(outputs: bool = False) -> Iterator[Recording]:
 
 
 def is_recording() -> bool:
-    """Whether a recorder is active in this thread."""
+    """Tests whether a recording is active in this thread."""
     return _active.get() is not None
 
 
 def is_recording_outputs() -> bool:
-    """Whether the recorder that is active in this thread asks for outputs."""
+    """Tests whether the recording active in this thread collects outputs."""
     recorded = _active.get()
     return recorded is not None and recorded.outputs is not None
 
 
 def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = None, mask: Any = None) -> None:
-    """Writes a call to the active recorder; does nothing where none is active.
+    """Adds a call to the active recording, if there is one.
 
     Args:
-        layer: the layer that is called.
-        transform: T as it was used in the call.
-        outputs: y; may be None where they are not asked for.
-        depth: of a stack: its number of layers, and the length of the last axis of `transform` but one.
-        mask: of the layer's inputs, if there is one.
+        layer: the called layer.
+        transform: T as used in the call.
+        outputs: y; may be None unless the recording collects outputs.
+        depth: number of layers of a stack, the length of the second-to-last axis of `transform`.
+        mask: mask of the layer's inputs, if any.
     """
     recorded = _active.get()
     if recorded is None:
         return
-    key = numbered(layer.name, recorded)
+    key = call_name(layer.name, recorded)
     recorded[key] = transform
     recorded.layers[key] = layer
     if recorded.outputs is not None:
@@ -94,34 +94,34 @@ def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = 
         recorded.masks[key] = mask
 
 
-def numbered(name: str, taken: Container[str]) -> str:
-    """The name of a call: the layer's, and from the second call of that name on its number.
+def call_name(name: str, taken: Container[str]) -> str:
+    """Returns the name of a call: the layer's name, numbered from the second call on.
 
     Args:
-        name: of the layer.
-        taken: the names of the calls before.
+        name: name of the layer.
+        taken: names of the previous calls.
 
     Example:
-        >>> numbered("highway", {"highway"})
+        >>> call_name("highway", {"highway"})
         'highway:2'
     """
-    key, again = name, 2
+    key, number = name, 2
     while key in taken:
-        key, again = f"{name}:{again}", again + 1
+        key, number = f"{name}:{number}", number + 1
     return key
 
 
 def layer_names(stack: str, depth: int) -> list[str]:
-    """The names of the layers of a stack: its own and their number, from 1, with as many digits for all.
+    """Returns the names of a stack's layers: its own name with a zero-padded number from 1.
 
     Args:
-        stack: the stack's name, or the key of one of its calls in a recording.
-        depth: its number of layers.
+        stack: the stack's name, or the name of one of its calls in a recording.
+        depth: number of layers.
 
     Example:
         >>> layer_names("highway", 2), layer_names("highway:2", 1)
         (['highway_01', 'highway_02'], ['highway_01:2'])
     """
     digits = max(2, len(str(depth)))
-    name, again = match.groups() if (match := re.fullmatch(r"(.+)(:\d+)", stack)) else (stack, "")
-    return [f"{name}_{number:0{digits}}{again}" for number in range(1, depth + 1)]
+    name, call = match.groups() if (match := re.fullmatch(r"(.+)(:\d+)", stack)) else (stack, "")
+    return [f"{name}_{number:0{digits}}{call}" for number in range(1, depth + 1)]

@@ -1,4 +1,4 @@
-"""A loop over stacked arrays that is traced and compiled once, however long it is."""
+"""A loop over stacked arrays, traced and compiled once whatever its length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,20 +11,20 @@ Body = Callable[[Any, Arrays], tuple[Any, Arrays]]
 
 
 def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool = False) -> Any:
-    """Runs `body` over the first axis of arrays, passes a value on from step to step, and stacks what each step keeps.
+    """Runs `body` over the first axis of arrays, carrying a value from step to step and stacking its outputs.
 
-    `keras.ops.scan` says the same, but on TensorFlow XLA cannot compile its gradient (its loop has no bound), and ONNX
-    knows no such loop. There it is a `tf.while_loop` with a bound.
+    Works like `keras.ops.scan`, whose loop has no bound on TensorFlow, so that XLA cannot compile its gradient and ONNX
+    has no equivalent. On TensorFlow this is a bounded `tf.while_loop`.
 
     Args:
-        body: from the carried tensor and a tuple of slices to the carried tensor and a tuple of float tensors to keep.
-        carry: the first carried tensor; neither its shape nor its dtype may change.
-        slices: arrays `[length, ...]` of a known length; the body gets their rows.
-        kept: how many tensors the body keeps, all of the dtype of `carry`.
-        reverse: whether to go from the last row to the first; what is kept lies in the order of the rows all the same.
+        body: maps the carried tensor and a tuple of rows to the next carried tensor and a tuple of float outputs.
+        carry: initial carried tensor; its shape and dtype must not change.
+        slices: arrays `[length, ...]` of known length; each step receives one row of each.
+        kept: number of outputs of `body`, all of the dtype of `carry`.
+        reverse: whether to run from the last row to the first; outputs are stacked in row order either way.
 
     Returns:
-        The last carried tensor, and a tuple of `kept` arrays `[length, ...]`.
+        The final carried tensor, and a tuple of `kept` arrays `[length, ...]`.
 
     Example:
         total, (sums,) = scan(lambda a, row: (a + row[0], (a + row[0],)), zero, (rows,), kept=1)
@@ -39,13 +39,13 @@ def _while_loop(body: Body, carry: Any, slices: Arrays, *, kept: int, reverse: b
 
     length = slices[0].shape[0]
 
-    def step(done: Any, carry: Any, stacks: Arrays) -> Any:
-        row = length - 1 - done if reverse else done
+    def step(count: Any, carry: Any, stacks: Arrays) -> Any:
+        row = length - 1 - count if reverse else count
         carry, values = body(carry, tuple(tf.gather(array, row) for array in slices))
-        return done + 1, carry, tuple(stack.write(row, value) for stack, value in zip(stacks, values, strict=True))
+        return count + 1, carry, tuple(stack.write(row, value) for stack, value in zip(stacks, values, strict=True))
 
     stacks = tuple(tf.TensorArray(carry.dtype, length) for _ in range(kept))
     _, carry, stacks = tf.while_loop(
-        lambda done, *_: done < length, step, (tf.constant(0), carry, stacks), maximum_iterations=length
+        lambda count, *_: count < length, step, (tf.constant(0), carry, stacks), maximum_iterations=length
     )
     return carry, tuple(stack.stack() for stack in stacks)

@@ -1,41 +1,33 @@
-"""Initializers whose draws differ: one instance, or one seed, gives every weight of a shape the same values."""
+"""Initializers with distinct seeds: one instance, or one seed, gives all weights of a shape the same values."""
 
 from typing import Any
 
 from keras import initializers
 
-# Above any depth, because the layers of a stack may count on from the seed of the first.
+# Larger than any depth, because the layers of a stack count up from the seed of the first.
 STEP = 2**20
 
 
-def reseeded(initializer: Any, seed: int | None) -> Any:
-    """An initializer of the same kind with another seed.
-
-    Args:
-        initializer: a Keras initializer whose config has a "seed".
-        seed: a whole number, or None for one drawn by Keras.
-
-    Returns:
-        A new initializer.
-    """
+def with_seed(initializer: Any, seed: int | None) -> Any:
+    """Returns an initializer of the same kind with another seed; None lets Keras draw one."""
     return type(initializer).from_config({**initializer.get_config(), "seed": seed})
 
 
-def distinct(initializer: Any, *others: Any) -> Any:
-    """The initializer, or one of its kind with another seed if it would draw the numbers of one of the others.
+def with_distinct_seed(initializer: Any, *others: Any) -> Any:
+    """Returns the initializer, or a reseeded copy if it would draw the same numbers as one of the others.
 
-    The other seed is a function of the given one, so a seeded layer draws the same numbers again.
+    The new seed is a function of the given one, so that a seeded layer stays reproducible.
 
     Args:
         initializer: a Keras initializer, or a function of shape and dtype.
-        *others: the initializers of other weights, which may be the same instance.
+        *others: initializers of other weights, possibly the same instance.
 
     Returns:
-        An initializer. Functions, generators of seeds and initializers without a seed come back as they are.
+        An initializer. Functions, initializers with a seed generator and those without a seed are returned unchanged.
 
     Example:
         shared = keras.initializers.HeNormal(seed=1)
-        distinct(shared, shared)  # HeNormal with another seed
+        with_distinct_seed(shared, shared)  # HeNormal with another seed
     """
     taken = {seed for other in others if (seed := _seed(other)) is not None}
     if _seed(initializer) not in taken:
@@ -43,21 +35,21 @@ def distinct(initializer: Any, *others: Any) -> Any:
     seed = _seed(initializer) or 0
     while seed in taken:
         seed += STEP
-    return reseeded(initializer, seed)
+    return with_seed(initializer, seed)
 
 
-def another(initializer: Any) -> Any:
-    """An initializer of the same kind that draws other numbers: the next seed, or a new one if none was given."""
+def with_next_seed(initializer: Any) -> Any:
+    """Returns an initializer of the same kind with the next seed, or a random one if none was given."""
     if not isinstance(initializer, initializers.Initializer):
         return initializer
     seed = initializer.get_config().get("seed")
     if isinstance(seed, int):
-        return reseeded(initializer, seed + 1)
+        return with_seed(initializer, seed + 1)
     return type(initializer).from_config(initializer.get_config())
 
 
 def _seed(initializer: Any) -> int | None:
-    """The number from which an initializer draws, if it draws the same numbers at each call."""
+    """Returns the seed of an initializer that draws the same numbers at each call, else None."""
     seeded = isinstance(initializer, initializers.Initializer) and "seed" in initializer.get_config()
     seed = getattr(initializer, "seed", None)
     return seed if seeded and isinstance(seed, int) else None

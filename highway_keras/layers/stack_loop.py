@@ -1,24 +1,23 @@
-"""The highway equation repeated over stacked weights, with a gradient written for that loop.
+"""A loop of the highway equation over stacked weights, with a hand-written gradient.
 
-Activations lie feature-major, `[units, examples]`: the small products are faster so, on both backends. The forward loop
-keeps each layer's x, H and T; the backward loop carries one array, and the gradients of all weights are taken after it
-in one batched product. At depth 30 that trains 1.4 times as fast as what the backend derives (docs/log.md).
+Activations are feature-major, `[units, examples]`, which makes the small products faster on both backends. The forward
+loop saves x, H and T of each layer; the backward loop carries a single array, and one batched product after it yields
+the gradients of all weights. At depth 30 this trains 1.4 times as fast as automatic differentiation (docs/log.md).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from highway_keras.layers.derivatives import DERIVATIVES
-from highway_keras.layers.equations import blend, close, gradients
+from highway_keras.layers.equations import DERIVATIVES, blend, close, gradients
 from highway_keras.layers.scan import scan
 
 
 class Weights(NamedTuple):
-    """The weights of a stack: H's and T's kernels side by side, `[depth, units, 2 * units]`, and their biases."""
+    """The weights of a stack; the kernels of H and T are concatenated, `[depth, units, 2 * units]`."""
 
     kernel: Any
     bias: Any  # [depth, units]
@@ -26,64 +25,64 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Maths:
-    """What one layer computes: its two functions, and the dtype of its products; all else is in the gate's dtype."""
+class LayerMath:
+    """The maths of one layer: its activations and the dtype of its products; all else is in the gate's dtype."""
 
     activation: Callable[[Any], Any]
     gate_activation: Callable[[Any], Any]
     product_dtype: str
 
     @property
-    def differentiated(self) -> bool:
-        """Whether the gradient below can be used: the derivatives of both functions are known."""
+    def has_gradient(self) -> bool:
+        """Whether the hand-written gradient applies: the derivatives of both activations are known."""
         return self.activation in DERIVATIVES and self.gate_activation in DERIVATIVES
 
     def product(self, left: Any, right: Any, dtype: Any) -> Any:
-        """A matrix product in the products' dtype, widened to `dtype`."""
+        """Multiplies matrices in the products' dtype and casts the result to `dtype`."""
         return ops.cast(ops.matmul(ops.cast(left, self.product_dtype), ops.cast(right, self.product_dtype)), dtype)
 
     def block_and_gate(self, x: Any, layer: Weights) -> tuple[Any, Any]:
-        """H and T of one layer, `[units, examples]`."""
+        """Computes H and T of one layer, `[units, examples]`."""
         block, gate = ops.split(self.product(ops.transpose(layer.kernel), x, x.dtype), 2, axis=0)
-        # Each half gets its own bias: with one sum before the split, XLA computes the activations unvectorised.
+        # One bias addition before the split would keep XLA from vectorising the activations.
         block = self.activation(block + ops.expand_dims(layer.bias, -1))
         return block, self.gate_activation(gate + ops.expand_dims(layer.transform_bias, -1))
 
 
-def infer(x: Any, weights: Weights, maths: Maths) -> Any:
-    """The output of the last layer.
+def infer(x: Any, weights: Weights, math: LayerMath) -> Any:
+    """Computes the output of the last layer.
 
     Args:
         x: `[units, examples]`, in the gate's dtype.
-        weights: of `depth` layers, in the gate's dtype.
-        maths: of each layer.
+        weights: weights of `depth` layers, in the gate's dtype.
+        math: maths of each layer.
 
     Returns:
         y, `[units, examples]`.
     """
-    return scan(_layer(maths), x, weights)[0]
+    return scan(_layer(math), x, weights)[0]
 
 
-def gates(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
-    """The output of the last layer, and the transform gates of all, `[depth, units, examples]`; see `infer`."""
-    y, (transform,) = scan(_layer(maths, "gate"), x, weights, kept=1)
+def gates(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
+    """Computes the output of the last layer and all transform gates, `[depth, units, examples]`; see `infer`."""
+    y, (transform,) = scan(_layer(math, "gate"), x, weights, kept=1)
     return y, transform
 
 
-def gates_and_outputs(x: Any, weights: Weights, maths: Maths) -> tuple[Any, Any]:
-    """The transform gates and the outputs of all layers, each `[depth, units, examples]`; see `infer`."""
-    return scan(_layer(maths, "gate", "y"), x, weights, kept=2)[1]
+def gates_and_outputs(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
+    """Computes transform gates and outputs of all layers, each `[depth, units, examples]`; see `infer`."""
+    return scan(_layer(math, "gate", "y"), x, weights, kept=2)[1]
 
 
-def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) -> Any:
-    """The output of the last layer with some gates closed; what comes before the first of them is not computed.
+def lesioned(x: Any, weights: Weights, math: LayerMath, closed: Any, first: Any) -> Any:
+    """Computes the output of the last layer with some gates closed, starting at a given layer.
 
     Args:
-        x: `[units, examples]`, in the gate's dtype: the input of layer `first`.
+        x: input of layer `first`, `[units, examples]`, in the gate's dtype.
         weights: see `infer`.
-        maths: see `infer`.
-        closed: bool, `[depth, units]`: the units whose gates are closed.
-        first: int: the layer to start at, from 0; `depth` computes none. May be a tensor.
+        math: see `infer`.
+        closed: bool, `[depth, units]`: units with closed gates.
+        first: int or int tensor: index of the first layer to compute; `depth` computes none.
 
     Returns:
         y, `[units, examples]`.
@@ -92,94 +91,94 @@ def lesioned(x: Any, weights: Weights, maths: Maths, closed: Any, first: Any) ->
 
     def body(row: Any, x: Any) -> Any:
         layer = Weights(*(ops.take(array, row, axis=0) for array in weights))
-        block, gate = maths.block_and_gate(x, layer)
+        block, gate = math.block_and_gate(x, layer)
         return close(blend(block, x, gate, None), x, ops.expand_dims(ops.take(closed, row, axis=0), -1))
 
     return ops.fori_loop(first, weights.kernel.shape[0], body, x)
 
 
-def train(x: Any, weights: Weights, maths: Maths, *, rematerialize: bool = False) -> Any:
-    """The output of the last layer, as `infer`, to be differentiated once.
+def train(x: Any, weights: Weights, math: LayerMath, *, rematerialize: bool = False) -> Any:
+    """Computes the output of the last layer like `infer`, with the hand-written gradient.
 
     Args:
         x: see `infer`.
         weights: see `infer`.
-        maths: see `infer`; `maths.differentiated` must hold.
-        rematerialize: keep the input of every √depth-th layer only, and compute the layers between a second time on
-            the way back: memory grows with the square root of depth, for about a third more work.
+        math: see `infer`; `math.has_gradient` must hold.
+        rematerialize: whether to save the input of every √depth-th layer only and recompute the layers between in the
+            backward pass: memory grows with the square root of depth, at about a third more computation.
 
     Returns:
         y, `[units, examples]`.
     """
     depth = weights.kernel.shape[0]
     if not rematerialize:
-        return _differentiable(_forward, _backward, x, weights, maths)
-    length = math.isqrt(depth)
+        return _differentiable(_forward, _backward, x, weights, math)
+    length = isqrt(depth)
     head = depth % length
     if head:
-        x = _differentiable(_forward, _backward, x, Weights(*(array[:head] for array in weights)), maths)
+        x = _differentiable(_forward, _backward, x, Weights(*(array[:head] for array in weights)), math)
     segments = Weights(*(ops.reshape(array[head:], (-1, length, *array.shape[1:])) for array in weights))
-    return _differentiable(_forward_segments, _backward_segments, x, segments, maths)
+    return _differentiable(_forward_segments, _backward_segments, x, segments, math)
 
 
-def _layer(maths: Maths, *kept: str) -> Callable[[Any, Any], tuple[Any, tuple]]:
-    """The body of a loop over layers that keeps of each what is named: "x", "block", "gate", "y"."""
+def _layer(math: LayerMath, *saved: str) -> Callable[[Any, Any], tuple[Any, tuple]]:
+    """Returns the body of a loop over layers that saves the named tensors: "x", "block", "gate", "y"."""
 
     def body(x: Any, layer: Any) -> tuple[Any, tuple]:
-        block, gate = maths.block_and_gate(x, Weights(*layer))
+        block, gate = math.block_and_gate(x, Weights(*layer))
         y = blend(block, x, gate, None)
         values = {"x": x, "block": block, "gate": gate, "y": y}
-        return y, tuple(values[name] for name in kept)
+        return y, tuple(values[name] for name in saved)
 
     return body
 
 
-def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weights, maths: Maths) -> Any:
+def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weights, math: LayerMath) -> Any:
     @ops.custom_gradient
     def run(x: Any, *weights: Any) -> Any:
-        y, kept = forward(x, Weights(*weights), maths)
+        y, saved = forward(x, Weights(*weights), math)
 
         def gradient(upstream: Any) -> tuple:
-            return backward(upstream, kept, Weights(*weights), maths)
+            return backward(upstream, saved, Weights(*weights), math)
 
         return y, gradient
 
     return run(x, *weights)
 
 
-def _forward(x: Any, weights: Weights, maths: Maths) -> tuple[Any, tuple]:
-    return scan(_layer(maths, "x", "block", "gate"), x, weights, kept=3)
+def _forward(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, tuple]:
+    return scan(_layer(math, "x", "block", "gate"), x, weights, kept=3)
 
 
-def _backward(upstream: Any, kept: tuple, weights: Weights, maths: Maths) -> tuple:
-    """The gradients of x, kernel, bias and transform bias."""
-    derivatives = DERIVATIVES[maths.activation], DERIVATIVES[maths.gate_activation]
+def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) -> tuple:
+    """Returns the gradients of x, kernel, bias and transform bias."""
+    derivatives = DERIVATIVES[math.activation], DERIVATIVES[math.gate_activation]
 
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
         x, block, gate, kernel = layer
-        of = gradients(upstream, block, x, gate, derivatives)
-        sums = ops.concatenate([of.block, of.transform], axis=0)
-        return of.inputs + maths.product(kernel, sums, x.dtype), (sums,)
+        local = gradients(upstream, block, x, gate, derivatives)
+        sums = ops.concatenate([local.block, local.transform], axis=0)
+        return local.inputs + math.product(kernel, sums, x.dtype), (sums,)
 
-    upstream, (sums,) = scan(body, upstream, (*kept, weights.kernel), kept=1, reverse=True)
-    kernel = maths.product(kept[0], ops.swapaxes(sums, 1, 2), upstream.dtype)
+    upstream, (sums,) = scan(body, upstream, (*saved, weights.kernel), kept=1, reverse=True)
+    kernel = math.product(saved[0], ops.swapaxes(sums, 1, 2), upstream.dtype)
     bias, transform_bias = ops.split(ops.sum(sums, axis=2), 2, axis=1)
     return upstream, kernel, bias, transform_bias
 
 
-def _forward_segments(x: Any, segments: Weights, maths: Maths) -> tuple[Any, tuple]:
+def _forward_segments(x: Any, segments: Weights, math: LayerMath) -> tuple[Any, tuple]:
     def body(x: Any, segment: Any) -> tuple[Any, tuple]:
-        return infer(x, Weights(*segment), maths), (x,)
+        return infer(x, Weights(*segment), math), (x,)
 
     return scan(body, x, segments, kept=1)
 
 
-def _backward_segments(upstream: Any, kept: tuple, segments: Weights, maths: Maths) -> tuple:
+def _backward_segments(upstream: Any, saved: tuple, segments: Weights, math: LayerMath) -> tuple:
     def body(upstream: Any, segment: tuple) -> tuple[Any, tuple]:
         x, *weights = segment
-        _, kept = _forward(x, Weights(*weights), maths)
-        upstream, *of_weights = _backward(upstream, kept, Weights(*weights), maths)
-        return upstream, tuple(of_weights)
+        _, saved = _forward(x, Weights(*weights), math)
+        upstream, *weight_gradients = _backward(upstream, saved, Weights(*weights), math)
+        return upstream, tuple(weight_gradients)
 
-    upstream, of_weights = scan(body, upstream, (*kept, *segments), kept=3, reverse=True)
-    return upstream, *of_weights
+    upstream, weight_gradients = scan(body, upstream, (*saved, *segments), kept=3, reverse=True)
+    return upstream, *weight_gradients

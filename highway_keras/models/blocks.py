@@ -1,4 +1,4 @@
-"""The block that is repeated along depth, as highway, plain or residual layer with the same H."""
+"""The repeated block of a net: a highway, plain or residual layer with the same H."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,9 @@ from highway_keras.layers import ConvHighway, Highway
 from highway_keras.models import checks
 
 Kind = Literal["highway", "plain", "residual"]
+Match = Literal["width", "parameters"]
 KINDS = ("highway", "plain", "residual")
+MATCHES = ("width", "parameters")
 
 
 def block(
@@ -23,31 +25,31 @@ def block(
     initializer: keras.initializers.Initializer | str = "glorot_uniform",
     l2: float = 0.0,
 ) -> Any:
-    """One layer that keeps the size of x: T * H(x) + (1 - T) * x, or H(x), or x + H(x).
+    """Applies a layer that keeps the size of x: T * H(x) + (1 - T) * x, H(x), or x + H(x).
 
     Args:
         kind: "highway", "plain" or "residual".
         x: symbolic tensor `(batch, features)`, or `(batch, height, width, channels)` with a `kernel_size`.
-        name: of the layer whose output is the block's.
-        kernel_size: side of the convolution in pixels; None makes H a dense map.
-        activation: of H.
-        transform_bias: initial bias of the transform gate; "auto" takes it from `depth`. Highway only.
-        depth: layers of the whole net. Highway only.
-        initializer: of the kernels of H and of the gate; each gets values of its own.
-        l2: factor of the L2 penalty on the kernels of H and of the gate.
+        name: name of the block's last layer.
+        kernel_size: kernel size in pixels; None makes H dense.
+        activation: activation of H.
+        transform_bias: initial bias of the transform gate; "auto" derives it from `depth`. Highway only.
+        depth: number of layers of the whole net. Highway only.
+        initializer: initializer of the kernels of H and the gate, which get distinct values.
+        l2: factor of the L2 penalty on the kernels of H and the gate.
 
     Returns:
         A symbolic tensor of the shape of x.
 
     Raises:
-        ValueError: if the kind is none of the three.
+        ValueError: if `kind` is unknown.
 
     Example:
         x = block("highway", x, name="highway_01", kernel_size=3, transform_bias=-2.0)
 
     Reference:
-        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, equation 3. The residual form is a highway block
-        whose gates are both open (T = 1 and C = 1), not one with T = 1 alone.
+        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, equation 3. A residual block is a highway block with
+        both gates open, T = 1 and C = 1.
     """
     checks.choice("kind", kind, KINDS)
     if kind == "highway":
@@ -87,16 +89,16 @@ def plain(
     initializer: keras.initializers.Initializer | str = "glorot_uniform",
     l2: float = 0.0,
 ) -> Any:
-    """A dense or convolutional layer without a gate: the entry of a stage, or H alone.
+    """Applies a dense or convolutional layer without a gate: the entry of a stage, or H alone.
 
     Args:
         x: symbolic tensor `(batch, features)`, or `(batch, height, width, channels)` with a `kernel_size`.
         units: units or filters.
-        name: of the layer.
-        kernel_size: side of the convolution in pixels; None makes it a dense layer.
-        padding: of the convolution, "same" or "valid".
-        activation: of the output.
-        initializer: of the kernel.
+        name: name of the layer.
+        kernel_size: kernel size in pixels; None makes a dense layer.
+        padding: padding of the convolution, "same" or "valid".
+        activation: activation.
+        initializer: initializer of the kernel.
         l2: factor of the L2 penalty on the kernel.
 
     Returns:
@@ -117,7 +119,7 @@ def plain(
 
 
 def _fresh(initializer: keras.initializers.Initializer | str) -> keras.initializers.Initializer:
-    # One instance gives the same values on every call: a gate that shared it with H would start as a copy of H.
+    # An instance draws the same values on every call, so a gate sharing it with H would start as a copy of H.
     return keras.initializers.get(initializer).clone()
 
 

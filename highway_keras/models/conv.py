@@ -1,4 +1,4 @@
-"""Convolutional nets from stages: all nets of the paper's Tables 1 to 3."""
+"""Convolutional nets built from stages: all nets of the paper's Tables 1 to 3."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -7,10 +7,9 @@ import keras
 
 from highway_keras.initializers import caffe_xavier, gaussian
 from highway_keras.models import checks
-from highway_keras.models.blocks import KINDS, Kind, block, plain
+from highway_keras.models.blocks import KINDS, MATCHES, Kind, Match, block, plain
 from highway_keras.models.resize import MODES, Mode, Resize
-from highway_keras.models.stages import Stage, layers, parameters, scaled, with_dropout, with_resize
-from highway_keras.models.twins import MATCHES, conv_stages
+from highway_keras.models.stages import Stage, layers, matched, parameters, scaled, with_dropout, with_resize
 
 
 def conv(
@@ -19,7 +18,7 @@ def conv(
     stages: Sequence[Stage],
     *,
     kind: Kind = "highway",
-    match: Literal["width", "parameters"] = "width",
+    match: Match = "width",
     width: int | None = None,
     activation: str = "relu",
     transform_bias: float | Literal["auto"] = -1.0,
@@ -33,38 +32,37 @@ def conv(
     classifier_l2: float = 0.0,
     name: str | None = None,
 ) -> keras.Model:
-    """A convolutional highway net, or its plain or residual twin.
+    """Builds a convolutional highway net, or its plain or residual twin.
 
-    Kernels start as in the authors' Caffe code (`initializers.caffe_xavier`) where no standard deviation is given.
-    The output is logits in float32 under every dtype policy.
+    Kernels are initialised as in the authors' Caffe code (`initializers.caffe_xavier`) unless a standard deviation is
+    given. The outputs are logits in float32 under every dtype policy.
 
     Args:
         input_shape: height, width, channels.
-        outputs: classes.
-        stages: see `Stage`; a last stage without "average" pooling is flattened.
+        outputs: number of classes.
+        stages: see `Stage`; the last stage is flattened unless it has "average" pooling.
         kind: "highway", "plain" (H alone) or "residual" (x + H).
-        match: what a twin shares with the highway net: the filters, or the parameters of the whole net, reached by
-            one factor on the filters of all stages.
+        match: what a twin shares with the highway net: "width" for the filters, or "parameters" for the total number
+            of parameters, reached by scaling the filters of all stages.
         width: filters of the first stage, the others in proportion; None keeps those of `stages`.
-        activation: of all convolutions and of the hidden layer.
-        transform_bias: initial bias of the transform gates; "auto" takes it from the number of layers.
+        activation: activation of all convolutions and the hidden layer.
+        transform_bias: initial bias of the transform gates; "auto" derives it from the number of layers.
         resize: how a stage with an entry convolution changes the number of channels: by that convolution ("plain"), or
-            by "zero_pad" or "subsample", and then the entry's kernel belongs to one more block.
-        input_dropout: share of the input pixels dropped while training.
-        dropout: share dropped at each place that drops some by `input_dropout` and `stages`; None keeps their shares.
-        hidden: units of a fully connected layer before the classifier; None has none.
+            by "zero_pad" or "subsample", in which case the entry becomes one more block.
+        input_dropout: dropout rate of the input pixels.
+        dropout: overrides all non-zero rates of `input_dropout` and `stages`; None keeps them.
+        hidden: units of a fully connected layer before the classifier; None for none.
         first_std: standard deviation of the first kernel.
         classifier_std: standard deviation of the classifier's kernel.
-        l2: factor of the L2 penalty on all kernels but the classifier's.
+        l2: factor of the L2 penalty on all kernels except the classifier's.
         classifier_l2: factor of the L2 penalty on the classifier's kernel.
-        name: of the model.
+        name: name of the model.
 
     Returns:
         A functional model from "image", `(batch, height, width, channels)`, to `(batch, outputs)`.
 
     Raises:
-        ValueError: if an argument is out of its range, or if a stage changes the number of channels in a way that
-            `resize` cannot follow; both shapes are named.
+        ValueError: if an argument is out of range, or `resize` cannot make a stage's change of the number of channels.
 
     Example:
         stages = (Stage(16, blocks=(3, 3), pool=(2, 2)), Stage(32, blocks=(3, 3), pool="average"))
@@ -87,7 +85,7 @@ def conv(
     stages = with_resize(stages, resize)
     if match == "parameters" and kind != "highway":
         highway = parameters(stages, shape, outputs, hidden, "highway")
-        stages = conv_stages(stages, highway, lambda twin: parameters(twin, shape, outputs, hidden, kind))
+        stages = matched(stages, highway, lambda twin: parameters(twin, shape, outputs, hidden, kind))
 
     depth = layers(stages, hidden)
     shared: dict[str, Any] = {"activation": activation, "l2": l2}
@@ -139,7 +137,7 @@ def _resized(x: Any, filters: int, mode: Literal["plain"] | Mode, name: str) -> 
         return x
     if mode == "plain":
         raise ValueError(
-            "A stage without an entry convolution keeps the number of channels; give it one, or resize by 'zero_pad' "
+            "A stage without an entry convolution keeps the number of channels; add one, or resize by 'zero_pad' "
             f"or 'subsample'. Received: input shape {tuple(x.shape)}, output shape {(*x.shape[:-1], filters)}"
         )
     return Resize(filters, mode=mode, name=name)(x)
@@ -151,7 +149,7 @@ def _pooled(x: Any, pool: tuple[int, int] | Literal["average"] | None, name: str
     if pool == "average":
         return keras.layers.GlobalAveragePooling2D(data_format="channels_last", name=name)(x)
     size, stride = pool
-    # Caffe rounds the size of a pooled map up; "same" does too.
+    # Like Caffe, "same" padding rounds output sizes up.
     return keras.layers.MaxPooling2D(size, stride, padding="same", data_format="channels_last", name=name)(x)
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import keras
 
-from highway_keras.models.blocks import Kind
+from highway_keras.models.blocks import Kind, Match
 from highway_keras.models.dense import dense
 
 
@@ -15,31 +15,31 @@ def factor(
     depth: int = 5,
     width: int = 128,
     kind: Kind = "highway",
-    match: Literal["width", "parameters"] = "width",
+    match: Match = "width",
     activation: str = "relu",
     transform_bias: float | Literal["auto"] = -1.0,
     dropout: float = 0.0,
     name: str | None = None,
 ) -> keras.Model:
-    """A highway net from factors to one number, whose gates tell calm regimes (closed) from complex ones (open).
+    """Builds a dense highway net for regression on a vector of factors.
 
     Args:
         input_shape: number of factors, as `(factors,)`.
-        outputs: numbers to predict.
-        depth: hidden layers: one plain layer and `depth - 1` blocks.
-        width: units a layer.
+        outputs: number of targets.
+        depth: number of hidden layers: one plain layer and `depth - 1` blocks.
+        width: units per layer.
         kind: "highway", "plain" or "residual".
-        match: what a twin shares with the highway net: the width, or the parameters of a hidden layer.
-        activation: of the first layer and of H.
-        transform_bias: initial bias of the transform gates; "auto" takes it from the depth.
-        dropout: share of the units dropped before the last layer, while training.
-        name: of the model.
+        match: what a twin shares with the highway net: "width", or "parameters" for those of a hidden layer.
+        activation: activation of the first layer and of H.
+        transform_bias: initial bias of the transform gates; "auto" derives it from the depth.
+        dropout: dropout rate before the last layer.
+        name: name of the model.
 
     Returns:
         A functional model from the input "features", `(batch, factors)`, to `(batch, outputs)`.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        ValueError: if an argument is out of range.
 
     Example:
         model = factor(input_shape=(8,))

@@ -1,19 +1,28 @@
-"""The nets of the paper as data: factory, arguments and parameter count of each, and of its twins.
+"""The nets of the paper as data: the factory, arguments and parameter counts of each net and its twins.
 
-Provenance. Recorded in the authors' own files or printed in the paper: both MNIST nets (width 16 by substitution),
-both 19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers, gate bias of those of 50.
-Count-matched: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the parameter counts of
-Table 2. Assumed: gate bias of the dense nets of 10, 100 and 1 000 layers, dropout of the FitNet-shaped nets (that of
-the 19-layer nets), how the first kernel of fitnet_a and fitnet_b (as theirs) and of fitnet_c (by He's rule) starts,
-weight decay on plain convolutions (that of the highway layers), the five factors of the factor model.
+Provenance. Recorded in the authors' files or printed in the paper: both MNIST nets (width 16 by substitution), both
+19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers, gate bias of those of 50 layers.
+Matched by parameter count: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the counts of
+Table 2. Assumed: gate bias of the dense nets of 10, 100 and 1,000 layers, dropout of the FitNet-shaped nets (that of
+the 19-layer nets), initialisation of the first kernel of fitnet_a and fitnet_b (as in the 19-layer nets) and fitnet_c
+(He's rule), weight decay on plain convolutions (that of the highway layers), the five factors of the factor model.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from highway_keras.models.blocks import KINDS
+import keras
+
+from highway_keras.models.blocks import KINDS, Match
+from highway_keras.models.conv import conv
+from highway_keras.models.dense import dense
+from highway_keras.models.factor import factor
 from highway_keras.models.stages import Stage
+
+Factory = Literal["dense", "conv", "factor"]
+FACTORIES: dict[Factory, Callable[..., keras.Model]] = {"dense": dense, "conv": conv, "factor": factor}
 
 
 @dataclass(frozen=True)
@@ -21,12 +30,12 @@ class Preset:
     """A named net.
 
     Args:
-        factory: "dense", "conv" or "factor".
-        arguments: of the factory.
-        parameters: of the net built from these arguments.
+        factory: name of the factory.
+        arguments: arguments of the factory.
+        parameters: number of parameters of the net.
     """
 
-    factory: Literal["dense", "conv", "factor"]
+    factory: Factory
     arguments: Mapping[str, Any]
     parameters: int
 
@@ -57,9 +66,9 @@ CIFAR_STAGES = (
     Stage(128, blocks=(3,) * 5),
     Stage(100, entry=1, pool="average", dropout=0.2),
 )
-# Sections 3.1 and 4; the gate bias is the net's own.
+# Sections 3.1 and 4; the gate bias differs by net.
 DENSE = {"input_shape": (28, 28, 1), "outputs": 10, "width": 50, "activation": "tanh"}
-# Table 2: 11 layers of about 236 000 parameters; 19 of 2.3 million; 32 of 1.25 million.
+# Table 2: 11 layers with about 236,000 parameters, 19 with 2.3 million, 32 with 1.25 million.
 A_STAGES = (
     Stage(16, blocks=(3,) * 2, pool=(2, 2), dropout=0.2),
     Stage(32, blocks=(3,) * 2, pool=(2, 2), dropout=0.2),
@@ -75,19 +84,19 @@ C_STAGES = (
 
 @dataclass(frozen=True)
 class Family:
-    """A highway net with its two twins, if it has them, which always have equally many parameters.
+    """A highway net and its plain and residual twins, which have the same number of parameters as each other.
 
     Args:
-        factory: as in `Preset`.
-        arguments: of the highway net.
-        match: what the twins share with it; for the dense net the parameters, as in the paper's section 3.1.
-        parameters: of the highway net.
-        twins: parameters of a twin, by what it shares; none for a net that is too deep to have twins.
+        factory: name of the factory.
+        arguments: arguments of the highway net.
+        match: what the twins share with it; parameters for the dense nets, as in section 3.1 of the paper.
+        parameters: number of parameters of the highway net.
+        twins: number of parameters of a twin by `match`; empty for a net too deep to have twins.
     """
 
-    factory: Literal["dense", "conv", "factor"]
+    factory: Factory
     arguments: Mapping[str, Any]
-    match: Literal["width", "parameters"]
+    match: Match
     parameters: int
     twins: Mapping[str, int]
 
@@ -137,7 +146,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "fitnet_c": Family(
         factory="conv",
-        # With a first kernel as large as the 19-layer nets' some draws diverge within a few steps (docs/log.md).
+        # With the first kernel of the 19-layer nets some seeds diverge within a few steps (docs/log.md).
         arguments={**CIFAR10, "stages": C_STAGES, "transform_bias": -3.0, "first_std": None},
         match="width",
         parameters=1_254_970,
@@ -171,7 +180,7 @@ FAMILIES: dict[str, Family] = {
         parameters=408_650,
         twins={"width": 283_700, "parameters": 475_871},
     ),
-    # Deeper than twins can be built.
+    # Too deep for twins.
     "mnist_dense_1000": Family(
         factory="dense",
         arguments={**DENSE, "depth": 1000, "transform_bias": -10.0},
@@ -198,3 +207,55 @@ PRESETS: dict[str, Preset] = {
     for kind in KINDS
     if kind == "highway" or family.twins
 }
+
+
+def presets() -> tuple[str, ...]:
+    """Returns the names of the presets: each net, followed by its plain and residual twins.
+
+    Example:
+        presets()[:3]  # ('mnist_conv_16', 'mnist_conv_16_plain', 'mnist_conv_16_residual')
+    """
+    return tuple(PRESETS)
+
+
+def from_preset(name: str, **overrides: Any) -> keras.Model:
+    """Builds a net of the paper by name, with new weights.
+
+    The global dtype policy and the global seed apply as to any Keras model.
+
+    Args:
+        name: one of `presets()`.
+        **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
+            `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
+            the highway net), `activation` and `dropout`. Dense nets accept `depth` and, except for the factor model,
+            `initializer`, "glorot_uniform" or "fan_in_uniform". Highway nets accept `transform_bias`, a number or
+            "auto". Twins accept `match`, "width" or "parameters".
+
+    Returns:
+        A functional model from preprocessed float32 inputs, "image" ("features" for the factor model), to float32
+        logits.
+
+    Raises:
+        ValueError: if the preset is unknown, does not accept an override, or a value is out of range.
+
+    Example:
+        model = highway_keras.from_preset("mnist_conv_32")
+        model = highway_keras.from_preset("mnist_dense_50_plain", depth=20, match="parameters")
+
+    Reference:
+        Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, Tables 1 to 3 and sections 3.1 and 4.
+    """
+    if name not in PRESETS:
+        close = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0.4)
+        hint = f"Did you mean '{close[0]}'? " if close else ""
+        raise ValueError(f"There is no such preset. {hint}Choices: {', '.join(PRESETS)}. Received: name={name!r}")
+    preset = PRESETS[name]
+    wanted = {argument: value for argument, value in overrides.items() if value is not None}
+    allowed = ["input_shape", "outputs", "width", "activation", "dropout"]
+    allowed += [] if preset.factory == "conv" else ["depth"]
+    allowed += ["initializer"] if preset.factory == "dense" else []
+    allowed += ["transform_bias"] if preset.arguments["kind"] == "highway" else ["match"]
+    for argument, value in wanted.items():
+        if argument not in allowed:
+            raise ValueError(f"'{name}' accepts the overrides {', '.join(allowed)}. Received: {argument}={value!r}")
+    return FACTORIES[preset.factory](**{**preset.arguments, **wanted}, name=name)

@@ -1,4 +1,4 @@
-"""Size changes between highway stages: x gets the size that the next layers keep (paper, section 2.1)."""
+"""Parameter-free size changes between highway stages (paper, section 2.1)."""
 
 from typing import Any, Literal
 
@@ -14,23 +14,22 @@ MODES = ("plain", "zero_pad", "subsample")
 
 @keras.saving.register_keras_serializable(package="highway_keras")
 class Resize(keras.layers.Layer):
-    """Gives the last axis another size without weights, so that a highway layer can carry it on.
+    """Resizes the last axis without weights, for a highway layer of another size.
 
-    The usual way between stages is a plain layer; this is the other one in the paper, which has no weights
-    and keeps the path through the carry gates whole.
+    Stages are usually connected by a plain layer. This is the paper's alternative, which keeps the carry path unbroken.
 
     Args:
         size: units or channels of the output.
-        mode: "zero_pad" appends zeros and only grows; "subsample" keeps evenly spaced units and only shrinks.
+        mode: "zero_pad" appends zeros and can only grow; "subsample" keeps evenly spaced units and can only shrink.
 
     Input shape:
-        Any rank from 2, `(batch, ..., features)`.
+        Rank 2 or more, `(batch, ..., features)`.
 
     Output shape:
-        The same with `size` features.
+        Same as the input, with `size` features.
 
     Raises:
-        ValueError: if the mode cannot lead from the input's size to `size`; both shapes are named.
+        ValueError: if the mode cannot reach `size` from the input's size.
 
     Example:
         x = Resize(80, mode="zero_pad")(x)  # (batch, 16, 16, 32) -> (batch, 16, 16, 80)
@@ -47,28 +46,28 @@ class Resize(keras.layers.Layer):
         self.mode = mode
 
     def call(self, x: Any) -> Any:
-        """Pads x with zeros, or picks from it."""
-        given = x.shape[-1]
+        """Pads or sub-samples x."""
+        size = x.shape[-1]
         self._check(tuple(x.shape))
         if self.mode == "zero_pad":
-            return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, self.size - given)])
-        return ops.take(x, np.arange(self.size) * given // self.size, axis=-1)
+            return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, self.size - size)])
+        return ops.take(x, np.arange(self.size) * size // self.size, axis=-1)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The input's shape with the new size; refuses a change that the mode cannot make."""
+        """Returns the input shape with the new size."""
         self._check(tuple(input_shape))
         return (*input_shape[:-1], self.size)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, in a form that can be written as JSON."""
+        """Returns the arguments in JSON-serializable form."""
         return {**super().get_config(), "size": self.size, "mode": self.mode}
 
     def _check(self, shape: tuple[int | None, ...]) -> None:
-        given = shape[-1]
+        size = shape[-1]
         target = (*shape[:-1], self.size)
-        if given is None:
-            raise ValueError(f"The last axis must be known. Received: input shape {shape}, output shape {target}")
-        if (given > self.size) if self.mode == "zero_pad" else (given < self.size):
+        if size is None:
+            raise ValueError(f"The last axis must be defined. Received: input shape {shape}, output shape {target}")
+        if (size > self.size) if self.mode == "zero_pad" else (size < self.size):
             verb, other = ("grow", "subsample") if self.mode == "zero_pad" else ("shrink", "zero_pad")
             raise ValueError(
                 f"'{self.mode}' can only {verb} the last axis; use '{other}' or a plain layer. "

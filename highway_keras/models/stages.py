@@ -1,6 +1,6 @@
-"""Convolutional nets as data: stages of equal size, and arithmetic on them."""
+"""Stages of convolutional nets as data, and arithmetic on them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -11,18 +11,18 @@ from highway_keras.models.resize import Mode
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a convolutional net that keeps its number of channels.
+    """A part of a convolutional net with a constant number of channels.
 
-    Its layers come in the order of its fields: entry, blocks, pooling, dropout.
+    Layers come in the order of the fields: entry, blocks, pooling, dropout.
 
     Args:
-        filters: channels of all its layers.
-        entry: side of the plain convolution that leads into it, in pixels; None has none.
-        padding: of the entry, "same" or "valid".
-        blocks: side of the convolution of each highway, plain or residual block, in pixels.
-        pool: size and stride of max pooling, in pixels, rounded up; "average" takes the mean over the whole image,
-            whatever its size; None has none.
-        dropout: share of the units dropped after pooling, while training.
+        filters: channels of all layers.
+        entry: kernel size of the plain convolution at the start, in pixels; None for none.
+        padding: padding of the entry, "same" or "valid".
+        blocks: kernel size of each highway, plain or residual block, in pixels.
+        pool: size and stride of max pooling in pixels, with output sizes rounded up; "average" for global average
+            pooling; None for none.
+        dropout: dropout rate after pooling.
 
     Example:
         Stage(32, blocks=(3, 3), pool=(2, 2), dropout=0.2)
@@ -37,11 +37,11 @@ class Stage:
 
 
 def scaled(stages: Sequence[Stage], factor: float) -> tuple[Stage, ...]:
-    """The stages with all filters times `factor`, rounded, at least 1.
+    """Scales the filters of all stages, rounded, to at least 1.
 
     Args:
-        stages: of any number.
-        factor: on the filters.
+        stages: stages of a net.
+        factor: factor on the filters.
 
     Returns:
         New stages.
@@ -52,20 +52,20 @@ def scaled(stages: Sequence[Stage], factor: float) -> tuple[Stage, ...]:
     return tuple(replace(stage, filters=max(1, round(stage.filters * factor))) for stage in stages)
 
 
-def with_dropout(stages: Sequence[Stage], share: float) -> tuple[Stage, ...]:
-    """The stages with another dropout, where they have any."""
-    return tuple(replace(stage, dropout=share) if stage.dropout else stage for stage in stages)
+def with_dropout(stages: Sequence[Stage], rate: float) -> tuple[Stage, ...]:
+    """Replaces the dropout rate of the stages that have dropout."""
+    return tuple(replace(stage, dropout=rate) if stage.dropout else stage for stage in stages)
 
 
 def with_resize(stages: Sequence[Stage], mode: Mode | Literal["plain"]) -> tuple[Stage, ...]:
-    """The stages with their entries as the mode of the size changes has them.
+    """Adapts the entries of stages to the way the number of channels changes.
 
-    A plain entry changes the size by itself. Zero-padding and sub-sampling change it without weights, so the entry's
-    convolution becomes a block like the others and the depth stays. Entries that do more stay as they are: that of
-    the first stage, which turns pixels into channels, one without padding, and one that has no blocks behind it.
+    A plain entry changes it by itself. Zero-padding and sub-sampling have no weights, so the entry's convolution
+    becomes one more block, which keeps the depth. Entries with another purpose stay: that of the first stage, those
+    with "valid" padding, and those of stages without blocks.
 
     Args:
-        stages: of any number.
+        stages: stages of a net.
         mode: "plain", "zero_pad" or "subsample".
 
     Returns:
@@ -84,21 +84,21 @@ def with_resize(stages: Sequence[Stage], mode: Mode | Literal["plain"]) -> tuple
 
 
 def layers(stages: Sequence[Stage], hidden: int | None) -> int:
-    """Layers with weights, the classifier included: what the paper calls the depth of a convolutional net."""
+    """Counts the layers with weights, including the classifier: the depth in the paper's sense."""
     return sum(bool(stage.entry) + len(stage.blocks) for stage in stages) + bool(hidden) + 1
 
 
 def parameters(
     stages: Sequence[Stage], input_shape: tuple[int, ...], outputs: int, hidden: int | None, kind: Kind
 ) -> int:
-    """Counts the parameters of a convolutional net without building it, for the search of a twin's width.
+    """Counts the parameters of a convolutional net without building it.
 
     Args:
-        stages: as built, after `with_resize`.
+        stages: stages as built, after `with_resize`.
         input_shape: height, width, channels.
         outputs: units of the classifier.
         hidden: units of the fully connected layer before it, if any.
-        kind: of the blocks.
+        kind: kind of the blocks.
 
     Returns:
         The number of parameters.
@@ -125,3 +125,22 @@ def parameters(
         count += (features + 1) * hidden
         features = hidden
     return count + (features + 1) * outputs
+
+
+def matched(stages: Sequence[Stage], target: int, count: Callable[[Sequence[Stage]], int]) -> tuple[Stage, ...]:
+    """Scales all filters by one factor to come closest to a number of parameters.
+
+    Args:
+        stages: stages of the highway net.
+        target: parameters of the highway net.
+        count: counts the parameters of a twin with given stages.
+
+    Returns:
+        The stages of the twin.
+
+    Example:
+        matched(stages, 151_690, count)  # 32 filters become 45
+    """
+    widest = max(stage.filters for stage in stages)
+    candidates = (scaled(stages, filters / widest) for filters in range(widest, 2 * widest + 1))
+    return min(candidates, key=lambda twin: abs(count(twin) - target))

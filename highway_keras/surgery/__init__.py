@@ -1,4 +1,4 @@
-"""Changing the form of a net that has weights already."""
+"""Conversion of models with weights between stacks and single layers."""
 
 from highway_keras.surgery.stacking import stacked as stacked
 from highway_keras.surgery.stacking import unstacked as unstacked

@@ -1,4 +1,4 @@
-"""The graph of a functional or sequential model: who reads whom, and a copy with other layers in some places."""
+"""The layer graph of a functional or sequential model, and copies of it with some layers replaced."""
 
 import itertools
 from collections import Counter
@@ -7,12 +7,12 @@ from typing import Any
 
 import keras
 
-# Name of a layer or operation, number of the call, number of the output.
+# Name of a layer or operation, index of the call, index of the output.
 Tensor = tuple[str, int, int]
 
 
 def graph_of(model: keras.Model) -> keras.Model:
-    """The same layers in a model that is not compiled: not every loss and metric can be copied.
+    """Returns the layers of a model as an uncompiled model, because not every loss and metric can be copied.
 
     Args:
         model: a functional or sequential model with weights.
@@ -21,27 +21,27 @@ def graph_of(model: keras.Model) -> keras.Model:
         A functional model, or the sequential model itself.
 
     Raises:
-        ValueError: if the model has no graph: it is a subclassed one, or a sequential one that is not built.
+        ValueError: if the model has no graph, because it is subclassed or an unbuilt sequential model.
 
     Example:
         graph_of(model).get_config()["layers"]
     """
     if not _has_graph(model):
         raise ValueError(
-            "Only a functional model, or a sequential model that is built, has a graph that can be changed. Build it, "
-            f"or pass the functional models inside a subclassed one. Received: model={model}"
+            "Only a functional model or a built sequential model can be converted. Build it, or convert the functional "
+            f"models inside a subclassed one. Received: model={model}"
         )
     return model if isinstance(model, keras.Sequential) else keras.Model(model.input, model.output, name=model.name)
 
 
 def links(graph: keras.Model) -> Iterator[tuple[str, str]]:
-    """Pairs of names of layers: both are called once, with the same options, and the second alone reads the first.
+    """Yields pairs of layers that are called once, with equal options, the second as the only reader of the first.
 
     Args:
         graph: from `graph_of`.
 
     Yields:
-        The name of the layer that is read and that of its reader.
+        The names of the first and the second layer.
 
     Example:
         dict(links(graph))["highway_01"]  # "highway_02"
@@ -49,31 +49,31 @@ def links(graph: keras.Model) -> Iterator[tuple[str, str]]:
     if isinstance(graph, keras.Sequential):
         yield from itertools.pairwise(layer.name for layer in graph.layers)
         return
-    # The config has every call of this model, those of operations too, and none of another model.
+    # The config lists exactly the calls of this model, including those of operations.
     config = graph.get_config()
     calls = {layer["name"]: layer["inbound_nodes"] for layer in config["layers"]}
     readers = Counter(tensor for name in calls for call in calls[name] for tensor in _tensors(call))
     outputs = iter(keras.tree.flatten(config["output_layers"]))
     readers.update(zip(outputs, outputs, outputs, strict=True))
-    for name, of_layer in calls.items():
-        read = [tensor for call in of_layer for tensor in _tensors(call["args"][:1])]
-        if len(of_layer) != 1 or len(read) != 1 or readers[read[0]] != 1:
+    for name, layer_calls in calls.items():
+        read = [tensor for call in layer_calls for tensor in _tensors(call["args"][:1])]
+        if len(layer_calls) != 1 or len(read) != 1 or readers[read[0]] != 1:
             continue
-        maker = calls[read[0][0]]
-        if len(maker) == 1 and _options(maker[0]) == _options(of_layer[0]):
+        producer = calls[read[0][0]]
+        if len(producer) == 1 and _options(producer[0]) == _options(layer_calls[0]):
             yield read[0][0], name
 
 
 def rewired(graph: keras.Model, rows: dict[str, list[Any]], inner: Callable[[keras.Model], keras.Model]) -> keras.Model:
-    """A copy of a model, weights and all, with a row of other layers in the place of some.
+    """Copies a model with its weights, replacing some layers by sequences of others.
 
     Args:
         graph: from `graph_of`.
-        rows: name of a layer to the layers that stand in its place, one after another; none let its input through.
-        inner: makes the copy of a model inside the model.
+        rows: name of a layer to the layers that replace it, in sequence; an empty list removes it.
+        inner: copies a nested model.
 
     Returns:
-        A model that is not compiled.
+        An uncompiled model.
 
     Example:
         rewired(graph, {"highway": layers_of(stack)}, unstacked)
@@ -82,7 +82,7 @@ def rewired(graph: keras.Model, rows: dict[str, list[Any]], inner: Callable[[ker
 
     def copy(layer: Any) -> Any:
         if layer.name in rows:
-            return layer  # and `call` does not call it
+            return layer  # Never called, see `call`.
         if _has_graph(layer):
             return inner(layer)
         copies.append((layer, type(layer).from_config(layer.get_config())))
@@ -100,13 +100,13 @@ def rewired(graph: keras.Model, rows: dict[str, list[Any]], inner: Callable[[ker
         (first,) = graph.inputs
         first = keras.Input(batch_shape=first.shape, dtype=first.dtype, name=first.name)
         chain = [rows[layer.name] if layer.name in rows else [copy(layer)] for layer in graph.layers]
-        made = keras.Sequential([first, *itertools.chain(*chain)], name=graph.name)
+        copied = keras.Sequential([first, *itertools.chain(*chain)], name=graph.name)
     else:
-        made = keras.models.clone_model(graph, clone_function=copy, call_function=call)
+        copied = keras.models.clone_model(graph, clone_function=copy, call_function=call)
     for layer, twin in copies:
         if isinstance(twin, keras.layers.Layer):
             twin.set_weights(layer.get_weights())
-    return made
+    return copied
 
 
 def _has_graph(layer: Any) -> bool:
@@ -114,7 +114,7 @@ def _has_graph(layer: Any) -> bool:
 
 
 def _tensors(config: Any) -> Iterator[Tensor]:
-    """The tensors named in a part of a config."""
+    """Yields the tensors in a part of a config."""
     if isinstance(config, dict) and config.get("class_name") == "__keras_tensor__":
         yield tuple(config["config"]["keras_history"])
     elif isinstance(config, dict | list | tuple):
@@ -123,5 +123,5 @@ def _tensors(config: Any) -> Iterator[Tensor]:
 
 
 def _options(call: dict[str, Any]) -> tuple[Any, Any]:
-    """What a layer is called with beside its input; Keras writes a mask of None or leaves it out."""
+    """Returns the arguments of a call other than its input; Keras may or may not list a mask of None."""
     return call["args"][1:], {name: value for name, value in call["kwargs"].items() if value is not None}

@@ -1,4 +1,4 @@
-"""Between a stack and the layers that it stands for, weights and all."""
+"""Conversion between stacks and the single layers that they stand for, with their weights."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,52 +11,50 @@ from highway_keras.layers.highway_stack import UNSTACKED, has_variables
 from highway_keras.layers.recording import layer_names
 from highway_keras.surgery.graph import graph_of, links, rewired
 
-# Keras builds, saves and loads a chain of layers by recursion; Python gives up at 1 000 levels.
-LONGEST = 400
+# Keras builds, saves and loads chains of layers recursively, and Python's recursion limit is 1,000 levels.
+MAX_CHAIN = 400
 
 
 def unstacked(model: keras.Model) -> keras.Model:
-    """A copy of a model in which every `HighwayStack` is a row of `Highway` layers.
+    """Copies a model, converting every `HighwayStack` to a sequence of `Highway` layers.
 
-    Models inside the model are converted too. A stack inside of another layer or of a subclassed model stays.
+    Nested models are converted too. Stacks inside other layers or subclassed models stay.
 
     Args:
         model: a functional or sequential model with weights.
 
     Returns:
-        A model that computes the same from copies of the weights, not compiled. The layers are named after their stack
-        and numbered; those of a stack that is called twice are called twice.
+        An uncompiled model that computes the same from copies of the weights. Layers are named after their stack, with
+        a number; the layers of a shared stack are shared.
 
     Raises:
-        ValueError: if the layers of the stacks would be too many for Keras to chain.
+        ValueError: if the stacks have too many layers for Keras to chain.
 
     Example:
         unstacked(model).get_layer("highway_stack_07").transform_bias
     """
     graph = graph_of(model)
     stacks = [layer for layer in graph.layers if type(layer) is HighwayStack]
-    if sum(stack.depth for stack in stacks) > LONGEST:
+    if sum(stack.depth for stack in stacks) > MAX_CHAIN:
         received = ", ".join(f"'{stack.name}' with depth={stack.depth}" for stack in stacks)
         raise ValueError(
-            f"Keras chains at most about {LONGEST} layers; a stack has no such limit. Received: {received}"
+            f"Keras can chain at most about {MAX_CHAIN} layers; stacks have no such limit. Received: {received}"
         )
     return rewired(graph, {stack.name: layers_of(stack) for stack in stacks}, unstacked)
 
 
 def stacked(model: keras.Model) -> keras.Model:
-    """A copy of a model in which every row of `Highway` layers that can be a `HighwayStack` is one.
+    """Copies a model, converting every sequence of equal `Highway` layers to a `HighwayStack`.
 
-    A row is two or more layers, each of which alone reads the one before it, with the same arguments but for names,
-    seeds and initial biases. Layers with a separate carry gate, batch normalisation, dropout or an activation that has
-    variables stay as they are, and so do layers that are called more than once. Models inside the model are converted
-    too.
+    A sequence is two or more layers, each the only reader of the one before it, with arguments that differ in names,
+    seeds and initial biases at most. Layers with a separate carry gate, batch normalisation, dropout or an activation
+    with variables stay, as do layers that are called more than once. Nested models are converted too.
 
     Args:
         model: a functional or sequential model with weights.
 
     Returns:
-        A model that computes the same from copies of the weights, not compiled. A stack bears the name of its first
-        layer.
+        An uncompiled model that computes the same from copies of the weights. A stack is named after its first layer.
 
     Example:
         deep = stacked(model)
@@ -70,10 +68,10 @@ def stacked(model: keras.Model) -> keras.Model:
 
 
 def layers_of(stack: HighwayStack) -> list[Highway]:
-    """The layers of a built stack, one by one, with copies of its weights.
+    """Returns the layers of a built stack one by one, with copies of its weights.
 
     Args:
-        stack: with weights.
+        stack: a built stack.
 
     Returns:
         `stack.depth` built layers, named after the stack and numbered from 1.
@@ -95,17 +93,17 @@ def layers_of(stack: HighwayStack) -> list[Highway]:
 
 
 def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack:
-    """One stack with copies of the weights of built layers.
+    """Returns a stack with copies of the weights of built layers.
 
     Args:
-        layers: of one size, with the same arguments but for names, seeds and initial biases.
-        name: of the stack; None for that of the first layer.
+        layers: layers of one size, with arguments that differ in names, seeds and initial biases at most.
+        name: name of the stack; None for that of the first layer.
 
     Returns:
-        A built stack of as many layers.
+        A built stack with one layer for each of the given ones.
 
     Raises:
-        ValueError: if the layers differ, or have what a stack has not.
+        ValueError: if the layers differ, or have a feature that stacks lack.
 
     Example:
         stack_of([model.get_layer("highway"), model.get_layer("highway_1")])
@@ -114,7 +112,7 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
     for layer in layers:
         if not _stackable(layer) or _shared(layer) != _shared(first):
             raise ValueError(
-                f"The layers of a stack have the same arguments, and no {', '.join(UNSTACKED)} or activation with "
+                f"The layers of a stack must have the same arguments, and no {', '.join(UNSTACKED)} or activation with "
                 "variables. "
                 f"Received: '{first.name}' with {_shared(first)} and '{layer.name}' with {_shared(layer)}"
             )
@@ -131,23 +129,23 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
 
 
 def _build_like(layer: Any, other: Any) -> None:
-    """Builds a layer for inputs of the rank and size that the other was built for."""
+    """Builds a layer for inputs of the rank and size of another layer."""
     layer.build((None,) * (other.input_spec.ndim - 1) + (other.kernel.shape[-1],))
 
 
 def _rows(graph: keras.Model) -> Iterator[list[Highway]]:
-    """The rows of layers that can be stacked."""
+    """Yields the sequences of layers that can be stacked."""
     layers = {layer.name: layer for layer in graph.layers if _stackable(layer)}
-    before = {
+    previous = {
         second: first
         for first, second in links(graph)
         if first in layers and second in layers and _shared(layers[first]) == _shared(layers[second])
     }
-    followed = set(before.values())
-    for last in (name for name in before if name not in followed):
+    followed = set(previous.values())
+    for last in (name for name in previous if name not in followed):
         names = [last]
-        while names[0] in before:
-            names.insert(0, before[names[0]])
+        while names[0] in previous:
+            names.insert(0, previous[names[0]])
         yield [layers[name] for name in names]
 
 
@@ -160,13 +158,13 @@ def _stackable(layer: Any) -> bool:
 
 
 def _shared(layer: Highway) -> Any:
-    """What the layers of one stack have in common."""
+    """Returns the arguments that the layers of a stack must share."""
     config = layer.get_config()
     return _seedless({name: value for name, value in config.items() if name not in ("name", "depth", "transform_bias")})
 
 
 def _seedless(config: Any) -> Any:
-    """A config without seeds, its own and those of initialisers: the layers have their weights."""
+    """Removes all seeds from a config: the layers already have weights."""
     if not isinstance(config, dict):
         return config
     return {name: _seedless(value) for name, value in config.items() if name != "seed"}

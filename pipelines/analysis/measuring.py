@@ -6,7 +6,7 @@ import numpy as np
 
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
-from highway_keras.analysis.batches import Told, even
+from highway_keras.analysis.batches import Progress, padded
 from pipelines.analysis.examples import OpenedNet, Part
 from pipelines.analysis.progress import Shown
 
@@ -63,12 +63,12 @@ def measure(net: OpenedNet, whole: Part, routed: Part, shown: Shown, *, units: b
     return Analysis(net.layout, whole, routed, found, by_layer, by_unit, *example(net, whole), of_examples, classes)
 
 
-def statistics(net: OpenedNet, part: Part, told: Told | None = None) -> GateStatistics:
+def statistics(net: OpenedNet, part: Part, told: Progress | None = None) -> GateStatistics:
     """The gates over some examples, each class apart if there are classes."""
     return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, told)
 
 
-def lesions(net: OpenedNet, part: Part, told: Told | None = None, *, units: bool = False) -> Lesions:
+def lesions(net: OpenedNet, part: Part, told: Progress | None = None, *, units: bool = False) -> Lesions:
     """The scores on some examples with each layer closed, or each unit."""
     close = analysis.lesion_units if units else analysis.lesion_layers
     return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, told)
@@ -85,12 +85,12 @@ def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
     return transform, outputs
 
 
-def routes(net: OpenedNet, part: Part, told: Told | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+def routes(net: OpenedNet, part: Part, told: Progress | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     """The mean gate of each layer for each example, `[examples, layers]`, and the class of each."""
     reader = analysis.GateModel(net.model, mean=True)
     found: list[np.ndarray] = []
     classes: list[np.ndarray] = []
-    for x, y, count, _ in even(part.batches):
+    for x, y, count, _ in padded(part.batches):
         found.append(np.stack(list(reader.read(x, len(x)).values()), axis=1)[:count])
         classes.append(y[:count])
         if told:

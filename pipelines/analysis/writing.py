@@ -100,7 +100,7 @@ def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str
     parts = [
         f"# What the gates of {run.config.recipe} do",
         table(("", ""), facts),
-        "`highway_keras.analysis.depth` defines depth by gates (their sum) and by lesions; the definitions are ours.",
+        "`highway_keras.analysis` defines depth by gates (their sum) and by lesions; the definitions are ours.",
     ]
     for heading, name in _figures(analysis):
         parts += [f"## {heading}", f"![{heading}](figures/{name})"]

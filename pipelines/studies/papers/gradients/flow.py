@@ -122,7 +122,7 @@ def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
     """The Jacobians of plain or residual blocks: diag(slope of H) W, of the latter and the identity."""
     import keras
 
-    from highway_keras.layers.derivatives import DERIVATIVES
+    from highway_keras.layers.equations import DERIVATIVES
 
     carried = float(any(isinstance(layer, keras.layers.Add) for layer in net.layers))
     found = []

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from highway_keras import ConvHighway, Highway, HighwayStack
-from highway_keras.layers.recording import numbered
+from highway_keras.layers.recording import call_name
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.helpers import scramble
 
@@ -88,7 +88,7 @@ def without(model, removed):
     calls = set()
 
     def call(each, *args, **kwargs):
-        calls.add(key := numbered(each.name, calls))
+        calls.add(key := call_name(each.name, calls))
         return args[0] if key in removed else each(*args, **kwargs)
 
     def rebuilt(graph):

@@ -79,7 +79,7 @@ def test_gates_of_batches_with_labels_are_those_of_all_batches():
 
 @pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
 def test_no_example_is_refused(read):
-    with pytest.raises(ValueError, match="x holds no example"):
+    with pytest.raises(ValueError, match="x contains no examples"):
         read(net(), X[:0])
 
 

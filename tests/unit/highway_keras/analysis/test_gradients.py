@@ -83,7 +83,7 @@ def test_the_parts_add_up_to_the_jacobian(activation):
     ],
 )
 def test_other_layers_are_refused(layer):
-    with pytest.raises(ValueError, match="parts are known for"):
+    with pytest.raises(ValueError, match="Jacobian is known for"):
         jacobian(layer, np.zeros((1, 3)))
 
 

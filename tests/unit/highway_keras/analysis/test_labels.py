@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from highway_keras.analysis.labels import checked, class_of_each
+from highway_keras.analysis.labels import check_labels, class_numbers
 
 NUMBERS = np.array([2, 0, 1, 2])
 TOKENS = np.array([[0, 1], [2, 2], [1, 0]])
@@ -29,15 +29,15 @@ YES = np.array([0, 1, 1])
     ],
 )
 def test_every_form_is_class_numbers(y, outputs, expected):
-    found = checked(y, outputs)
+    found = check_labels(y, outputs)
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, expected)
 
 
 def test_probabilities_stay():
     y = np.array([[0.2, 0.8], [0.5, 0.5]])
-    np.testing.assert_allclose(checked(y, (None, 2)), y)
-    np.testing.assert_array_equal(class_of_each(y, 2), [1, 0])
+    np.testing.assert_allclose(check_labels(y, (None, 2)), y)
+    np.testing.assert_array_equal(class_numbers(y, 2), [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_probabilities_stay():
 )
 def test_what_is_no_label_is_refused(y, outputs):
     with pytest.raises(ValueError, match=r"y must be class numbers from 0 to .*regression.*Received: y of shape"):
-        checked(y, outputs)
+        check_labels(y, outputs)
 
 
 @pytest.mark.parametrize("y", [NUMBERS, NUMBERS[:, None], np.eye(3)[NUMBERS]], ids=["numbers", "column", "one-hot"])
 @pytest.mark.parametrize("classes", [3, None])
 def test_one_class_an_example(y, classes):
-    np.testing.assert_array_equal(class_of_each(y, classes), NUMBERS)
+    np.testing.assert_array_equal(class_numbers(y, classes), NUMBERS)

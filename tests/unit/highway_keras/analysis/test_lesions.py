@@ -156,9 +156,9 @@ def test_what_cannot_be_measured_is_refused():
     x, y = examples("dense")
     with pytest.raises(ValueError, match="no highway layers"):
         lesion_layers(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]), in_batches(x, y))
-    with pytest.raises(ValueError, match="no example"):
+    with pytest.raises(ValueError, match="no examples"):
         lesion_layers(net("dense"), [])
-    with pytest.raises(ValueError, match="at most as large as the first"):
+    with pytest.raises(ValueError, match="No batch may be larger than the first"):
         lesion_layers(net("dense"), [(x[:2], y[:2]), (x, y)])
 
 

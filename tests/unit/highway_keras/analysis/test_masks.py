@@ -94,7 +94,7 @@ def test_an_example_without_real_steps_has_no_gates():
     statistics = [gate_statistics(model, (each, np.zeros(len(each)))) for each in (x, longer)]
     np.testing.assert_allclose(statistics[0].mean, statistics[1].mean, rtol=1e-6)
     assert np.isnan(mean_gates(model, np.zeros_like(x))["h"])
-    with pytest.raises(ValueError, match="weight 0, or is masked"):
+    with pytest.raises(ValueError, match="weight 0 or is masked"):
         gate_statistics(model, (np.zeros_like(x), np.zeros(3)))
 
 
@@ -130,18 +130,18 @@ def test_weighted_batches():
         np.testing.assert_allclose(getattr(one, part), getattr(other, part), rtol=1e-5)
     np.testing.assert_array_equal(one.counts, [3, 3])
     assert other.weights is None
-    with pytest.raises(ValueError, match="every example has the weight 0"):
+    with pytest.raises(ValueError, match="every example has weight 0"):
         lesion_layers(model, (x, y, np.zeros(6)))
 
 
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ((X[:2], np.zeros(3)), "as many examples"),
-        ([(X[:2], np.zeros(2), np.zeros(3))], "as many examples"),
+        ((X[:2], np.zeros(3)), "same number of examples"),
+        ([(X[:2], np.zeros(2), np.zeros(3))], "same number of examples"),
         ([X[:2]], "pairs"),
-        ([(X[:2], np.zeros(2), np.array([1.0, -1.0]))], "finite, 0 or more"),
-        ((X[:0], np.zeros(0)), "no example"),
+        ([(X[:2], np.zeros(2), np.array([1.0, -1.0]))], "finite and non-negative"),
+        ((X[:0], np.zeros(0)), "no examples"),
     ],
     ids=["labels", "weights", "arrays", "negative", "empty"],
 )

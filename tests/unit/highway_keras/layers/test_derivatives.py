@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import HighwayStack
-from highway_keras.layers.derivatives import DERIVATIVES
+from highway_keras.layers.equations import DERIVATIVES
 from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array
 
 # Between the corners at 0 and -3 and 3, and where functions are flat.

@@ -7,7 +7,7 @@ import pytest
 
 from highway_keras.analysis import gradients as analysis
 from highway_keras.layers import equations, stack_loop
-from highway_keras.layers.derivatives import DERIVATIVES
+from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.equations import Partials, blend, blend_for_inference, gradients, partials
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras.helpers import BACKEND, array, gradient_tensors, inputs
@@ -67,7 +67,7 @@ def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
     activations = fused_blend.Activations(keras.activations.tanh, keras.activations.sigmoid)
     assert all(activation in DERIVATIVES for activation in activations)
     bias = np.zeros(4, "float32")
-    np.testing.assert_array_equal(array(fused_blend.blended((x + 1, x + 2), (bias, bias), x, activations)), x)
+    np.testing.assert_array_equal(array(fused_blend.fused_blend((x + 1, x + 2), (bias, bias), x, activations)), x)
     fused_blend._compiled.cache_clear()
     monkeypatch.setattr(exporting, "blend_for_inference", lambda block, inputs, transform: inputs)
     stack = made(2, (None, 4), dtype="float32")

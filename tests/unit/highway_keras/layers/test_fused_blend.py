@@ -19,9 +19,9 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The calls of `blended`."""
-    made, blended = [], fused_blend.blended
-    monkeypatch.setattr(fused_blend, "blended", lambda *arguments: made.append(1) or blended(*arguments))
+    """The calls of `fused_blend`."""
+    made, blended = [], fused_blend.fused_blend
+    monkeypatch.setattr(fused_blend, "fused_blend", lambda *arguments: made.append(1) or blended(*arguments))
     return made
 
 
@@ -56,7 +56,7 @@ def trained(layer, x, upstream, **options):
 
 def op_by_op(layer, x, upstream, **options):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fused_blend, "pays", lambda *_: False)
+        patched.setattr(fused_blend, "is_faster", lambda *_: False)
         return trained(layer, x, upstream, **options)
 
 

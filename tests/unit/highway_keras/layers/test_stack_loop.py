@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highway_keras.layers import recording
-from highway_keras.layers.derivatives import DERIVATIVES
+from highway_keras.layers.equations import DERIVATIVES
 from tests.unit.highway_keras.helpers import (
     BACKEND,
     PRECISE,

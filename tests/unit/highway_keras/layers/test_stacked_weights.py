@@ -6,7 +6,7 @@ import pytest
 
 from highway_keras import Highway, HighwayStack
 from highway_keras.initializers import caffe_xavier
-from highway_keras.layers import stacked_weights
+from highway_keras.layers.highway_stack import stacked_initializer
 from tests.unit.highway_keras.helpers import array
 
 DEPTH, UNITS = 24, 20
@@ -80,7 +80,7 @@ def test_biases_start_as_told():
 @pytest.mark.parametrize("initializer", [keras.initializers.HeNormal, keras.initializers.Orthogonal])
 def test_seeds_repeat_and_layers_differ(initializer):
     def drawn(seed):
-        return array(stacked_weights.initialize(initializer(seed=seed), 4)((4, 6, 6)))
+        return array(stacked_initializer(initializer(seed=seed), 4)((4, 6, 6)))
 
     first = drawn(1)
     np.testing.assert_array_equal(drawn(1), first)
@@ -94,7 +94,7 @@ def test_seeds_repeat_and_layers_differ(initializer):
 def test_a_generator_of_seeds_draws_every_layer_anew(initializer):
     def drawn():
         generator = keras.random.SeedGenerator(3)
-        return [array(stacked_weights.initialize(initializer(seed=generator), 2)((2, 6, 6))) for _ in range(2)]
+        return [array(stacked_initializer(initializer(seed=generator), 2)((2, 6, 6))) for _ in range(2)]
 
     layers = np.concatenate(drawn())
     np.testing.assert_array_equal(np.concatenate(drawn()), layers)

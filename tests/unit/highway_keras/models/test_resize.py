@@ -45,7 +45,7 @@ def test_sizes_and_modes_are_checked():
         Resize(0)
     with pytest.raises(ValueError, match=r"'zero_pad', 'subsample'. Received: mode='plain'"):
         Resize(4, mode="plain")
-    with pytest.raises(ValueError, match=r"must be known. Received: input shape \(2, None\)"):
+    with pytest.raises(ValueError, match=r"must be defined. Received: input shape \(2, None\)"):
         Resize(4).compute_output_shape((2, None))
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from highway_keras.models import dense
 from highway_keras.models.presets import CIFAR_STAGES, MNIST_STAGES
-from highway_keras.models.stages import parameters, scaled
-from highway_keras.models.twins import conv_stages, dense_width
+from highway_keras.models.dense import matched_width
+from highway_keras.models.stages import matched, parameters, scaled
 from tests.unit.highway_keras.helpers import few_examples
 
 
@@ -32,7 +32,7 @@ def test_without_blocks_there_is_nothing_to_match():
 @few_examples
 @given(width=st.integers(1, 2000))
 def test_no_other_dense_width_comes_closer(width):
-    found = dense_width(width)
+    found = matched_width(width)
 
     def miss(units):
         return abs(units * (units + 1) - 2 * width * (width + 1))
@@ -47,7 +47,7 @@ def test_no_other_dense_width_comes_closer(width):
 def test_no_other_common_factor_comes_closer(stages, input_shape, filters):
     count = partial(parameters, input_shape=input_shape, outputs=10, hidden=None)
     highway = count(stages, kind="highway")
-    twin = conv_stages(stages, highway, partial(count, kind="plain"))
+    twin = matched(stages, highway, partial(count, kind="plain"))
     widest = max(stage.filters for stage in stages)
 
     def miss(twin):

@@ -6,7 +6,7 @@ import pytest
 
 from highway_keras import Highway
 from highway_keras.surgery import stacked, unstacked
-from highway_keras.surgery.stacking import LONGEST
+from highway_keras.surgery.stacking import MAX_CHAIN
 from tests.unit.highway_keras.helpers import array, scramble
 from tests.unit.highway_keras.surgery.chains import X, assert_same, chain, functional, highway, kinds, stack
 
@@ -123,15 +123,15 @@ def test_several_inputs_and_outputs_by_name():
 
 
 def test_more_layers_than_keras_chains_are_refused():
-    parts = [stack(LONGEST // 2, "first"), stack(LONGEST // 2 + 1, "second")]
+    parts = [stack(MAX_CHAIN // 2, "first"), stack(MAX_CHAIN // 2 + 1, "second")]
     model = chain(*parts, features=1)
-    with pytest.raises(ValueError, match=rf"at most about {LONGEST} layers.*'first' with depth=200, 'second' with"):
+    with pytest.raises(ValueError, match=rf"at most about {MAX_CHAIN} layers.*'first' with depth=200, 'second' with"):
         unstacked(model)
 
 
 def test_as_many_layers_as_are_allowed_are_chained():
-    model = functional(keras.layers.Dense(1), stack(LONGEST, "deep", transform_bias=-3.0))
-    assert len(kinds(unstacked(model))) == LONGEST
+    model = functional(keras.layers.Dense(1), stack(MAX_CHAIN, "deep", transform_bias=-3.0))
+    assert len(kinds(unstacked(model))) == MAX_CHAIN
 
 
 def test_models_without_a_graph_are_refused():

@@ -7,8 +7,7 @@ from keras import layers, losses, ops
 
 from highway_keras import Highway
 from highway_keras.analysis import classification, gradient_norms, in_batches, lesion_layers, probabilities, regression
-from highway_keras.analysis.heads import kind
-from highway_keras.analysis.scoring import scorer
+from highway_keras.analysis.scorer import output_kind, scorer
 from tests.unit.highway_keras.helpers import array, scramble
 
 RNG = np.random.default_rng(0)
@@ -52,9 +51,9 @@ HEADS = [
 
 @pytest.mark.parametrize(("expected", "last"), HEADS)
 def test_the_last_activation_is_found(expected, last):
-    assert kind(functional(*last)) == expected
+    assert output_kind(functional(*last)) == expected
     if not any(layer is ops.softmax for layer in last):
-        assert kind(model_of(*last)) == expected
+        assert output_kind(model_of(*last)) == expected
 
 
 def test_a_model_without_a_graph_has_no_head_that_is_known():
@@ -67,9 +66,9 @@ def test_a_model_without_a_graph_has_no_head_that_is_known():
             return self.last(x)
 
     model = Plain()
-    assert kind(model) is None
+    assert output_kind(model) is None
     outputs = ops.zeros((5, 3))
-    with pytest.raises(ValueError, match=r"cannot be told .* activation of its last layer"):
+    with pytest.raises(ValueError, match=r"Cannot determine .* activation of its last layer"):
         scorer(model, outputs, None)
     model.compile(loss=losses.SparseCategoricalCrossentropy(from_logits=True))
     assert scores_of(model, None, [0], np.zeros((1, 3), "float32"))["loss"] == pytest.approx(np.log(3))
@@ -169,15 +168,15 @@ def test_a_keras_loss_is_asked_for_by_itself():
 @pytest.mark.parametrize(
     ("asked", "last", "outputs", "message"),
     [
-        (classification, dense(3, "softmax"), LOGITS, "gives probabilities, from a softmax"),
-        (probabilities, dense(3), LOGITS, "gives logits"),
-        ("compiled", dense(3), LOGITS, "compiled with one loss"),
+        (classification, dense(3, "softmax"), LOGITS, "returns probabilities, from a softmax"),
+        (probabilities, dense(3), LOGITS, "returns logits"),
+        ("compiled", dense(3), LOGITS, "compiled with a single loss"),
         ("accuracy", dense(3), LOGITS, "'compiled'"),
-        (None, dense(3, "relu"), LOGITS, "cannot be told"),
+        (None, dense(3, "relu"), LOGITS, "Cannot determine"),
         (None, dense(3), {"a": LOGITS, "b": LOGITS}, "several outputs"),
-        (lambda y, outputs: ops.mean(outputs), dense(3), LOGITS, "a number for each example"),
+        (lambda y, outputs: ops.mean(outputs), dense(3), LOGITS, "Scores must be per example"),
         (regression, dense(3), LOGITS, "Targets must have the shape"),
-        (None, dense(3, "sigmoid"), LOGITS, "yes or no must be from 0 to 1"),
+        (None, dense(3, "sigmoid"), LOGITS, "Binary labels must be from 0 to 1"),
     ],
 )
 def test_what_does_not_suit_is_refused(asked, last, outputs, message):
@@ -188,7 +187,7 @@ def test_what_does_not_suit_is_refused(asked, last, outputs, message):
 def test_a_model_trained_on_targets_is_no_classifier_of_yes_and_no():
     model = model_of(dense(1))
     model.compile(loss="mse")
-    with pytest.raises(ValueError, match="is no cross-entropy"):
+    with pytest.raises(ValueError, match="is not a cross-entropy"):
         scorer(model, ops.zeros((5, 1)), None)
 
 
