@@ -114,7 +114,7 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
     Args:
         figure: an empty figure.
         lesions: from `lesion_layers`.
-        others: of the same net trained with other seeds, drawn as thin lines, each with its own intact net.
+        others: lesions of the same net trained with other seeds, drawn as thin lines with their own intact net.
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
     shown = sorted(lesions.scores, key=lambda name: name != "loss")

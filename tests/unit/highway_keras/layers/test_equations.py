@@ -7,8 +7,7 @@ import pytest
 
 from highway_keras.analysis import gradients as analysis
 from highway_keras.layers import equations, stack_loop
-from highway_keras.layers.equations import DERIVATIVES
-from highway_keras.layers.equations import Partials, blend, blend_for_inference, gradients, partials
+from highway_keras.layers.equations import DERIVATIVES, Partials, blend, blend_for_inference, gradients, partials
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras.helpers import BACKEND, array, gradient_tensors, inputs
 from tests.unit.highway_keras.stacks import made

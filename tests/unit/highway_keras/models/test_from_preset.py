@@ -59,7 +59,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
         (
             "cifar10_19",
             {"depth": 30},
-            "accepts the overrides input_shape, outputs, width, activation, dropout, transform_bias. Received: depth=30",
+            "overrides input_shape, outputs, width, activation, dropout, transform_bias. Received: depth=30",
         ),
         (
             "factor_plain",

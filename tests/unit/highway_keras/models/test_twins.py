@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highway_keras.models import dense
-from highway_keras.models.presets import CIFAR_STAGES, MNIST_STAGES
 from highway_keras.models.dense import matched_width
+from highway_keras.models.presets import CIFAR_STAGES, MNIST_STAGES
 from highway_keras.models.stages import matched, parameters, scaled
 from tests.unit.highway_keras.helpers import few_examples
 
