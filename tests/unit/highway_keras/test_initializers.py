@@ -5,6 +5,8 @@ from keras import ops
 
 from highway_keras.initializers import caffe_xavier, fan_in_uniform, gaussian
 
+pytestmark = pytest.mark.usefixtures("keras_initial_values")
+
 
 @pytest.mark.parametrize("shape", [(500, 80), (3, 3, 50, 60)])
 def test_caffe_xavier_is_he_normal_that_is_not_cut_off(shape):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from highway_keras import ConvHighway, Highway, HighwayStack, gates
-from tests.unit.highway_keras.helpers import scramble
+from highway_keras.models import Stage, conv
+from tests.unit.highway_keras.helpers import BACKEND, scramble
 
 SCRIPT = """
 import json, sys, warnings
@@ -35,7 +36,10 @@ rebuilt.load_weights(folder / "model.weights.h5")
 apart = [float(np.abs(model.predict(given["x"], verbose=0) - given["y"]).max()) for model in (whole, rebuilt)]
 read = highway_keras.gates(whole, given["x"])
 apart.append(max(float(np.abs(gate - given["gate/" + name]).max()) for name, gate in read.items()))
-print(json.dumps({"brought": brought, "apart": apart, "gates": list(read)}))
+resized = keras.saving.load_model(folder / "resized.keras")
+apart.append(float(np.abs(resized.predict(given["x"], verbose=0) - given["resized"]).max()))
+layers = [layer.name for layer in resized.layers]
+print(json.dumps({"brought": brought, "apart": apart, "gates": list(read), "layers": layers}))
 """
 
 
@@ -59,26 +63,38 @@ def everything():
     return keras.Model(inputs, keras.layers.Dense(4)(x))
 
 
+def resized():
+    """A model of a factory, whose channels grow by zero-padding."""
+    stages = (Stage(2, blocks=(3, 1), pool=(3, 2), dropout=0.3), Stage(4, blocks=(3,), pool="average"))
+    return conv((6, 6, 3), outputs=3, stages=stages, resize="zero_pad", hidden=3, l2=1e-3, first_std=1.0)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
-    model = scramble(everything())
+    model, other = scramble(everything()), scramble(resized())
     x = np.random.default_rng(0).normal(size=(3, 6, 6, 3)).astype("float32")
     read = {f"gate/{name}": gate for name, gate in gates(model, x).items()}
-    np.savez(folder / "given.npz", x=x, y=model.predict(x, verbose=0), **read)
+    outputs = {"y": model.predict(x, verbose=0), "resized": other.predict(x, verbose=0)}
+    np.savez(folder / "given.npz", x=x, **outputs, **read)
+    other.save(folder / "resized.keras")
     model.save(folder / "whole.keras")
     model.save_weights(folder / "model.weights.h5")
     (folder / "config.json").write_text(json.dumps(model.get_config()))
     return folder
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[BACKEND]
+
+
+@pytest.mark.parametrize("backend", [OTHER, pytest.param(BACKEND, marks=pytest.mark.slow)])
 def test_a_fresh_process_on_either_backend(saved, backend):
     done = fresh(backend, SCRIPT, backend, str(saved))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["brought"] == [], "highway_keras imports a framework of its own"
     assert found["gates"] == ["conv", "all", "steps", "rank3", "stack_01", "stack_02", "stack_03", "flat"]
+    assert found["layers"] == [layer.name for layer in resized().layers]
     assert max(found["apart"]) < 1e-5
 
 

@@ -117,7 +117,7 @@ def test_single_layers_with_such_an_activation_have_its_weights_and_stay_single(
 def test_elementwise_functions_are_recognised(name):
     assert is_elementwise(keras.activations.get(name), "float32")
     if name in {"relu", "linear"}:
-        assert HighwayStack(2, activation=name)._maths.differentiated
+        assert HighwayStack(2, activation=name)._math.has_gradient
 
 
 @pytest.mark.parametrize("function", [rms, across_steps, pairs, keras.activations.softmax, keras.activations.glu])

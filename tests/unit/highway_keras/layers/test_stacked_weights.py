@@ -9,6 +9,7 @@ from highway_keras.initializers import caffe_xavier
 from highway_keras.layers.highway_stack import stacked_initializer
 from tests.unit.highway_keras.helpers import array
 
+pytestmark = pytest.mark.usefixtures("keras_initial_values")
 DEPTH, UNITS = 24, 20
 KERNEL = np.random.default_rng(0).normal(size=(5, 3, 3)).astype("float32")
 STD = {

@@ -82,6 +82,7 @@ def test_gates_start_at_the_bias_and_blocks_at_weights_of_their_own():
     assert not np.allclose(first["kernel"], second["kernel"])
 
 
+@pytest.mark.usefixtures("keras_initial_values")
 def test_kernels_start_by_normalised_initialisation():
     model = dense((30,), 30, depth=2, width=30)
     limit = np.sqrt(6 / 60)
@@ -93,6 +94,7 @@ def test_kernels_start_by_normalised_initialisation():
                 np.testing.assert_allclose(value.std(), limit / np.sqrt(3), rtol=0.1)
 
 
+@pytest.mark.usefixtures("keras_initial_values")
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_start_within_one_over_the_root_of_the_fan_in_where_that_is_asked_for(kind):
     model = dense((40,), 30, depth=3, width=30, kind=kind, initializer="fan_in_uniform")

@@ -1,0 +1,52 @@
+"""Initial weights that need no compilation, and bounded memory."""
+
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _numpy_initial_values(request, monkeypatch):
+    """Draws initial weights with NumPy, because JAX compiles a random initializer for every shape.
+
+    As in Keras, an instance draws the same values at each call, and the global seed repeats them. Tests of the values
+    themselves use the fixture `keras_initial_values`.
+    """
+    if "keras_initial_values" in request.fixturenames:
+        return
+
+    def draw(self, shape, dtype=None, **_):
+        rng = np.random.default_rng(self.seed) if isinstance(self.seed, int) else np.random
+        values = rng.normal(0, np.sqrt(2 / max(1, np.prod(shape[:-1]))), shape)
+        return keras.ops.convert_to_tensor(values.astype("float32"), dtype=dtype or "float32")
+
+    for kind in (keras.initializers.VarianceScaling, keras.initializers.RandomNormal):
+        monkeypatch.setattr(kind, "__call__", draw)
+
+
+@pytest.fixture
+def keras_initial_values():
+    """Keeps Keras's own initializers."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_compiled_functions():
+    """Frees models and compiled functions whenever they have taken half a gigabyte more; it takes a second or two."""
+    yield
+    if resident_memory() > freed_at["memory"] + (1 << 29):
+        keras.utils.clear_session()
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.clear_caches()
+        freed_at["memory"] = resident_memory()
+
+
+freed_at = {"memory": 1 << 29}
+
+
+def resident_memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
