@@ -61,7 +61,7 @@ class GateStatistics:
 
     @property
     def dead(self) -> np.ndarray:
-        """Whether the slope rounds to 0 on every example, so that no gradient reaches the gate; bool `[gates]`.
+        """True where the slope rounds to 0 on every example, so that no gradient reaches the gate; bool `[gates]`.
 
         Rounding is to the layer's compute dtype; bfloat16 has the exponent range of float32. In float16 a gate is dead
         where T stays below 3e-8 (-17.3 before the sigmoid), in float32 where T is 0, and in both where T rounds to 1.

@@ -34,7 +34,7 @@ class LayerMath:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the hand-written gradient applies: the derivatives of both activations are known."""
+        """True if the hand-written gradient applies: the derivatives of both activations are known."""
         return self.activation in DERIVATIVES and self.gate_activation in DERIVATIVES
 
     def product(self, left: Any, right: Any, dtype: Any) -> Any:

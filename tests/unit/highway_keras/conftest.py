@@ -1,4 +1,4 @@
-"""Initial weights that need no compilation, and bounded memory."""
+"""Initial weights without compilation, and bounded memory."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def keras_initial_values():
 
 @pytest.fixture(autouse=True, scope="module")
 def _free_compiled_functions():
-    """Frees models and compiled functions whenever they have taken half a gigabyte more; it takes a second or two."""
+    """Frees models and compiled functions each time memory has grown by 0.5 GB; it takes 1 to 2 s."""
     yield
     if resident_memory() > freed_at["memory"] + (1 << 29):
         keras.utils.clear_session()

@@ -1,11 +1,11 @@
-"""What the tests of the layers share: settings by backend, weights as numpy, gradients on either backend."""
+"""Shared helpers: backend settings, weights as NumPy arrays, gradients on either backend."""
 
 import keras
 import numpy as np
 from hypothesis import settings
 
 BACKEND = keras.backend.backend()
-# JAX computes in float64 only if told so before it starts.
+# JAX needs float64 to be enabled before it starts.
 PRECISE = "float64" if BACKEND == "tensorflow" else "float32"
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-9}, "float32": {"rtol": 2e-4, "atol": 2e-5}}[PRECISE]
 few_examples = settings(max_examples=10, deadline=None, derandomize=True, database=None)
@@ -21,7 +21,7 @@ def weights_of(layer):
 
 
 def scramble(layer, seed=0):
-    """Gives every weight a random value, so that no zero or one hides a mistake."""
+    """Sets every weight to random values, so that no zero or one hides a bug."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         positive = "variance" in weight.name
@@ -34,14 +34,14 @@ def inputs(*shape, seed=1):
 
 
 def gradients(layer, x, upstream, training=False):
-    """Gradients of sum(y * upstream) by name: of "x" and of each trainable weight."""
+    """Returns the gradients of sum(y * upstream) by name: "x" and each trainable weight."""
     names = ["x", *[variable.name for variable in layer.trainable_variables]]
     values = gradient_tensors(layer, x, upstream, training)
     return {name: array(value) for name, value in zip(names, values, strict=True)}
 
 
 def gradient_tensors(layer, x, upstream, training=False):
-    """Gradients of sum(y * upstream) with respect to x and to each trainable weight."""
+    """Returns the gradients of sum(y * upstream) with respect to x and each trainable weight."""
     upstream = keras.ops.convert_to_tensor(upstream)
 
     def total(y):
@@ -67,7 +67,7 @@ def gradient_tensors(layer, x, upstream, training=False):
 
 
 def compiled(function, xla=True):
-    """The function as one program: of XLA, or on TensorFlow of its own where that is asked for."""
+    """Compiles a function with XLA, or with TensorFlow's own compiler on request."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The highway equations in float64 numpy, written from the paper and not from the code under test."""
+"""Reference implementation of the highway equations in float64 NumPy, written from the paper."""
 
 import itertools
 
@@ -14,7 +14,7 @@ def relu(z):
 
 
 def affine(x, kernel):
-    """x W on the last axis, or the convolution of stride 1 with zeros around that keeps the size of x."""
+    """Computes x W on the last axis, or a stride-1 convolution with zero padding that keeps the size of x."""
     if kernel.ndim == 2:
         return x @ kernel
     sizes = kernel.shape[:-2]
@@ -32,7 +32,7 @@ def normalize(z, weights, mean, variance):
 
 
 def block(x, weights, activation=relu, training=False):
-    """H."""
+    """Computes H."""
     z = affine(x, weights["kernel"])
     if "gamma" not in weights:
         return activation(z + weights["bias"])
@@ -43,12 +43,12 @@ def block(x, weights, activation=relu, training=False):
 
 
 def transform(x, weights, gate=sigmoid):
-    """T."""
+    """Computes T."""
     return gate(affine(x, weights["transform_kernel"]) + weights["transform_bias"])
 
 
 def forward(x, weights, *, activation=relu, gate=sigmoid, kept=1.0, training=False):
-    """The output y; `kept` multiplies T: a mask of dropout in training, the mean of that mask in inference."""
+    """Computes y; `kept` multiplies T: the dropout mask in training, its mean in inference."""
     t = transform(x, weights, gate) * kept
     c = 1 - t
     if "carry_kernel" in weights:
@@ -57,7 +57,7 @@ def forward(x, weights, *, activation=relu, gate=sigmoid, kept=1.0, training=Fal
 
 
 def gradients(x, weights, upstream, step=1e-6, **options):
-    """Central differences of sum(y * upstream) with respect to x and to every weight."""
+    """Computes central differences of sum(y * upstream) with respect to x and every weight."""
 
     def total(values):
         return np.sum(forward(values["x"], values, **options) * upstream)

@@ -1,4 +1,4 @@
-"""What the tests of stacks share: stacks with random weights, and the layers that they stand for."""
+"""Stacks with random weights, and the single layers that they stand for."""
 
 import keras
 import numpy as np
@@ -10,8 +10,7 @@ PARTS = ("kernel", "bias", "transform_kernel", "transform_bias")
 
 
 def made(depth, shape, seed=0, **arguments):
-    """A stack that is built for inputs of this shape; no weight is at its start."""
-    # No random initialisers: JAX would compile them anew for each shape.
+    """Returns a stack built for inputs of a shape, with random weights."""
     arguments = {"kernel_initializer": "zeros", "transform_initializer": "zeros", "dtype": PRECISE, **arguments}
     stack = HighwayStack(depth, **arguments)
     stack.build(shape)
@@ -22,7 +21,7 @@ def made(depth, shape, seed=0, **arguments):
 
 
 def unrolled(stack, **arguments):
-    """A sequential model of the single layers that a stack stands for, in copies of its weights."""
+    """Returns a sequential model of the single layers of a stack, with copies of its weights."""
     config = {**stack.get_config(), "depth": None, **arguments}
     del config["rematerialize"], config["name"]
     rows = [array(getattr(stack, part)) for part in PARTS]
@@ -38,7 +37,7 @@ def unrolled(stack, **arguments):
 
 
 def gradients(model, x, upstream, training=True):
-    """Gradients of x and of the weights, those of single layers stacked."""
+    """Returns the gradients of x and the weights, stacked for single layers."""
     found = [array(tensor) for tensor in gradient_tensors(model, x, upstream, training)]
     if isinstance(model, HighwayStack):
         return dict(zip(("x", *PARTS), found, strict=True))
@@ -46,7 +45,7 @@ def gradients(model, x, upstream, training=True):
 
 
 def assert_close(found, expected, precision):
-    """Equal but for the rounding of a format, relative to the largest number of each array."""
+    """Asserts equality up to rounding, relative to the largest number of each array."""
     if not isinstance(expected, dict):
         found, expected = {"": found}, {"": expected}
     assert found.keys() == expected.keys()

@@ -1,4 +1,4 @@
-"""The mean gates of each epoch, in the logs of `fit`."""
+"""MeanGates adds the mean gates of each epoch to the logs of `fit`."""
 
 import csv
 

@@ -15,7 +15,7 @@ def test_caffe_xavier_is_he_normal_that_is_not_cut_off(shape):
     std = np.sqrt(2 / np.prod(shape[:-1]))
 
     np.testing.assert_allclose(kernel.std(), std, rtol=0.02)
-    np.testing.assert_allclose(np.mean(np.abs(kernel) < std), 0.6827, atol=0.01)  # a Gaussian, not a uniform draw
+    np.testing.assert_allclose(np.mean(np.abs(kernel) < std), 0.6827, atol=0.01)  # Gaussian, not uniform
     assert np.abs(kernel).max() > 3 * std
 
 
@@ -32,7 +32,7 @@ def test_fan_in_uniform_ends_at_one_over_the_root_of_the_fan_in():
     kernel = ops.convert_to_numpy(fan_in_uniform()((64, 300)))
 
     assert 0.999 < np.abs(kernel).max() * 8 <= 1
-    np.testing.assert_allclose(kernel.std(), 1 / (8 * np.sqrt(3)), rtol=0.02)  # even, not a Gaussian
+    np.testing.assert_allclose(kernel.std(), 1 / (8 * np.sqrt(3)), rtol=0.02)  # uniform, not a Gaussian
 
 
 def test_each_call_draws_other_values():

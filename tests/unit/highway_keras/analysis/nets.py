@@ -1,4 +1,4 @@
-"""Small nets with random weights, of every kind that analysis meets, and the same nets without some layers."""
+"""Small nets of every kind with random weights, and the same nets without some layers."""
 
 import keras
 import numpy as np
@@ -9,7 +9,6 @@ from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.helpers import scramble
 
 CLASSES = 3
-# No random initialisers: JAX would compile them anew for each shape.
 ZEROS = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
 
 
@@ -22,7 +21,7 @@ def classifier():
 
 
 def dense(policy):
-    """A layer with a gate for the carry, and one that is called twice."""
+    """Builds a net with a separate carry gate and a layer called twice."""
     twice = layer(Highway, "twice", policy, dropout=0.3, seed=0)
     image = keras.Input((4,))
     x = layer(Highway, "single", policy, carry_gate="separate")(image)
@@ -30,7 +29,7 @@ def dense(policy):
 
 
 def stacked(policy):
-    """A stack between two plain layers, and a single layer."""
+    """Builds a net with a stack and a single layer."""
     image = keras.Input((5,))
     x = keras.layers.Dense(4, activation="tanh", kernel_initializer="zeros")(image)
     x = layer(HighwayStack, "stack", policy, depth=4)(x)
@@ -38,7 +37,7 @@ def stacked(policy):
 
 
 def conv(policy):
-    """Convolutions of two widths with a pool between, sums around two of them, and the last in a model of its own."""
+    """Builds a convolutional net with two widths, residual sums, and a nested model."""
     inner = keras.Input((3, 3, 3))
     last = keras.Model(inner, layer(ConvHighway, "c3", policy, kernel_size=3, batch_normalization=True)(inner))
     x = image = keras.Input((6, 6, 2))
@@ -49,7 +48,7 @@ def conv(policy):
 
 
 class Subclassed(keras.Model):
-    """Two layers without a graph that Keras knows."""
+    """Two layers in a subclassed model."""
 
     def __init__(self, policy):
         super().__init__()
@@ -79,7 +78,7 @@ def examples(name, count=11):
 
 
 def without(model, removed):
-    """A model with some layers cut out of it."""
+    """Returns the model with some layers removed."""
     if isinstance(model, Subclassed):
         other = Subclassed("float32")
         other.set_weights(model.get_weights())

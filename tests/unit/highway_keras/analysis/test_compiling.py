@@ -1,4 +1,4 @@
-"""Which models XLA reads."""
+"""Choice of XLA for programs around a model."""
 
 import keras
 

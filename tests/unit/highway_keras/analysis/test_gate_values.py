@@ -1,4 +1,4 @@
-"""The gates of a whole model: right in value, name and order, for every kind of model, in one compiled pass."""
+"""Gates of whole models: values, names and order for every kind of model, in one compiled program."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Gradients by layer beside differences of the loss, and Jacobians beside differences of the outputs."""
+"""Gradient norms against differences of the loss, and Jacobians against differences of the outputs."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ def loss_of(model, x, y):
 
 
 def differences(model, variable, x, y, step=1e-2):
-    """The gradient of the loss by moving one number after another."""
+    """Computes the gradient of the loss by central differences."""
     before = array(variable).astype("float32")
     found = np.zeros(before.shape)
     for index in np.ndindex(before.shape):
@@ -82,7 +82,7 @@ def test_the_parts_add_up_to_the_jacobian(activation):
         HighwayStack(2),
     ],
 )
-def test_other_layers_are_refused(layer):
+def test_other_layers_are_rejected(layer):
     with pytest.raises(ValueError, match="Jacobian is known for"):
         jacobian(layer, np.zeros((1, 3)))
 

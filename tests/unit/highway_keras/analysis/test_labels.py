@@ -1,4 +1,4 @@
-"""Labels in every usual form are the same classes, and what is no label is refused."""
+"""Labels in all usual forms give the same classes; anything else is rejected."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ YES = np.array([0, 1, 1])
     ("y", "outputs", "expected"),
     [
         (NUMBERS, (None, 3), NUMBERS),
-        (NUMBERS.astype("uint8")[:, None], (None, 3), NUMBERS),  # as keras.datasets.cifar10 has them
+        (NUMBERS.astype("uint8")[:, None], (None, 3), NUMBERS),  # as in keras.datasets.cifar10
         (NUMBERS.astype("float32"), (None, 3), NUMBERS),
         (np.eye(3)[NUMBERS], (None, 3), NUMBERS),
         (np.eye(3, dtype=int)[NUMBERS], (4, 3), NUMBERS),
@@ -55,10 +55,10 @@ def test_probabilities_stay():
         ([[0, 1, 1]], (None, 2, 3)),  # more steps than outputs
         ([0, 2], (None, 1)),
         ([-1, 1], (None, 1)),
-        ([[0.3], [1.0]], (None, 1)),  # a target, no class
+        ([[0.3], [1.0]], (None, 1)),  # a regression target
     ],
 )
-def test_what_is_no_label_is_refused(y, outputs):
+def test_invalid_labels_are_rejected(y, outputs):
     with pytest.raises(ValueError, match=r"y must be class numbers from 0 to .*regression.*Received: y of shape"):
         check_labels(y, outputs)
 

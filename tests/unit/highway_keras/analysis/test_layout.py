@@ -1,4 +1,4 @@
-"""Which gate belongs to which layer."""
+"""Layout of a model's gates."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""A lesion is the model without that layer, whatever the model; and all lesions are one program."""
+"""A lesion equals the model without the layer, and all lesions share one program."""
 
 import keras
 import numpy as np
@@ -6,7 +6,9 @@ import pytest
 
 from highway_keras import Highway
 from highway_keras.analysis import (
+    Lesions,
     classification,
+    effective_depth,
     highway_layers,
     in_batches,
     lesion_layers,
@@ -22,7 +24,7 @@ EXACT = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def measured(outputs, y):
-    """Mean cross-entropy and accuracy by numpy."""
+    """Computes mean cross-entropy and accuracy in NumPy."""
     outputs = outputs.astype("float64")
     chances = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
     return -np.log(chances[np.arange(len(y)), y]).mean(), (outputs.argmax(axis=1) == y).mean()
@@ -47,7 +49,7 @@ def test_each_layer_alone_is_the_net_without_it(name):
     loss, accuracy = measured(np.asarray(without(model, ())(x)), y)
     assert found.intact["loss"] == pytest.approx(loss, rel=1e-4)
     assert found.intact["accuracy"] == pytest.approx(accuracy)
-    # Each of them counts: a lesion that did nothing would pass for a layer that does nothing.
+    # A lesion without effect would look like an unused layer.
     assert np.all(np.abs(found.cost("loss")) > 1e-4)
 
 
@@ -138,10 +140,10 @@ def test_one_program_serves_all_lesions_and_batches():
     assert few == many
 
 
-def test_progress_is_told_in_examples():
-    told = []
-    lesion_layers(net("dense"), in_batches(*examples("dense"), 4), told=told.append)
-    assert told == [4, 8, 11]
+def test_progress_is_reported_in_examples():
+    reported = []
+    lesion_layers(net("dense"), in_batches(*examples("dense"), 4), told=reported.append)
+    assert reported == [4, 8, 11]
 
 
 def test_a_subclassed_model_is_left_as_it_was():
@@ -156,12 +158,12 @@ def test_a_subclassed_model_is_left_as_it_was():
     [np.ones((2, 4), bool), np.ones(3, bool), np.ones((2, 3)), [[0, 1, 2]]],
     ids=["width", "rank", "float", "int"],
 )
-def test_sets_that_do_not_fit_are_refused(closed):
+def test_sets_that_do_not_fit_are_rejected(closed):
     with pytest.raises(ValueError, match=r"bool \[lesions, 3\]"):
         lesion_sets(net("dense"), in_batches(*examples("dense")), closed)
 
 
-def test_what_cannot_be_measured_is_refused():
+def test_unmeasurable_input_is_rejected():
     x, y = examples("dense")
     with pytest.raises(ValueError, match="no highway layers"):
         lesion_layers(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]), in_batches(x, y))
@@ -178,3 +180,17 @@ def test_batches_may_be_a_tf_dataset():
     model, (x, y) = net("stacked"), examples("stacked")
     one = lesion_layers(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(4))
     np.testing.assert_allclose(one.scores["loss"], lesion_layers(model, in_batches(x, y, 4)).scores["loss"])
+
+
+def test_effective_depth_counts_the_layers_that_cost_more_than_the_tolerance():
+    found = Lesions(
+        layout=None,
+        closed=None,
+        examples=1,
+        intact={"loss": 1.0, "accuracy": 0.5},
+        scores={"loss": np.array([1.5, 1.005, 0.5]), "accuracy": np.array([0.2, 0.499, 0.7])},
+    )
+    assert effective_depth(found, 0.01) == 1
+    assert effective_depth(found, 0.001) == 2
+    assert effective_depth(found, 0.1, "accuracy") == 1
+    assert effective_depth(found, 0.0, "accuracy") == 2

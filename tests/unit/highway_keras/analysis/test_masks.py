@@ -1,4 +1,4 @@
-"""What is masked counts in no statistic, and weights weigh."""
+"""Masked steps do not count in any statistic, and weights do."""
 
 import keras
 import numpy as np
@@ -30,7 +30,7 @@ def masking():
 
 
 class Explicit(keras.Model):
-    """Hands the mask over itself."""
+    """Passes the mask explicitly."""
 
     def __init__(self, layer):
         super().__init__()
@@ -107,7 +107,7 @@ def test_scores_of_tokens_are_those_of_real_steps():
     assert lesion_layers(model, in_batches(x, tokens, 2)).intact["loss"] == pytest.approx(loss[REAL].mean(), rel=1e-5)
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert model.evaluate(x, tokens, verbose=0) == pytest.approx(loss[REAL].mean(), rel=1e-5)
-    # The weights of steps, in place of a mask of the outputs, too.
+    # Step weights instead of a mask.
     plain = keras.Sequential([keras.Input((6, 4)), *model.layers[1:]])
     embedded = model.layers[0](x)
     weighted = lesion_layers(plain, [(np.asarray(embedded), tokens, REAL)])
@@ -145,7 +145,7 @@ def test_weighted_batches():
     ],
     ids=["labels", "weights", "arrays", "negative", "empty"],
 )
-def test_batches_that_are_none_are_refused(batches, message):
+def test_batches_that_are_none_are_rejected(batches, message):
     model, _ = net("conv", "masking")
     for measure in (gate_statistics, lesion_layers):
         with pytest.raises(ValueError, match=message):

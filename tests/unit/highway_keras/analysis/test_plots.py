@@ -1,4 +1,4 @@
-"""What is drawn is what was measured, for few layers and for a thousand."""
+"""Plots show the measured values, for few layers and for a thousand."""
 
 import subprocess
 import sys
@@ -130,7 +130,7 @@ def test_other_seeds_are_thin_lines_each_with_its_intact_net(layout, figure):
     assert legend == ["one layer closed", "intact net", "another seed", "another seed"]
 
 
-def test_unit_lesions_are_a_map_of_what_they_cost(layout, figure):
+def test_unit_lesions_are_a_map_of_their_costs(layout, figure):
     found = lesions(layout, ("loss",), layout.gates)
     plots.lesion_map(figure, found)
     np.testing.assert_array_equal(drawn(figure.axes[0].collections[0]), plots.layer_map(layout, found.cost()))
@@ -172,7 +172,7 @@ def test_bands_hold_their_share_of_the_examples(layout, figure):
     figure.canvas.draw()
 
 
-def test_bands_name_what_a_gate_belongs_to(figure):
+def test_bands_are_labelled_by_unit_or_channel(figure):
     left, right = figure.subplots(1, 2)
     plots.route_bands(left, LAYOUTS["one"], np.ones((3, 1)))
     plots.route_bands(right, Layout((Call("a", None, 4, 36),)), np.ones((3, 1)))

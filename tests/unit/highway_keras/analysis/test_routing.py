@@ -1,4 +1,4 @@
-"""Routes of examples, and what classes explain of them."""
+"""Routing signatures, and the variance explained by the class."""
 
 import numpy as np
 import pytest

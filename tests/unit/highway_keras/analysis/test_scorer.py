@@ -1,4 +1,4 @@
-"""Scores are those of the outputs that a model has: logits or probabilities, of classes, of yes and no, of tokens."""
+"""Scores match the outputs of a model: logits or probabilities of classes, binary labels or tokens."""
 
 import keras
 import numpy as np
@@ -75,7 +75,7 @@ def test_a_model_without_a_graph_has_no_head_that_is_known():
 
 
 def scores_of(model, asked, y, outputs):
-    """The scores of known outputs, without running the model."""
+    """Scores given outputs without running the model."""
     outputs = keras.tree.map_structure(ops.convert_to_tensor, outputs)
     suiting = scorer(model, outputs, asked)
     found = suiting.scores(ops.convert_to_tensor(suiting.labels(y)), outputs)
@@ -158,7 +158,7 @@ def test_the_loss_of_a_compiled_model(loss, y, accuracy):
 def test_a_keras_loss_is_asked_for_by_itself():
     y, outputs = RNG.normal(size=5).astype("float32"), LOGITS[:, :1]
     found = scores_of(model_of(dense(1)), losses.Huber(), y, outputs)
-    # With y of one axis less Keras's own losses would compare every target with every output.
+    # Keras's own losses would broadcast y against the outputs.
     assert found["loss"].shape == (5,)
     np.testing.assert_allclose(
         scores_of(model_of(dense(1)), regression, y, outputs)["loss"], (y - outputs[:, 0]) ** 2, rtol=1e-5
@@ -179,7 +179,7 @@ def test_a_keras_loss_is_asked_for_by_itself():
         (None, dense(3, "sigmoid"), LOGITS, "Binary labels must be from 0 to 1"),
     ],
 )
-def test_what_does_not_suit_is_refused(asked, last, outputs, message):
+def test_unsuitable_scores_are_rejected(asked, last, outputs, message):
     with pytest.raises(ValueError, match=message):
         scores_of(model_of(last), asked, CLASSES, outputs)
 
@@ -195,7 +195,7 @@ def test_a_model_trained_on_targets_is_no_classifier_of_yes_and_no():
     ("units", "activation", "y"), [(3, "softmax", CLASSES[:, None]), (1, "sigmoid", YES)], ids=["softmax", "sigmoid"]
 )
 def test_lesions_and_gradients_are_those_of_the_logits(units, activation, y):
-    """In a compiled program, where TensorFlow's losses look for logits behind probabilities."""
+    """Compiled, because TensorFlow's losses look for logits behind probabilities."""
     logits, chances = model_of(dense(units)), model_of(dense(units, activation))
     scramble(logits)
     logits.get_layer("h").transform_bias.assign(np.full(4, 2.0))

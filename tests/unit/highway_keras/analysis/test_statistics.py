@@ -1,11 +1,12 @@
-"""The statistics of a data set, beside all gates of all examples at once."""
+"""Gate statistics computed in batches equal those over all gates at once."""
 
 import keras
 import numpy as np
 import pytest
 
 from highway_keras import Highway, HighwayStack, gates
-from highway_keras.analysis import gate_statistics, in_batches, layer_outputs
+from highway_keras.analysis import GateStatistics, gate_statistics, in_batches, layer_outputs, open_layers
+from highway_keras.analysis.layout import Call, Layout
 from highway_keras.layers import recording
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, ZEROS, examples, net, without
@@ -13,7 +14,7 @@ from tests.unit.highway_keras.helpers import array, scramble
 
 
 def rows(read):
-    """All gates of all examples and places, `[examples, places, units]` each."""
+    """Reshapes gates to `[examples, positions, units]`."""
     return {name: gate.reshape(len(gate), -1, gate.shape[-1]).astype("float64") for name, gate in read.items()}
 
 
@@ -41,7 +42,7 @@ def test_sums_over_batches_are_those_over_all_gates(name):
         np.testing.assert_allclose(parts["slope"], (gate * (1 - gate)).max((0, 1)), rtol=1e-5)
 
 
-def test_biases_and_their_start_are_told_by_layer():
+def test_biases_and_initial_biases_by_layer():
     inputs = keras.Input((2,))
     stack = HighwayStack(2, name="stack", transform_bias=-3.0, **ZEROS)
     single = Highway(name="single", transform_bias=-1.0, **ZEROS)
@@ -65,7 +66,7 @@ def test_one_hot_labels_are_classes_and_other_y_are_none():
 
 
 @pytest.mark.parametrize("y", [[0, 3], [-1, 0], [0.5, 1.0], [[1, 0], [0, 1]]], ids=["large", "small", "float", "width"])
-def test_labels_that_are_no_classes_are_refused(y):
+def test_labels_that_are_no_classes_are_rejected(y):
     x, _ = examples("stacked", 2)
     with pytest.raises(ValueError, match=r"class numbers from 0 to 2"):
         gate_statistics(net("stacked"), [(x, np.array(y))], CLASSES)
@@ -90,14 +91,14 @@ def test_a_gate_is_dead_where_its_slope_rounds_to_0_in_its_format(policy, bias, 
     np.testing.assert_array_equal(found.dead, [dead, False])
 
 
-def test_progress_is_told_in_examples():
-    told = []
-    gate_statistics(net("dense"), in_batches(*examples("dense"), 4), told=told.append)
-    assert told == [4, 8, 11]
+def test_progress_is_reported_in_examples():
+    reported = []
+    gate_statistics(net("dense"), in_batches(*examples("dense"), 4), told=reported.append)
+    assert reported == [4, 8, 11]
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_outputs_of_layers_are_what_the_layers_give(name):
+def test_layer_outputs_are_those_of_the_layers(name):
     model, (x, _) = net(name), examples(name, 5)
     read = layer_outputs(model, x, batch_size=2)
     assert list(read) == list(gates(model, x))
@@ -115,3 +116,11 @@ def test_the_last_output_of_a_stack_is_the_stacks():
     carried = without(model, ("stack_02", "stack_03", "stack_04"))
     assert np.asarray(carried(x)).shape == (5, CLASSES)
     assert layer_outputs(model, x)["stack_01"].shape == first.predict_on_batch(x).shape
+
+
+def test_open_layers_add_up_however_wide_they_are():
+    layout = Layout((Call("a", None, 1), Call("b", 2, 3)))
+    means = np.array([[1.0, *[0.5] * 3, *[0.0, 0.0, 0.3]]])
+    nothing = np.zeros(7)
+    found = GateStatistics(layout, nothing, nothing, np.array([4]), means, nothing, nothing, nothing, ("float32",) * 3)
+    assert open_layers(found) == pytest.approx(1 + 0.5 + 0.1)

@@ -1,4 +1,4 @@
-"""What the layers refuse, in Keras's form, and what their arguments reach."""
+"""Errors for wrong arguments, and the effect of each argument."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def test_an_unknown_argument():
 
 
 @pytest.mark.parametrize("size", [0, -1, (3, 0), (), (2.5, 3), 2.5, None, "3"])
-def test_a_kernel_size_that_is_none(size):
+def test_an_invalid_kernel_size_is_rejected(size):
     with pytest.raises(ValueError, match=r"`kernel_size` must be a positive integer, or a tuple of them\. Received: "):
         ConvHighway(size)
 

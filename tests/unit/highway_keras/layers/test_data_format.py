@@ -1,4 +1,4 @@
-"""Channels in front: the same numbers as with channels at the end, in another order of axes."""
+"""Channels first gives the same numbers as channels last, with permuted axes."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ def front(array):
 
 
 def pair(shape, **arguments):
-    """The same layer in both formats."""
+    """Returns the same layer in both formats."""
     layers = []
     for data_format in ("channels_last", "channels_first"):
         layer = ConvHighway(3, data_format=data_format, name="layer", **ZEROS, **arguments)
@@ -100,7 +100,7 @@ def test_none_is_the_format_of_keras():
 
 @pytest.fixture(scope="module")
 def nets():
-    """One net in both formats, with a dense layer that reads the channels' means."""
+    """Returns a net in both formats."""
     made = []
     for data_format in ("channels_last", "channels_first"):
         image = keras.Input((4, 5, 3) if data_format == "channels_last" else (3, 4, 5))

@@ -1,15 +1,17 @@
-"""The highway equation is written once: its forms agree, and every place that uses it follows a change."""
+"""The highway equation stands in one place: its forms agree, and all users follow a change."""
 
 import doctest
 
+import keras
 import numpy as np
 import pytest
 
+from highway_keras import HighwayStack
 from highway_keras.analysis import gradients as analysis
 from highway_keras.layers import equations, stack_loop
 from highway_keras.layers.equations import DERIVATIVES, Partials, blend, blend_for_inference, gradients, partials
 from highway_keras.surgery.stacking import layers_of
-from tests.unit.highway_keras.helpers import BACKEND, array, gradient_tensors, inputs
+from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array, gradient_tensors, inputs
 from tests.unit.highway_keras.stacks import made
 
 H, X, T = np.random.default_rng(0).uniform(size=(3, 5))
@@ -55,8 +57,6 @@ def test_jacobians_follow(monkeypatch):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="these places are for TensorFlow alone")
 def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
-    import keras
-
     from highway_keras.layers import fused_blend
     from pipelines.export import stack as exporting
 
@@ -77,3 +77,42 @@ def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
 
 def test_examples_in_the_docstrings_are_true():
     assert doctest.testmod(equations).failed == 0
+
+
+# Between the corners at -3, 0 and 3, and where functions are flat.
+POINTS = np.concatenate([np.linspace(-7.95, 7.95, 160), [-40.0, 40.0]]).astype(PRECISE)
+ATOL = {"float64": 1e-14, "float32": 1e-6}[PRECISE]
+
+
+def derivative(function, points):
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        points = tf.convert_to_tensor(points)
+        with tf.GradientTape() as tape:
+            tape.watch(points)
+            y = function(points)
+        return array(tape.gradient(y, points))
+    import jax
+
+    return array(jax.vmap(jax.grad(function))(points))
+
+
+@pytest.mark.parametrize("activation", DERIVATIVES, ids=lambda activation: activation.__name__)
+def test_a_slope_is_the_derivative(activation):
+    output = activation(keras.ops.convert_to_tensor(POINTS))
+    found = DERIVATIVES[activation](output)
+    assert keras.backend.standardize_dtype(found.dtype) == PRECISE
+    np.testing.assert_allclose(array(found), derivative(activation, POINTS), rtol=1e-5, atol=ATOL)
+
+
+def test_names_are_looked_up_as_these_functions():
+    for activation in DERIVATIVES:
+        assert keras.activations.get(activation.__name__) is activation
+
+
+def test_a_stack_names_the_known_activations():
+    with pytest.raises(ValueError, match="rematerialize") as caught:
+        HighwayStack(2, activation="gelu", rematerialize=True)
+    known = str(caught.value).split(": ")[1].split(".")[0]
+    assert known.split(", ") == [activation.__name__ for activation in DERIVATIVES]

@@ -1,4 +1,4 @@
-"""The layers compute what the paper's equations say, in every option, rank and size."""
+"""The layers compute the paper's equations, with every option, rank and size."""
 
 import keras
 import numpy as np
@@ -32,7 +32,6 @@ def made(kind, x, **arguments):
 
 
 def weighted(shape, kernel_size, **arguments):
-    # No random initialisers: JAX would compile them anew for each shape.
     arguments |= {"kernel_initializer": "zeros", "transform_initializer": "zeros", "dtype": PRECISE}
     layer = Highway(**arguments) if kernel_size is None else ConvHighway(kernel_size, **arguments)
     layer.build(tuple(shape))
@@ -80,7 +79,7 @@ def test_a_unit_that_is_dropped_carries(carry_gate):
         y = array(layer(x, training=True))
     kept = array(recorded[layer.name]) != 0
     assert abs(kept.mean() - 0.7) < 0.03
-    assert 0 < kept.mean(axis=0).min() < 1  # each unit of each example for itself
+    assert 0 < kept.mean(axis=0).min() < 1  # independent for each unit and example
     assert 0 < kept.mean(axis=1).min() < 1
     np.testing.assert_allclose(y, reference.forward(x, weights_of(layer), kept=kept), **TOLERANCE)
 

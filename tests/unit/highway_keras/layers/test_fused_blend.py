@@ -1,4 +1,4 @@
-"""Gate and blend in one pass over memory: the same numbers as op by op, and only where it was measured to pay."""
+"""The fused gate and blend equals the op-by-op computation, and is used only where it saves time."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The calls of `fused_blend`."""
+    """Records the calls of `fused_blend`."""
     made, blended = [], fused_blend.fused_blend
     monkeypatch.setattr(fused_blend, "fused_blend", lambda *arguments: made.append(1) or blended(*arguments))
     return made
@@ -32,13 +32,13 @@ def layer_for(shape, *, activation="relu", dtype="mixed_bfloat16", **arguments):
 
 
 def maps(shape, dtype="mixed_bfloat16", seed=1):
-    # Numbers of the narrow format, so that what is compared is the layer and not the rounding of its input.
+    # Representable in the narrow format, so that rounding of the input does not count.
     x = np.random.default_rng(seed).normal(size=shape).astype("float32")
     return array(tf.cast(x, dtype.removeprefix("mixed_"))).astype("float32")
 
 
 def trained(layer, x, upstream, **options):
-    """Y and the gradients of sum(y * upstream) by name, from a traced function as `fit` has one."""
+    """Returns y and the gradients of sum(y * upstream) by name, from a traced function as in `fit`."""
     names = ["x", *[variable.name for variable in layer.trainable_variables]]
 
     @tf.function
@@ -61,7 +61,7 @@ def op_by_op(layer, x, upstream, **options):
 
 
 def assert_near(found, expected, bits, name=""):
-    """Apart by rounding to `bits` bits, on the scale of the whole array."""
+    """Asserts equality up to rounding to `bits` bits, relative to the largest value."""
     error = np.abs(found - expected).max()
     assert error <= 2.0**-bits * np.abs(expected).max(), f"{name}: {error} of {np.abs(expected).max()}"
 
@@ -110,9 +110,9 @@ def central_difference(x, weights, upstream, functions, step=1e-5):
 def test_the_sum_is_rounded_once(calls):
     layer = ConvHighway(1, activation="linear", transform_bias=-1.0, dtype="mixed_bfloat16")
     layer.build((None, 500, 1))
-    layer.kernel.assign([[[1.0]]])  # so that the products are exact
+    layer.kernel.assign([[[1.0]]])  # makes the products exact
     layer.transform_kernel.assign([[[0.5]]])
-    layer.bias.assign([1.0003])  # not a number of the narrow format
+    layer.bias.assign([1.0003])  # not representable in the narrow format
     x = maps((1, 500, 1))
     y, _ = trained(layer, x, np.ones_like(x))
     assert calls
@@ -121,7 +121,7 @@ def test_the_sum_is_rounded_once(calls):
     assert np.all(np.abs(y - exact) <= 0.51 * spacing)
 
 
-def test_what_is_masked_is_seen_as_zero(calls):
+def test_masked_positions_count_as_zero(calls):
     layer = layer_for((4, 8, 3))
     x, upstream, mask = maps((4, 8, 3)), maps((4, 8, 3), seed=2), np.arange(8) < [[8], [5], [3], [1]]
     y, found = trained(layer, x, upstream, mask=tf.constant(mask))

@@ -1,4 +1,4 @@
-"""Where gates start, what may be a gate, and which gates cannot learn."""
+"""Initial gate biases, valid gate activations, and warnings for dead gates."""
 
 import doctest
 import re
@@ -22,18 +22,18 @@ def test_automatic_bias_follows_the_papers_guideline(depth, bias):
 
 
 @pytest.mark.parametrize("depth", [0, -3, 2.5, True, "10"])
-def test_a_depth_that_is_none_is_refused(depth):
+def test_an_invalid_depth_is_rejected(depth):
     with pytest.raises(ValueError, match=re.escape(f"Received: depth={depth}")):
         auto_transform_bias(depth)
 
 
-def test_automatic_bias_without_a_depth_is_refused():
+def test_automatic_bias_without_a_depth_is_rejected():
     with pytest.raises(ValueError, match=r"`transform_bias='auto'`.* pass it as `depth`"):
         Highway(transform_bias="auto")
 
 
 @pytest.mark.parametrize("bias", ["automatic", None, True, float("nan"), float("-inf"), [-1.0], 1j])
-def test_a_bias_that_is_no_number_is_refused(bias):
+def test_an_invalid_bias_is_rejected(bias):
     with pytest.raises(ValueError, match=r"`transform_bias` must be a finite number or 'auto'\. Received: "):
         Highway(transform_bias=bias)
 
@@ -43,7 +43,7 @@ def test_numbers_of_every_kind_are_biases(bias):
     assert Highway(transform_bias=bias).get_config()["transform_bias"] == -2.0
 
 
-def test_a_function_of_ones_own_may_be_a_gate():
+def test_a_custom_function_may_be_a_gate():
     layer = Highway(gate_activation=lambda z: keras.ops.sigmoid(2 * z), transform_bias=-1.0)
     np.testing.assert_allclose(array(layer.gates(np.zeros((1, 2)))), 1 / (1 + np.exp(2)), rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Gradients of the layers: the paper's equation for dy/dx and its limits, and every weight by central differences."""
+"""Gradients: dy/dx against the paper's equation and its limits, every weight against central differences."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_inputs_and_all_weights(option, kernel_size, shape):
 
 
 def jacobian(layer, x):
-    """dy_i/dx_j of each example, `[examples, i, j]`."""
+    """Computes dy_i/dx_j of each example, `[examples, i, j]`."""
     rows = [gradients(layer, x, np.tile(row, (len(x), 1)))["x"] for row in np.eye(x.shape[-1])]
     return np.stack(rows, axis=1)
 
@@ -74,7 +74,7 @@ def test_jacobian_of_an_open_gate_is_that_of_the_block():
 def test_a_dropped_unit_passes_its_gradient_straight_through():
     layer = made(None, (50, 4), activation="tanh", dropout=0.5, seed=5)
     x, upstream = inputs(50, 4), np.ones((50, 4))
-    # Closing all gates leaves dropout nothing to drop; opening them makes it visible in the gradient of the inputs.
+    # Open gates make dropout visible in the gradient of the inputs.
     layer.transform_bias.assign(np.full(4, 60.0))
     layer.kernel.assign(np.zeros((4, 4)))
     found = gradients(layer, x, upstream, training=True)["x"]

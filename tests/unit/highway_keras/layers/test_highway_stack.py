@@ -1,4 +1,4 @@
-"""What a stack takes and refuses, its shapes, gates, masks and config."""
+"""HighwayStack: arguments, errors, shapes, gates, masks and config."""
 
 import json
 import warnings
@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("depth", [0, -1, 2.0, True, None, "3"])
-def test_a_depth_that_is_none(depth):
+def test_an_invalid_depth_is_rejected(depth):
     with pytest.raises(ValueError, match=rf"`depth` must be a positive integer.* Received: depth={depth}"):
         HighwayStack(depth)
 
@@ -41,12 +41,12 @@ def test_a_depth_that_is_none(depth):
 @pytest.mark.parametrize(
     ("argument", "value"), [("carry_gate", "separate"), ("batch_normalization", True), ("dropout", 0.1)]
 )
-def test_what_a_stack_does_not_have(argument, value):
+def test_unsupported_arguments_are_rejected(argument, value):
     with pytest.raises(ValueError, match=f"A stack has no `{argument}`.* Received: {argument}={value!r}"):
         HighwayStack(3, **{argument: value})
 
 
-def test_what_a_stack_does_not_have_may_be_said_so():
+def test_unsupported_arguments_may_have_their_defaults():
     HighwayStack(3, carry_gate="coupled", batch_normalization=False, dropout=0.0)
 
 
@@ -58,7 +58,7 @@ def test_recomputation_needs_known_slopes(argument):
     HighwayStack(3, **{argument: function})
 
 
-def test_what_the_layers_refuse_a_stack_refuses():
+def test_a_stack_rejects_what_single_layers_reject():
     with pytest.raises(ValueError, match="mixes the elements of its input"):
         HighwayStack(3, gate_activation="softmax")
     with pytest.raises(ValueError, match=r"Received: transform_bias='steep'"):

@@ -1,4 +1,4 @@
-"""A closed gate carries, exactly; what is not closed is as before."""
+"""Closed gates carry their input exactly; the others are unchanged."""
 
 import keras
 import numpy as np
@@ -50,7 +50,7 @@ def test_closed_units_carry_and_the_others_do_as_before(case, policy):
 
 @pytest.mark.parametrize("h", [np.inf, np.nan])
 @pytest.mark.parametrize("case", ["dense", "carry", "conv", "stack"])
-def test_a_closed_unit_carries_whatever_h_is(case, h):
+def test_a_closed_unit_carries_even_if_h_is_not_finite(case, h):
     layer, shape = CASES[case]("float32")
     layer.activation = lambda z: keras.ops.full_like(z, h)
     x = np.asarray(inputs(*shape), "float32")
@@ -79,7 +79,7 @@ def test_each_call_has_a_name_of_its_own():
     np.testing.assert_array_equal(array(layer(x)), once)
 
 
-def test_what_is_known_is_not_computed_again():
+def test_known_outputs_are_not_recomputed():
     layer, shape = CASES["dense"]("float32")
     x, known = np.asarray(inputs(*shape), "float32"), np.full((5, 3), 7, "float32")
     for spared in (0, 1):
@@ -88,14 +88,14 @@ def test_what_is_known_is_not_computed_again():
 
 
 @pytest.mark.parametrize("spared", [0, 1, 3, 4])
-def test_a_stack_goes_on_from_the_last_output_that_is_known(spared):
+def test_a_stack_resumes_from_the_last_known_output(spared):
     stack = made(HighwayStack, 4)
     x = np.asarray(inputs(5, 3), "float32")
     closed = np.zeros((4, 3), bool)
     closed[spared:] = True
     with recording(outputs=True) as intact:
         stack(x)
-    known = intact.outputs["layer"] + 1  # to tell it from what would be computed
+    known = intact.outputs["layer"] + 1  # differs from what would be computed
     with lesioned({"layer": Lesion(closed, known, np.int32(spared))}):
         y = array(stack(x))
     np.testing.assert_array_equal(y, array(known)[:, spared - 1] if spared else x)

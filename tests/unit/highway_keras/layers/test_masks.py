@@ -1,4 +1,4 @@
-"""Masks pass through, and what is masked changes nothing else."""
+"""Masks pass through, and masked steps do not affect others."""
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ def test_a_mask_passes_through_both_layers():
     np.testing.assert_allclose(array(model(x)), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_padded_sequence_gives_what_the_shorter_gives():
+def test_a_padded_sequence_equals_the_shorter_one():
     layer = scrambled(ConvHighway(3, activation="tanh"))
     x = inputs(1, 5, 4).astype("float32")
     mask = np.array([[True, True, True, False, False]])

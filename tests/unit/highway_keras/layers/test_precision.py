@@ -1,4 +1,4 @@
-"""Gate and blend in float32 under every policy, products in the policy's dtype, float64 never narrowed."""
+"""Gate and blend in float32 under every policy, products in the compute dtype, float64 never narrowed."""
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def test_dtypes(policy):
 
 @mixed
 def test_biases_are_added_before_they_are_narrowed(policy):
-    # Neither bias is a number of these formats; the products cancel what is.
+    # Neither bias is representable in these formats; the products cancel the representable part.
     layer = Highway(dtype=policy, activation="linear", transform_bias=2.0003)
     layer.build((None, 1))
     layer.kernel.assign([[-1.0]])
@@ -66,7 +66,7 @@ def gates_in_call(layer, x):
 def test_the_blend_is_rounded_once(policy):
     layer = Highway(dtype=policy, activation="tanh", transform_bias=-1.0)
     layer.build((None, 1))
-    layer.kernel.assign([[1.0]])  # so that the products are exact
+    layer.kernel.assign([[1.0]])  # makes the products exact
     layer.transform_kernel.assign([[0.5]])
     x = (np.round(inputs(500, 1).astype("float64") * 16) + 0.5) / 16
     exact = reference.forward(x, weights_of(layer), activation=np.tanh)
@@ -93,7 +93,7 @@ def test_a_mixed_layer_is_near_the_reference(policy):
     np.testing.assert_allclose(array(layer(x)), expected, atol={"mixed_float16": 0.02, "mixed_bfloat16": 0.1}[policy])
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX computes in float64 only if told so before it starts")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX needs float64 to be enabled before it starts")
 def test_float64_is_not_narrowed():
     layer = Highway(dtype="float64", transform_bias=-20, carry_gate="separate", dropout=0.1, batch_normalization=True)
     x = inputs(5, 4)

@@ -1,4 +1,4 @@
-"""What the recorder collects, and that it ends where its block ends."""
+"""`recording`: collected gates, names, nesting and threads."""
 
 import threading
 

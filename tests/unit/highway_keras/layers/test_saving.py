@@ -1,4 +1,4 @@
-"""Saved models and weights give the same numbers in a fresh process, on either backend."""
+"""Saved models and weights give the same outputs in a new process on either backend."""
 
 import json
 import os
@@ -44,7 +44,7 @@ print(json.dumps({"brought": brought, "apart": apart, "gates": list(read), "laye
 
 
 def everything():
-    """A model with every option of all layers."""
+    """Builds a model with every option of all layers."""
     inputs = keras.Input((6, 6, 3))
     x = ConvHighway(3, transform_bias="auto", depth=20, name="conv")(inputs)
     x = ConvHighway((1, 3), batch_normalization=True, carry_gate="separate", kernel_regularizer="l2", name="all")(x)
@@ -64,7 +64,7 @@ def everything():
 
 
 def resized():
-    """A model of a factory, whose channels grow by zero-padding."""
+    """Builds a factory model whose channels grow by zero-padding."""
     stages = (Stage(2, blocks=(3, 1), pool=(3, 2), dropout=0.3), Stage(4, blocks=(3,), pool="average"))
     return conv((6, 6, 3), outputs=3, stages=stages, resize="zero_pad", hidden=3, l2=1e-3, first_std=1.0)
 

@@ -1,4 +1,4 @@
-"""The loop over rows: what it carries, what it keeps and where, and that its program does not grow."""
+"""`scan`: carried values, stacked outputs, and a program size independent of length."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def by_hand(order):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_what_is_kept_lies_in_the_order_of_the_rows(reverse):
+def test_outputs_are_stacked_in_row_order(reverse):
     carry, (kept, products) = scan(doubled_and_added, ops.ones(2), (ROWS, OTHERS), kept=2, reverse=reverse)
     expected = by_hand(range(3, -1, -1) if reverse else range(4))
     np.testing.assert_array_equal(array(carry), expected[0])

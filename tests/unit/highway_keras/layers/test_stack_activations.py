@@ -1,4 +1,4 @@
-"""A stack with an activation that is not elementwise computes what single layers compute, in every mode."""
+"""Stacks with activations that are not elementwise equal single layers in every mode."""
 
 import keras
 import numpy as np
@@ -97,7 +97,7 @@ def test_conversion_copies_and_files_keep_the_function(tmp_path):
 
 
 @pytest.mark.parametrize("activation", [keras.layers.PReLU, lambda: keras.layers.Dropout(0.5)])
-def test_an_activation_with_variables_is_refused(activation):
+def test_an_activation_with_variables_is_rejected(activation):
     with pytest.raises(ValueError, match=r"one `activation` for all of its layers.* Received: activation=<"):
         HighwayStack(3, activation=activation()).build((None, 4))
 

@@ -1,4 +1,4 @@
-"""A thousand layers are built, called, trained, saved and loaded without recursion."""
+"""A stack of 1,000 layers is built, called, trained, saved and loaded without recursion."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ DEPTH = 1000
 
 
 def deep(levels, function):
-    """What the function gives when it is called under so many others."""
+    """Calls a function under `levels` stack frames."""
     return function() if levels == 0 else deep(levels - 1, function)
 
 

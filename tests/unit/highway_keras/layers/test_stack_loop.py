@@ -1,4 +1,4 @@
-"""A stack computes what its layers compute one by one, outputs and gradients, in every form of its loop."""
+"""Outputs and gradients of a stack equal those of single layers, in every form of its loop."""
 
 import keras
 import pytest
@@ -19,8 +19,8 @@ from tests.unit.highway_keras.helpers import (
 from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, made, unrolled
 
 KNOWN = sorted(activation.__name__ for activation in DERIVATIVES)
-UNKNOWN = ["gelu", "softplus"]  # whose slope is not known from their output
-# Few sizes and examples, because JAX compiles every operation anew for each.
+UNKNOWN = ["gelu", "softplus"]  # derivative not known from the output
+# Few sizes and examples, because JAX compiles every operation for each of them.
 SHAPES = st.sampled_from([(4, 3), (1, 2, 1)])
 examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" else 6)
 
@@ -60,7 +60,7 @@ def test_gradients_with_recomputation_at_prime_and_square_depths(depth):
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
-def test_gradients_of_an_activation_whose_slope_is_not_known():
+def test_gradients_of_an_activation_without_known_derivative():
     stack = made(3, (4, 3), activation="gelu")
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
@@ -117,13 +117,13 @@ def test_float64_on_jax():
 
 
 def test_a_gradient_can_be_differentiated_again():
-    stack = made(5, (4, 3), activation="tanh", rematerialize=True)  # one layer with all kept, then two segments
+    stack = made(5, (4, 3), activation="tanh", rematerialize=True)  # one plain layer, then two segments
     x = inputs(4, 3)
     assert_close(slope_of_slope(stack, x), slope_of_slope(unrolled(stack), x), PRECISE)
 
 
 def slope_of_slope(layer, x):
-    """The gradient of the squared length of the gradient of the squared length of y."""
+    """Returns the gradient of the squared norm of the gradient of the squared norm of y."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

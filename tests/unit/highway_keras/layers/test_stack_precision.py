@@ -1,4 +1,4 @@
-"""Under a mixed policy the products are narrow, and what goes from layer to layer is not."""
+"""Under a mixed policy a stack's products are narrow, but not the activations between layers."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 
 def carrying(depth, policy, **arguments):
-    """A stack whose H is 10 in every unit: with closed gates, layer after layer adds a little to an input of 1."""
+    """Returns a stack with H = 10 and nearly closed gates: each layer adds a little to an input of 1."""
     bias = keras.initializers.Constant(10.0)
     zeros = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
     arguments = {"activation": "linear", "transform_bias": -10.0, **zeros, **arguments}
@@ -28,7 +28,7 @@ def carrying(depth, policy, **arguments):
 @mixed
 @either
 def test_small_steps_of_many_layers_add_up(policy, training):
-    # A step is 4e-4, less than half the distance from 1 to the next number of either format: none would be seen.
+    # A step of 4e-4 is less than half the spacing of either format at 1, so single steps would be lost.
     y = array(carrying(200, policy)(np.ones((3, 2), "float32"), training=training))
     expected = 10 - 9 * (1 - reference.sigmoid(-10)) ** 200  # 1.08
     np.testing.assert_allclose(y, expected, rtol=2.0 ** -BITS[policy])
@@ -41,7 +41,7 @@ def test_small_steps_of_many_layers_reach_the_gradients(policy, rematerialize):
     found = [array(tensor) for tensor in gradient_tensors(stack, x, np.ones((3, 2), "float32"), training=True)]
     _, _, bias, _, transform_bias = found
     gate = reference.sigmoid(-10)
-    passed = (1 - gate) ** np.arange(199, -1, -1)  # of the gradient at the top to the output of each layer
+    passed = (1 - gate) ** np.arange(199, -1, -1)  # gradient at each layer's output
     block_minus_input = 9 * (1 - gate) ** np.arange(200)
     np.testing.assert_allclose(bias, 3 * np.tile(passed * gate, (2, 1)).T, rtol=1e-4)
     expected = 3 * passed * gate * (1 - gate) * block_minus_input
@@ -70,7 +70,7 @@ def test_dtypes(policy, training):
 @mixed
 @either
 def test_biases_are_added_before_they_are_narrowed(policy, training):
-    # Neither bias is a number of these formats; the products cancel what is.
+    # Neither bias is representable in these formats; the products cancel the representable part.
     stack = made(1, (1, 1), dtype=policy, activation="linear")
     for weight, value in zip(stack.weights, (-1.0, 1.0003, -2.0, 2.0003), strict=True):
         weight.assign(np.full(weight.shape, value))

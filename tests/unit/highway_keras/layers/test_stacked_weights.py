@@ -1,4 +1,4 @@
-"""Stacked weights start, are penalised and are constrained as those of single layers."""
+"""Initializers, regularizers and constraints act on stacked weights as on single layers."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ STD = {
     "lecun_uniform": np.sqrt(1 / UNITS),
     "orthogonal": np.sqrt(1 / UNITS),
     "random_normal": 0.05,
-    "truncated_normal": 0.05 * 0.8796,  # what is beyond two deviations is cut off
+    "truncated_normal": 0.05 * 0.8796,  # truncated at two standard deviations
 }
 
 
@@ -34,7 +34,7 @@ def test_each_layer_starts_as_a_single_one(name):
     of_block, of_gate = kernels(kernel_initializer=name, transform_initializer=name)
     for kernel in (of_block, of_gate):
         np.testing.assert_allclose(kernel.std(), STD[name], rtol=0.03)
-        np.testing.assert_allclose(kernel.std(axis=(1, 2)), STD[name], rtol=0.15)  # of each layer
+        np.testing.assert_allclose(kernel.std(axis=(1, 2)), STD[name], rtol=0.15)  # per layer
         assert len(np.unique(kernel)) > 0.99 * kernel.size  # no layer repeats another
     assert len(np.intersect1d(of_block, of_gate)) < 0.01 * of_block.size
 
@@ -71,7 +71,7 @@ def test_initialisers_that_know_the_shape_see_that_of_a_layer():
     np.testing.assert_array_equal(counted[:, 0, 0], np.arange(1, DEPTH + 1))
 
 
-def test_biases_start_as_told():
+def test_biases_start_at_the_given_values():
     stack = HighwayStack(3, transform_bias=-4.0, bias_initializer=keras.initializers.Constant([1.0, 2.0]))
     stack.build((None, 2))
     np.testing.assert_array_equal(array(stack.transform_bias), np.full((3, 2), -4.0))

@@ -1,4 +1,4 @@
-"""Whole nets in numpy and float64, layer by layer, from the weights of a model."""
+"""Whole nets in float64 NumPy, layer by layer, with the weights of a model."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def plain(model, name, x, activation):
 
 
 def highway_weights(model, name):
-    """The weights of a highway layer, or of one of the layers that a stack stands for: "highway_02"."""
+    """Returns the weights of a highway layer, or of one layer of a stack, such as "highway_02"."""
     if name in names(model):
         return weights_of(model.get_layer(name))
     stack, number = name.rsplit("_", 1)
@@ -28,7 +28,7 @@ def block(model, kind, name, x, activation):
 
 
 def pool(x, size, stride):
-    """Max pooling rounded up, the overhang shared out on both sides as "same" does."""
+    """Applies max pooling with "same" padding."""
     for axis in (1, 2):
         length = x.shape[axis]
         outputs = -(-length // stride)
@@ -42,7 +42,7 @@ def pool(x, size, stride):
 
 
 def shake(model, seed=0):
-    """Moves every weight, so that a bias in the wrong place shows."""
+    """Perturbs every weight, so that a misplaced bias shows."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         weight.assign(array(weight) + rng.normal(0, 0.3, weight.shape))

@@ -26,7 +26,7 @@ def test_forward_is_that_of_numpy(kind):
     model = nets.shake(conv((11, 9, 2), outputs=3, stages=STAGES, kind=kind, hidden=5, input_dropout=0.5))
     x = np.random.default_rng(0).normal(size=(2, 11, 9, 2)).astype("float32")
 
-    # Without padding, a 5x5 convolution leaves what lies 2 pixels inside.
+    # Without padding, a 5x5 convolution removes a border of 2 pixels.
     y = nets.plain(model, "entry_1", x.astype("float64"), relu)[:, 2:-2, 2:-2]
     y = nets.block(model, kind, f"{kind}_01", y, relu)
     y = nets.block(model, kind, f"{kind}_02", y, relu)
@@ -77,7 +77,7 @@ def test_average_pooling_takes_images_of_any_size():
         assert model.count_params() == (9 + 1) * 2 + (9 * 2 + 1) * 3 + (3 + 1) * 2
 
 
-def test_kernels_start_as_asked_for_and_each_is_drawn_anew():
+def test_kernels_have_the_given_initializers_and_distinct_values():
     stages = (Stage(4, blocks=(3, 3)), Stage(3, entry=3, pool="average"))
     model = conv((8, 8, 3), outputs=6, stages=stages, hidden=5, first_std=1.0, classifier_std=0.05)
     stds = {"entry_1": 1.0, "highway_01": None, "highway_02": None, "entry_2": None, "hidden": None, "logits": 0.05}

@@ -29,7 +29,6 @@ def test_forward_is_that_of_numpy(kind):
 @few_examples
 @given(
     depth=st.integers(1, 6),
-    # Few sizes, because JAX compiles an initializer anew for every shape.
     width=st.sampled_from([1, 2, 7]),
     outputs=st.sampled_from([1, 3]),
     features=st.sampled_from([1, 9]),

@@ -1,7 +1,7 @@
-"""The loss before training tells the initialisation: the authors' logs record it for both CIFAR nets.
+"""The loss before training identifies the initialisation; the authors' logs record it for both CIFAR nets.
 
 A recorded loss is one draw of a wide distribution that also depends on the unrecorded scale of the contrast
-normalisation; 0.67 of standard deviation an input pixel fits both numbers best.
+normalisation; a standard deviation of 0.67 per input pixel fits both numbers best.
 """
 
 import keras
@@ -21,7 +21,7 @@ SEEDS = range(100, 105)
 
 @pytest.fixture(scope="module")
 def examples(real_data):
-    """A function that gives real test images, contrast-normalised and without their mean, and their labels."""
+    """Returns a function that loads contrast-normalised, centred test images and their labels."""
 
     def load(name):
         import tensorflow_datasets as tfds
@@ -73,5 +73,5 @@ def test_the_deepest_fitnet_starts_with_gradients_that_can_be_followed(examples)
         return np.sqrt(sum(norm**2 for of_layer in norms for norm in of_layer.values()))
 
     assert norm() < 1.5
-    # What the nets of 19 layers start with: 309 with this draw, 1 to 5 with four others.
+    # The initialisation of the 19-layer nets: 309 with this seed, 1 to 5 with four others.
     assert norm(first_std=1.0) > 100

@@ -27,7 +27,7 @@ def test_the_width_of_a_convolutional_net_is_that_of_its_first_stage():
     assert from_preset("mnist_conv_32", width=16).count_params() == PRESETS["mnist_conv_16"].parameters
 
 
-def test_a_twin_takes_the_width_of_the_highway_net_and_then_what_it_shares():
+def test_the_width_of_a_twin_is_that_of_its_highway_net():
     shape = {"input_shape": (4,), "outputs": 2, "depth": 3, "width": 10}
 
     assert from_preset("mnist_dense_50_plain", **shape).get_layer("plain_02").units == 14
@@ -74,7 +74,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
         ("mnist_dense_50", {"transform_bias": "automatic"}, "Received: transform_bias='automatic'"),
     ],
 )
-def test_what_a_preset_does_not_take_is_an_error(name, wrong, message):
+def test_invalid_overrides_are_rejected(name, wrong, message):
     with pytest.raises(ValueError, match=message):
         from_preset(name, **wrong)
 

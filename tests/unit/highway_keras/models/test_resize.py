@@ -25,7 +25,7 @@ def test_grows_by_zeros_and_shrinks_by_evenly_spaced_picks(given_size, size, ran
     assert not layer.weights
 
 
-def test_subsampling_by_a_whole_number_is_a_stride():
+def test_subsampling_by_an_integer_is_a_stride():
     x = np.arange(12, dtype="float32").reshape(1, 12)
 
     np.testing.assert_array_equal(array(Resize(4, mode="subsample")(x)), x[:, ::3])

@@ -1,4 +1,4 @@
-"""Small models of highway layers and stacks, and what they are made of."""
+"""Small models of highway layers and stacks."""
 
 import keras
 import numpy as np
@@ -7,7 +7,6 @@ from highway_keras import Highway, HighwayStack
 from tests.unit.highway_keras.helpers import array, scramble
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
-# JAX would compile random initialisers.
 ZEROS = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
 
 
@@ -31,7 +30,7 @@ def functional(*layers):
 
 
 def kinds(model):
-    """Name and kind of each highway layer or stack; the depth of a stack."""
+    """Maps each highway layer to "layer" and each stack to its depth."""
     found = {}
     for layer in model.layers:
         if isinstance(layer, HighwayStack):

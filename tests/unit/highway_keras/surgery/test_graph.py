@@ -1,4 +1,4 @@
-"""Conversion in graphs of every form: which layers are a row, and what else stays as it is."""
+"""Conversion in all kinds of graphs: which layers form a sequence, and what stays unchanged."""
 
 import keras
 import numpy as np
@@ -58,7 +58,7 @@ def test_a_row_ends_where_something_else_reads_it(whole):
     assert_same(one, model)
 
 
-def test_what_another_model_reads_ends_no_row():
+def test_readers_in_another_model_do_not_end_a_sequence():
     inputs = keras.Input((4,))
     middle = highway("a")(inputs)
     model = scramble(keras.Model(inputs, highway("b")(middle)))
@@ -122,7 +122,7 @@ def test_several_inputs_and_outputs_by_name():
             np.testing.assert_allclose(array(found[name]), array(expected[name]), rtol=1e-4, atol=1e-5)
 
 
-def test_more_layers_than_keras_chains_are_refused():
+def test_more_layers_than_keras_chains_are_rejected():
     parts = [stack(MAX_CHAIN // 2, "first"), stack(MAX_CHAIN // 2 + 1, "second")]
     model = chain(*parts, features=1)
     with pytest.raises(ValueError, match=rf"at most about {MAX_CHAIN} layers.*'first' with depth=200, 'second' with"):
@@ -134,7 +134,7 @@ def test_as_many_layers_as_are_allowed_are_chained():
     assert len(kinds(unstacked(model))) == MAX_CHAIN
 
 
-def test_models_without_a_graph_are_refused():
+def test_models_without_a_graph_are_rejected():
     class Subclassed(keras.Model):
         def call(self, x):
             return x

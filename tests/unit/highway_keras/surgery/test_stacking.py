@@ -1,4 +1,4 @@
-"""Stacks and rows of layers turned into each other: the same function of copies of the same weights."""
+"""Conversion between stacks and single layers: same function, copied weights."""
 
 import keras
 import numpy as np
@@ -66,7 +66,7 @@ def test_inputs_of_any_rank(shape):
 @pytest.mark.parametrize(
     "arguments", [{"carry_gate": "separate"}, {"batch_normalization": True}, {"dropout": 0.1, "seed": 1}]
 )
-def test_layers_that_have_what_a_stack_has_not_stay(arguments):
+def test_layers_with_unsupported_options_stay(arguments):
     model = functional(highway("a", **arguments), highway("b", **arguments), highway("c"), highway("d"))
     assert kinds(stacked(model)) == {"a": "layer", "b": "layer", "c": 2}
     assert_same(stacked(model), model)
@@ -144,7 +144,7 @@ def test_dtype_and_trainability_survive(policy):
         np.testing.assert_array_equal(array(weight), array(expected))
 
 
-def test_what_was_compiled_with_is_left_behind():
+def test_conversion_returns_an_uncompiled_model():
     def own_loss(expected, y):
         return keras.ops.mean(keras.ops.abs(expected - y))
 
@@ -177,7 +177,7 @@ def test_a_model_without_anything_to_convert_is_copied():
         assert_same(other, model)
 
 
-def test_a_stack_of_unlike_layers_is_refused():
+def test_a_stack_of_unlike_layers_is_rejected():
     layers = [highway("a"), highway("b", activation="tanh")]
     for layer in layers:
         layer.build((None, 3))

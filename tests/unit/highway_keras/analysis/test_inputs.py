@@ -1,4 +1,4 @@
-"""What users hand to analysis beside arrays and built models works, or is refused with one clear error."""
+"""Unusual models and inputs work in analyses, or raise one clear error."""
 
 import keras
 import numpy as np
@@ -48,7 +48,7 @@ def net():
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="its loops are not traced")
 @pytest.mark.parametrize("read", [mean_gates, lambda model, x: lesion_layers(model, (x, Y))], ids=["gates", "lesions"])
-def test_a_layer_in_the_loop_of_an_rnn_is_refused(read):
+def test_a_layer_in_the_loop_of_an_rnn_is_rejected(read):
     with pytest.raises(ValueError, match=r"inside a loop .* unroll=True"):
         read(recurrent(), RNG.normal(size=(5, 3, 4)).astype("float32"))
 
@@ -78,7 +78,7 @@ def test_gates_of_batches_with_labels_are_those_of_all_batches():
 
 
 @pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
-def test_no_example_is_refused(read):
+def test_no_example_is_rejected(read):
     with pytest.raises(ValueError, match="x contains no examples"):
         read(net(), X[:0])
 

@@ -1,4 +1,4 @@
-"""Mistakes that earlier implementations of highway layers made: one test each."""
+"""Known bugs of other highway implementations, one test each."""
 
 import itertools
 import json
@@ -83,7 +83,7 @@ def test_a_shared_initialiser_gives_each_kernel_values_of_its_own(kind, seed):
     layer, found = kernels(kind, options)
     rows = [row for kernel in found for row in (kernel if kind == "stack" else [kernel])]
     assert not any(np.allclose(one, other) for one, other in itertools.combinations(rows, 2))
-    if seed is not None:  # the config has the seed, and a copy two initialisers with it
+    if seed is not None:  # the config holds the seed, and a copy has two initializers with it
         again = [array(weight) for weight in rebuilt(layer).weights if "kernel" in weight.name]
         np.testing.assert_array_equal(again, found)
 
@@ -110,7 +110,7 @@ def test_the_carry_path_carries_the_input_itself(kind):
 
 @both
 def test_an_open_transform_gate_transforms(kind):
-    # Other systems gate the carry path, with the opposite sign.
+    # Other implementations gate the carry path, with the opposite sign.
     layer, x = made(kind, transform_bias=15.0)
     np.testing.assert_allclose(array(layer(x)), reference.block(x, weights_of(layer)), rtol=1e-3, atol=1e-3)
 
@@ -135,7 +135,7 @@ def test_dropout_in_inference_is_the_mean_of_dropout_in_training():
 
 
 @pytest.mark.parametrize("activation", ["softmax", "log_softmax", "relu", "tanh", "linear", "softplus", "swish"])
-def test_what_is_no_gate_is_refused(activation):
+def test_invalid_gate_activations_are_rejected(activation):
     with pytest.raises(ValueError, match=r"`gate_activation` must .* Received: gate_activation="):
         Highway(gate_activation=activation)
 
@@ -180,14 +180,14 @@ def test_a_trace_leaves_nothing_in_the_layer(kind):
     for batch in (x, x[:1]):  # two shapes, two traces
         traced(layer)(batch)
     assert contents(layer) == before
-    layer(x, training=True)  # and nothing of a trace is met again
+    layer(x, training=True)  # no leaked tracer is used
     with recording() as recorded:
         layer(x)
     assert list(recorded) == [layer.name]
 
 
 def contents(layer):
-    """The identity of every attribute of the layer, and of every item of those that are collections."""
+    """Returns the identities of a layer's attributes and of the items of collections."""
     return {
         name: (id(value), [id(item) for item in value] if isinstance(value, (list, tuple, set, dict)) else None)
         for name, value in vars(layer).items()
@@ -208,7 +208,7 @@ def traced(layer):
 
 @both
 def test_every_bias_says_so_in_its_name(kind):
-    # Optimisers with another rate for biases find them by name.
+    # Optimizers with a separate rate for biases find them by name.
     layer, x = made(kind, carry_gate="separate")
     layer(x)
     names = {weight.name for weight in layer.weights}
