@@ -98,7 +98,7 @@ def test_conversion_copies_and_files_keep_the_function(tmp_path):
 
 @pytest.mark.parametrize("activation", [keras.layers.PReLU, lambda: keras.layers.Dropout(0.5)])
 def test_an_activation_with_variables_is_rejected(activation):
-    with pytest.raises(ValueError, match=r"one `activation` for all of its layers.* Received: activation=<"):
+    with pytest.raises(ValueError, match=r"share one `activation`.* Received: activation=<"):
         HighwayStack(3, activation=activation()).build((None, 4))
 
 
