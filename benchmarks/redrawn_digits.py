@@ -19,7 +19,7 @@ from benchmarks import data, serving
 from benchmarks.controller import ROOT
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
-from serving import pictures
+from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model
 
@@ -70,7 +70,7 @@ def _predicted(model: Model, draw: Drawing, digits: np.ndarray) -> np.ndarray:
 
     def see(number: int) -> np.ndarray:
         file = draw(digits[number].astype(np.float32), np.random.default_rng((SEED, number)))
-        return model.see(pictures.decode(file, f"digit {number}"))
+        return model.to_input(image_files.decode(file, f"digit {number}"))
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         images = np.stack(list(executor.map(see, range(len(digits)))))

@@ -1,4 +1,4 @@
-"""What reads a model version, without TensorFlow, Keras or the training pipeline: `serving` is fed by files alone.
+"""The endpoint and everything that reads a model version, without TensorFlow, Keras or the training pipeline.
 
-A model repository is a folder of versions, `models/<name>/<version>/`; `serving.manifest` says what is in one.
+Input is a model repository on disk: `models/<name>/<version>/`. `serving.manifest` describes the content of a version.
 """

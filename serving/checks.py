@@ -1,7 +1,7 @@
-"""What a version must agree with before it serves: its folder, its labels, its graphs, and what Keras gave for it.
+"""Checks of a version before it serves: its folder, its labels, its graphs, and the outputs of the Keras model.
 
-A manifest is compared with itself where it is read (`serving.manifest`), and with its files by their digests
-(`serving.files`). What is here finds versions that are whole, and would answer wrongly or not at all.
+`serving.manifest` checks the manifest itself, `serving.files` the digests. These checks find versions that are intact
+and would still answer wrongly, or not at all.
 """
 
 import io
@@ -14,15 +14,15 @@ import numpy as np
 from serving.errors import ModelError
 from serving.manifest import INPUT, PROBABILITIES, RGBA, Manifest
 
-# Pictures that a version must answer as the Keras model did, and how far it may be off: a GPU may multiply with the
-# ten bits of TF32; another model is further away.
+# Images for which a version must predict like the Keras model, and the tolerance: a GPU may multiply with the ten bits
+# of TF32; another model differs by more.
 COMPARED, TOLERANCE = 4, 0.01
-# What ONNX Runtime calls the types.
+# ONNX Runtime's names.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
 
 
 class Samples(NamedTuple):
-    """A few pictures, and what the Keras model gave for them."""
+    """A few images with the predictions of the Keras model."""
 
     images: np.ndarray
     """uint8 `[n, height, width, channels]`."""
@@ -31,24 +31,24 @@ class Samples(NamedTuple):
 
 
 def place(folder: Path, content: Manifest) -> None:
-    """Compares a manifest with the folder that it lies in: its model's name and its own number.
+    """Checks that name and version in a manifest are those of its folder.
 
     Args:
         folder: the version, in a repository.
         content: its manifest.
 
     Raises:
-        ModelError: it is the manifest of another version.
+        ModelError: they differ.
     """
     if (content.name, str(content.version)) != (folder.parent.name, folder.name):
         raise ModelError(
-            f"{folder} holds version {content.version} of model {content.name!r} by its manifest. A version is served "
+            f"{folder} has the manifest of version {content.version} of model {content.name!r}. A version is served "
             "under the name and number that it was exported with: move it there, or export it again with --to."
         )
 
 
 def labels(text: bytes, content: Manifest, path: Path) -> None:
-    """Compares a manifest with the file of labels.
+    """Checks that `labels.txt` has the labels of a manifest.
 
     Raises:
         ModelError: they differ.
@@ -60,10 +60,10 @@ def labels(text: bytes, content: Manifest, path: Path) -> None:
 
 
 def graph(session: Any, content: Manifest, path: Path) -> None:
-    """Compares a manifest with the graph that computes predictions.
+    """Checks inputs and outputs of the prediction graph.
 
     Args:
-        session: of the graph, in ONNX Runtime.
+        session: of the graph.
         content: the manifest.
         path: of the graph, for the message.
 
@@ -76,16 +76,16 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
 
 
 def picture_graph(session: Any, content: Manifest, path: Path) -> None:
-    """Compares a manifest with the graph that makes an input of a picture; see `graph`."""
+    """Checks inputs and outputs of `picture.onnx`; see `graph`."""
     _tensors(path, session.get_inputs(), {RGBA: (_UINT8, (None, None, 4))}, every=True)
     _tensors(path, session.get_outputs(), {INPUT: (_UINT8, content.input.shape[1:])}, every=False)
 
 
 def samples(file: bytes, content: Manifest, path: Path) -> Samples:
-    """Reads the first pictures that a version was compared with when it was exported.
+    """Reads the first reference images of a version.
 
     Raises:
-        ModelError: they are not what the version takes and gives.
+        ModelError: they do not fit its inputs and outputs.
     """
     try:
         with np.load(io.BytesIO(file), allow_pickle=False) as kept:
@@ -94,37 +94,37 @@ def samples(file: bytes, content: Manifest, path: Path) -> Samples:
         raise ModelError(f"{path} is damaged: {error}. Export the model again.") from error
     shapes = (found.images.shape[1:], found.probabilities.shape[1:], len(found.images))
     if shapes != (content.input.shape[1:], (len(content.labels),), len(found.probabilities)):
-        raise ModelError(f"{path} holds pictures or answers of another shape than the manifest's. Export it again.")
+        raise ModelError(f"{path} has images or probabilities of another shape than the manifest. Export it again.")
     return found
 
 
 def trial(model: Any) -> None:
-    """Predicts with a version as its users will; the first call allocates, and nobody shall wait for that.
+    """Predicts with a version.
 
     Args:
         model: a `serving.model.Model`.
 
     Raises:
-        ModelError: it gives outputs of another shape than it says, what is no number, or something else than the Keras
-            model that it was made from; or it makes something else than its input of a picture.
+        ModelError: outputs have another shape than in its manifest, are NaN or infinite, or differ from those of the
+            Keras model; or an image is converted to another shape than that of its input.
     """
-    content, kept = model.manifest, model.samples
+    content, samples = model.manifest, model.samples
     where = f"version {content.version} of model {content.name!r}"
     size = content.input.shape[1:]
-    images = kept.images if kept else np.zeros((1, *size), np.uint8)
+    images = samples.images if samples else np.zeros((1, *size), np.uint8)
     found = model.predict(images)
     for name, value in found.items():
         shape = (len(images), *content.outputs[name].shape[1:])
         if value.shape != shape or value.dtype != np.float32:
-            raise ModelError(f"{where} gives {name} of {value.dtype} {value.shape}, its manifest says float32 {shape}.")
+            raise ModelError(
+                f"{where} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}."
+            )
         if not np.isfinite(value).all():
-            raise ModelError(f"{where} gives {name} that are no numbers (NaN or infinite). Train and export it again.")
-    if kept and not np.allclose(found[PROBABILITIES], kept.probabilities, rtol=0, atol=TOLERANCE):
-        raise ModelError(
-            f"{where} computes something else than the Keras model that it was made from. Export it again."
-        )
-    if model.picture is not None and (seen := model.see(_stroke())).shape != size:
-        raise ModelError(f"{where} makes {seen.shape} of a picture, and takes {size}. Export it again.")
+            raise ModelError(f"{where} computes NaN or infinity as {name}. Train and export it again.")
+    if samples and not np.allclose(found[PROBABILITIES], samples.probabilities, rtol=0, atol=TOLERANCE):
+        raise ModelError(f"{where} does not predict like the Keras model it was exported from. Export it again.")
+    if model.picture is not None and (converted := model.to_input(_stroke())).shape != size:
+        raise ModelError(f"{where} converts an image to {converted.shape}, and takes {size}. Export it again.")
 
 
 def _stroke() -> np.ndarray:
@@ -136,20 +136,20 @@ def _stroke() -> np.ndarray:
 def _tensors(
     path: Path, found: list[Any], expected: dict[str, tuple[str, tuple[int | None, ...]]], every: bool
 ) -> None:
-    """Compares tensors of a graph; a size that the graph leaves open fits every size, the batch must be left open."""
-    there = {one.name: one for one in found}
-    if missing := expected.keys() - there.keys():
+    """Checks tensors of a graph; an open size fits every size, and the batch must be open."""
+    tensors = {one.name: one for one in found}
+    if missing := expected.keys() - tensors.keys():
         raise ModelError(f"{path} has no {' and '.join(sorted(missing))}, which the manifest names. Export it again.")
-    if every and (others := there.keys() - expected.keys()):
+    if every and (others := tensors.keys() - expected.keys()):
         raise ModelError(f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name.")
     for name, (kind, shape) in expected.items():
         # An open size has a name, or none.
-        sizes = [size if isinstance(size, int) else None for size in there[name].shape]
+        sizes = [size if isinstance(size, int) else None for size in tensors[name].shape]
         fits = len(sizes) == len(shape) and all(
             one is None or one == other for one, other in zip(sizes, shape, strict=False)
         )
-        if there[name].type != kind or not fits:
+        if tensors[name].type != kind or not fits:
             raise ModelError(
-                f"{path} has {name} as {there[name].type} {sizes}, the manifest says {kind} {list(shape)}. "
+                f"{path} has {name} as {tensors[name].type} {sizes}, the manifest says {kind} {list(shape)}. "
                 "Export it again."
             )

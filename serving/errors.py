@@ -1,8 +1,8 @@
-"""What can be wrong with a model version or a picture."""
+"""Errors of model versions, images and requests."""
 
 
 class ServingError(Exception):
-    """What happened, what was expected and what to do, in one message without a stack trace."""
+    """One message without a stack trace: what happened, what was expected, what to do."""
 
 
 class ModelError(ServingError):
@@ -10,11 +10,15 @@ class ModelError(ServingError):
 
 
 class UnavailableError(ModelError):
-    """What computes a version cannot be reached, or does not have it; a little later it may."""
+    """The backend of a version cannot be reached or does not have it yet; a later attempt may succeed."""
 
 
 class GoneError(UnavailableError):
-    """What computes a version answers, and has it no more."""
+    """The backend answers, but no longer has the version."""
+
+
+class TrialError(ServingError):
+    """Opening or trying a version crashed or took too long."""
 
 
 class UnknownModelError(ServingError):
@@ -22,32 +26,33 @@ class UnknownModelError(ServingError):
 
 
 class RequestError(ServingError):
-    """A request is not what the protocol or the model takes."""
+    """A request does not fit the protocol or the model."""
 
 
 class OutputError(ServingError):
-    """A model computed something that is no number."""
+    """A model computed NaN or infinity."""
 
 
-class PictureError(ServingError):
-    """A picture is missing, unreadable, or not what the model takes."""
+class ImageError(ServingError):
+    """An image is missing, unreadable, or not accepted by the model."""
 
 
 class LimitError(ServingError):
-    """A request is larger than it may be."""
+    """A request exceeds a limit."""
 
 
 class SlowError(ServingError):
-    """A prediction took longer than it may."""
-
-
-class AccessError(ServingError):
-    """A request without the right key."""
+    """A prediction exceeded the time limit."""
 
 
 class BusyError(ServingError):
-    """More is waiting than may wait."""
+    """A queue is full.
 
-    def __init__(self, why: str, after: float) -> None:
+    Args:
+        message: the reason.
+        after: seconds after which a retry makes sense.
+    """
+
+    def __init__(self, message: str, after: float) -> None:
         self.after = max(after, 0.1)
-        super().__init__(f"{why} Try again in {self.after:.1f} s.")
+        super().__init__(f"{message} Try again in {self.after:.1f} s.")

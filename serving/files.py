@@ -1,42 +1,41 @@
-"""Sizes and SHA-256 digests: a version is whole, or it is refused."""
+"""Sizes and SHA-256 digests of the files in a version."""
 
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
-from serving import manifest, regular, signature
+from serving import manifest, regular_files, signature
 from serving.errors import ModelError
 
 
 def digest(path: Path) -> manifest.File:
-    """Size and SHA-256 of a regular file, read in pieces."""
-    with regular.open_regular(path) as file:
+    """Returns size and SHA-256 of a regular file, read in pieces."""
+    with regular_files.open_regular(path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return manifest.File(size=file.tell(), sha256=sha256)
 
 
 def digests(folder: Path) -> dict[str, manifest.File]:
-    """Size and SHA-256 of every file in a version folder but the manifest and its signature, by its path in it."""
+    """Returns size and SHA-256 of every file in a version folder except the manifest and its signature, by path."""
     return {name: digest(folder / name) for name in sorted(_names(folder))}
 
 
 def verify(
     folder: Path, content: manifest.Manifest, keep: Collection[str] = (), *, closed: bool = False
 ) -> dict[str, bytes]:
-    """Compares every file that a manifest lists with what lies on disk.
+    """Checks every file that a manifest lists.
 
     Args:
         folder: the version.
         content: its manifest.
-        keep: names of files to give back, so that what is used is what was compared, whatever happens to the folder
-            meanwhile.
-        closed: whether a file that the manifest does not list is refused.
+        keep: names of files to return, so that the checked bytes are used, whatever happens to the folder meanwhile.
+        closed: whether to refuse files that the manifest does not list.
 
     Returns:
         The content of those of `keep` that the manifest lists.
 
     Raises:
-        ModelError: if a file is missing or differs in size or content; the message names it.
+        ModelError: a file is missing or differs in size or content; the message names it.
 
     Example:
         verify(folder, manifest.read(folder))
@@ -45,10 +44,10 @@ def verify(
     for name, expected in content.files.items():
         path = folder / name
         try:
-            found = manifest.File(size=regular.size(path), sha256=expected.sha256)
+            found = manifest.File(size=regular_files.size(path), sha256=expected.sha256)
             if found.size == expected.size:
                 if name in keep:
-                    kept[name] = regular.read(path, expected.size)
+                    kept[name] = regular_files.read(path, expected.size)
                     found = manifest.File(size=len(kept[name]), sha256=hashlib.sha256(kept[name]).hexdigest())
                 else:
                     found = digest(path)
@@ -72,6 +71,6 @@ def verify(
 
 
 def _names(folder: Path) -> set[str]:
-    # A link to a folder is one too: TF Serving would follow it.
+    # Including links to folders, which TF Serving would follow.
     paths = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     return {path.relative_to(folder).as_posix() for path in paths} - {manifest.NAME, signature.NAME}

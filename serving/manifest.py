@@ -1,23 +1,23 @@
-"""`manifest.json`: what is in a model version, where it came from, and what was measured when it was written.
+"""`manifest.json`: content and origin of a model version, and the measurements of its export.
 
-A version folder is a TensorFlow SavedModel with files beside it:
+A version folder is a TensorFlow SavedModel with more files next to it:
 
     saved_model.pb, variables/, ...  the SavedModel, signatures `serving_default` and `serving_bytes`
-    assets.extra/                    requests with which TF Serving warms it up
+    assets.extra/                    warm-up requests for TF Serving
     model.onnx                       the function of `serving_default` for ONNX Runtime
-    model.int8.onnx                  the same with products of whole numbers, if it was asked for
-    picture.onnx                     from a picture of any size to the input of `model.onnx`
-    labels.txt                       names of the classes, one a line, by index
-    parity.npz                       pictures, and what the Keras model gives for them
+    model.int8.onnx                  the same, quantized to int8, if requested
+    picture.onnx                     from an image of any size to the input of `model.onnx`
+    labels.txt                       names of the classes, one per line, by index
+    parity.npz                       reference images with the outputs of the Keras model
     manifest.json                    a `Manifest`
-    manifest.json.sig                a signature of it, if it was signed; see `serving.signature`
+    manifest.json.sig                its signature, if the version is signed; see `serving.signature`
 
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
-`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if they were asked for.
+`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
 
-`format` rises when an older reader would read a manifest wrongly. Fields it does not know, a reader leaves alone.
+`format` increases when an older reader would misread a manifest. Readers ignore unknown fields.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from serving import regular, signature
+from serving import regular_files, signature
 from serving.errors import ModelError
 
 NAME = "manifest.json"
@@ -60,54 +60,54 @@ class Tensor(_Part):
     """One input or output of the graph."""
 
     dtype: Literal["uint8", "float32", "int64", "string"]
-    """Type of an element."""
+    """Type of the elements."""
     shape: tuple[int | None, ...]
-    """Its sizes; null is the batch, of any size."""
+    """Sizes; null is the batch, of any size."""
 
 
 class Input(Tensor):
-    """The picture batch."""
+    """The batch of images."""
 
     name: str = INPUT
-    """Of the input, in both forms of the model."""
+    """Name of the input, in all forms of the model."""
     dtype: Literal["uint8"] = "uint8"
-    """Pixels as they are in the file, 0 to 255."""
+    """Pixels as in the image file, 0 to 255."""
     shape: tuple[None, int, int, int]
     """Batch, height, width, channels."""
     colour: Literal["grey", "rgb"]
-    """What the channels are: one of grey, or red, green and blue."""
+    """Meaning of the channels: grey, or red, green and blue."""
 
 
 class Net(_Part):
-    """The net inside."""
+    """The net."""
 
     preset: str
     """Preset of `highway_keras`; a twin ends in _plain or _residual."""
     overrides: dict[str, Any]
-    """What differs from the preset."""
+    """Differences from the preset."""
     parameters: Count
-    """Trained weights."""
+    """Number of trained weights."""
     weights: Literal["final", "best"]
-    """Those after the last step, or those of the epoch with the highest validation accuracy."""
+    """From the last step, or from the epoch with the highest validation accuracy."""
 
 
 class Training(_Part):
-    """The run that the weights come from."""
+    """The training run that the weights come from."""
 
     name: str
     """Name of the run directory."""
     config: dict[str, Any]
-    """Everything that decided what it computed."""
+    """Its configuration."""
     data: dict[str, Any]
-    """Name, version and example counts of the data it was trained on."""
+    """Name, version and example counts of its data."""
     commit: str | None
-    """Of the code, with "+" at the end if tracked files differed; null where it ran from an installed package."""
+    """Commit of the code, with a final "+" if tracked files differed; null for an installed package."""
     backend: str
-    """Keras backend it was trained on."""
+    """Keras backend."""
     precision: str
-    """Keras dtype policy it was trained under; what is exported is float32 always."""
+    """Keras dtype policy of the training; exports are always float32."""
     versions: dict[str, str]
-    """Of Python and the packages it was trained with."""
+    """Versions of Python and the packages."""
     steps: Count
     """Training steps."""
     seconds: float
@@ -119,74 +119,74 @@ class Training(_Part):
 
 
 class Agreement(_Part):
-    """Two forms of a model on the same pictures."""
+    """Comparison of two forms of a model on the same images."""
 
     max_abs_difference: float
     """Largest absolute difference of two probabilities."""
     same_label: Count
-    """Pictures that both give the same class."""
+    """Images for which both predict the same class."""
     ties: Count
-    """Pictures given different classes whose two most probable ones lie closer than twice the tolerance."""
+    """Images with different classes whose two highest probabilities differ by less than twice the tolerance."""
     gate_means: float | None = None
-    """Largest absolute difference of the mean gate of a layer; null if the graph does not give it."""
+    """Largest absolute difference of a mean gate; null if the graph does not compute gates."""
 
 
 class Files(Agreement):
-    """Pictures as people have them, through both ways: `serving_bytes`, and `picture.onnx` before `model.onnx`."""
+    """Image files through both paths: `serving_bytes`, and `picture.onnx` before `model.onnx`."""
 
     images: Count
-    """How many pictures."""
+    """Number of images."""
     tolerance: float
-    """Largest absolute difference of a probability that is let pass."""
+    """Largest accepted absolute difference of a probability."""
     pixels: float
-    """Largest difference of a pixel that the net sees, of 255."""
+    """Largest difference of a pixel in the input of the net, of 255."""
 
 
 class Speed(_Part):
-    """Median time of a call in ONNX Runtime with one thread, both nets in turn."""
+    """Median time of a call in ONNX Runtime with one thread, both nets alternating."""
 
     batch: Count
-    """Pictures in a call."""
+    """Images per call."""
     float32_ms: float
-    """Of `model.onnx`, milliseconds."""
+    """Milliseconds of `model.onnx`."""
     int8_ms: float
-    """Of `model.int8.onnx`, milliseconds."""
+    """Milliseconds of `model.int8.onnx`."""
 
 
 class Int8(_Part):
-    """What `model.int8.onnx` costs and gains, measured when it was written."""
+    """Accuracy and speed of `model.int8.onnx`, measured at export."""
 
     calibration: Count
-    """Pictures of the training split that its ranges are from."""
+    """Training images that its ranges were calibrated on."""
     split: str
-    """Split that accuracy was measured on; never the test split."""
+    """Split of the accuracy; never the test split."""
     images: Count
-    """How many pictures of it."""
+    """Number of images of this split."""
     float32_accuracy: float
-    """Share of them that `model.onnx` gets right."""
+    """Accuracy of `model.onnx` on them."""
     int8_accuracy: float
-    """Share that `model.int8.onnx` gets right."""
+    """Accuracy of `model.int8.onnx` on them."""
     same_label: Count
-    """Pictures that both give the same class."""
+    """Images for which both predict the same class."""
     max_abs_difference: float
     """Largest absolute difference of a probability."""
     speed: tuple[Speed, ...]
-    """For some sizes of batches."""
+    """By batch size."""
     cpu: str
-    """What it was measured on, with the features that matter."""
+    """Processor of the measurement, with the relevant features."""
 
 
 class Parity(_Part):
-    """How far the written files are from the Keras model, measured on real pictures after writing."""
+    """Differences between the written files and the Keras model, measured on real images after writing."""
 
     split: str
-    """Split of the training run's data that the pictures are from; never its test split."""
+    """Split of the training run's data that the images are from; never its test split."""
     images: Count
-    """How many pictures."""
+    """Number of images."""
     batch_sizes: tuple[int, ...]
-    """Sizes of the batches they were given in."""
+    """Batch sizes."""
     tolerance: float
-    """Largest absolute difference that is let pass."""
+    """Largest accepted absolute difference."""
     saved_model: Agreement
     """SavedModel, loaded back from disk, against the Keras model in float32."""
     onnx: Agreement
@@ -196,7 +196,7 @@ class Parity(_Part):
     files: Files | None = None
     """`serving_bytes`, and `picture.onnx` before `model.onnx`, against Keras; null in versions without them."""
     precision: Agreement | None
-    """Keras model in the precision it was trained in against float32, for information; null if that is float32."""
+    """Keras model in its training precision against float32, for information; null if that is float32."""
 
     @property
     def forms(self) -> dict[str, Agreement]:
@@ -205,67 +205,66 @@ class Parity(_Part):
 
 
 class File(_Part):
-    """One file of the version."""
+    """A file of the version."""
 
     size: Count
-    """Bytes."""
+    """Size in bytes."""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    """Digest of the content."""
+    """SHA-256 of the content."""
 
 
 class Manifest(_Part):
-    """Everything about one model version."""
+    """Description of a model version."""
 
     format: Format = 1
-    """Of this file."""
+    """Format of this file."""
     name: str
-    """Of the model."""
+    """Name of the model."""
     version: Annotated[int, Field(ge=1)]
-    """Of the model; the name of its folder."""
+    """Number of the version, and name of its folder."""
     created: str
     """ISO 8601, UTC."""
     input: Input
-    """The one input."""
+    """The input."""
     outputs: dict[str, Tensor]
-    """By name."""
+    """Outputs by name."""
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the classes, by index."""
     pictures: PictureKind | None = None
-    """How a picture of any size becomes an input: as MNIST's digits, or as the middle of a photograph; null in versions
-    that were exported before they could."""
+    """Conversion of images of any size: like MNIST's digits, or the centre of a photograph; null in versions without
+    `picture.onnx`."""
     gates: tuple[str, ...] | None = None
-    """Highway layers in the order of `gate_means`; null if the graphs do not give it."""
+    """Highway layers in the order of `gate_means`; null if the graphs do not compute gates."""
     preprocess: dict[str, Any]
-    """Settings of what the graph does to the pixels first: scale, contrast, mean."""
+    """Settings of the preprocessing in the graph: scale, contrast, mean."""
     model: Net
     """The net."""
     run: Training
-    """Where the weights come from."""
+    """The training run."""
     opset: int
-    """Of `model.onnx`."""
+    """Opset of `model.onnx`."""
     versions: dict[str, str]
-    """Of Python and the packages that wrote the files."""
+    """Versions of Python and the packages that wrote the files."""
     parity: Parity
-    """What was measured after writing."""
+    """Measured after writing."""
     int8: Int8 | None = None
-    """Of the int8 form; null if there is none."""
+    """The int8 form; null if there is none."""
     files: dict[str, File]
-    """Every other file of the folder, by its path in it."""
+    """Every other file in the folder, by path."""
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Outputs that have to be computed; the class and its name follow from them."""
+        """Outputs that the graph computes; classes and labels follow from them."""
         return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        """Whoever predicts relies on it: a class without a name would be an error in the middle of an answer."""
+    def _is_consistent(self) -> Self:
         if self.input.name != INPUT or min(self.input.shape[1:]) < 1:
             raise ValueError(f"the input must be {INPUT!r}, of at least one pixel")
         if self.input.shape[3] != {"grey": 1, "rgb": 3}[self.input.colour]:
             raise ValueError(f"{self.input.shape[3]} channels are not {self.input.colour}")
         if self.pictures and PICTURE not in self.files:
-            raise ValueError(f"it takes picture files, and {PICTURE} is not among the files")
+            raise ValueError(f"it takes image files, and {PICTURE} is not among the files")
         expected = {
             PROBABILITIES: Tensor(dtype="float32", shape=(None, len(self.labels))),
             CLASS_ID: Tensor(dtype="int64", shape=(None,)),
@@ -280,7 +279,7 @@ class Manifest(_Part):
                 raise ValueError(f"there is no output {name!r}. There are: {', '.join(expected)}")
             if found != expected[name]:
                 raise ValueError(
-                    f"{name} is {found.dtype} {list(found.shape)}, and {len(self.labels)} labels and "
+                    f"{name} is {found.dtype} {list(found.shape)}, but {len(self.labels)} labels and "
                     f"{len(self.gates or ())} gates make it {expected[name].dtype} {list(expected[name].shape)}"
                 )
         return self
@@ -291,7 +290,7 @@ class Manifest(_Part):
         for name in files:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or name != str(path):
-                raise ValueError(f"file names must lie inside the folder. Received: {name}")
+                raise ValueError(f"files must be inside the folder. Received: {name}")
         if NAME in files or signature.NAME in files:
             raise ValueError(f"{NAME} and its signature cannot be among the files")
         if missing := {ONNX, LABELS} - files.keys():
@@ -304,20 +303,20 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
 
     Args:
         folder: the version.
-        trusted: public keys, one of which must have signed it; none takes it unsigned too.
+        trusted: public keys, one of which must have signed it; without any, it may be unsigned.
 
     Returns:
-        What it says; the files themselves are not looked at (see `serving.files.verify`).
+        The manifest; the other files are not checked (see `serving.files.verify`).
 
     Raises:
-        ModelError: if there is none, or it is damaged, of a later format, or not signed as it must be.
+        ModelError: it is missing, damaged, of a later format, or not signed as required.
 
     Example:
         labels = read(Path("models/demo/1")).labels
     """
     path = folder / NAME
     try:
-        content = regular.read(path, signature.MANIFEST)
+        content = regular_files.read(path, signature.MANIFEST)
     except FileNotFoundError:
         raise ModelError(f"{folder} is no model version: it has no {NAME}. Make one with `highway export`.") from None
     except OSError as error:

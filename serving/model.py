@@ -1,4 +1,4 @@
-"""A model version, ready to predict."""
+"""Opened model versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from serving import checks, files, pictures, repository
+from serving import checks, files, image_files, repository
 from serving.checks import Samples
-from serving.errors import PictureError
+from serving.errors import ImageError
 from serving.manifest import INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
 from serving.session import open_session, open_shared
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What a model version makes of a picture, wherever it is predicted then.
+class Version:
+    """A checked model version, which converts images to its input; predictions may be computed elsewhere.
 
     Args:
         folder: the version.
-        manifest: what is known of it.
-        picture: what makes its input of a picture, in ONNX Runtime; None in versions that were exported without.
-        samples: pictures with what the Keras model gave for them; None in versions that were exported without.
+        manifest: its manifest.
+        picture: session of `picture.onnx`; None in versions that were exported without it.
+        samples: images with the outputs of the Keras model; None in versions that were exported without them.
     """
 
     folder: Path
@@ -30,51 +30,51 @@ class Sight:
     picture: Any
     samples: Samples | None
 
-    def see(self, rgba: np.ndarray) -> np.ndarray:
-        """What the net sees of a picture of any size.
+    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+        """Converts an image of any size to the input of the net.
 
         Args:
-            rgba: uint8 `[height, width, 4]`, from `serving.pictures`.
+            rgba: uint8 `[height, width, 4]`, from `serving.image_files`.
 
         Returns:
-            uint8 `[height, width, channels]`, sizes as the manifest has them.
+            uint8 `[height, width, channels]`, with the sizes of the manifest.
 
         Raises:
-            PictureError: the version was exported before it could.
+            ImageError: the version was exported without `picture.onnx`.
 
         Example:
-            image = model.see(pictures.read(Path("seven.jpg")))
+            image = model.to_input(image_files.read(Path("seven.jpg")))
         """
         if self.picture is None:
-            raise PictureError(
-                f"version {self.manifest.version} of model {self.manifest.name!r} takes no picture files, as it has no "
+            raise ImageError(
+                f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "
                 f"{PICTURE}. Export the run again, or send pixels."
             )
-        return self.picture.run([INPUT], {RGBA: pictures.shrunk(rgba)})[0]
+        return self.picture.run([INPUT], {RGBA: image_files.shrunk(rgba)})[0]
 
 
 @dataclass(frozen=True)
-class Model(Sight):
-    """An opened model version.
+class Model(Version):
+    """A model version that ONNX Runtime predicts with.
 
     Args:
-        session: its ONNX file in ONNX Runtime.
+        session: session of `model.onnx`.
     """
 
     session: Any
 
     def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """What the model gives for a batch.
+        """Predicts a batch.
 
         Args:
-            images: uint8 `[batch, height, width, channels]`, sizes as the manifest has them; any batch size.
+            images: uint8 `[batch, height, width, channels]`, with the sizes of the manifest; any batch size.
 
         Returns:
             `probabilities`, float32 `[batch, classes]`; and `gate_means`, float32 `[batch, layers]`, if the manifest
             names layers.
 
         Raises:
-            ValueError: if the images have another type or size.
+            ValueError: the images have another type or size.
 
         Example:
             open_model(Path("models/demo")).predict(images)["probabilities"]
@@ -90,19 +90,19 @@ class Model(Sight):
 
 
 def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
-    """Opens a model version after comparing its manifest with all its files, its labels and its graphs.
+    """Opens a model version after checking its manifest against all its files, its labels and its graphs.
 
     Args:
-        path: a version folder, or a model's folder, whose newest version is taken.
-        threads: threads for one prediction.
-        trusted: public keys, one of which must have signed it; none opens unsigned versions too.
+        path: a version folder, or the folder of a model, for its newest version.
+        threads: threads of one prediction.
+        trusted: public keys, one of which must have signed the version; none also opens unsigned versions.
 
     Returns:
         The model.
 
     Raises:
-        ModelError: if there is no model, a file of it is missing or damaged, they contradict each other, or it is not
-            signed as it must be.
+        ModelError: there is no model, a file of it is missing or damaged, files contradict each other, or it is not
+            signed as required.
 
     Example:
         model = open_model(Path("models/demo"))
@@ -112,28 +112,28 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
 
 
 def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
-    """Opens the model version of a folder; see `open_model`."""
-    sight, found = _open(folder, read(folder, trusted), closed=bool(trusted))
+    """Opens the model version in a folder; see `open_model`."""
+    version, found = _open(folder, read(folder, trusted), closed=bool(trusted))
     session = open_session(folder / ONNX, threads, content=found[ONNX])
-    checks.graph(session, sight.manifest, folder / ONNX)
-    return Model(**vars(sight), session=session)
+    checks.graph(session, version.manifest, folder / ONNX)
+    return Model(**vars(version), session=session)
 
 
-def open_sight(folder: Path, content: Manifest, *, closed: bool = False) -> Sight:
-    """Opens what a version makes of pictures, after comparing its manifest with all its files and its labels.
+def open_without_graph(folder: Path, content: Manifest, *, closed: bool = False) -> Version:
+    """Opens a version that another program predicts with, after checking its manifest against all its files and labels.
 
     Args:
         folder: the version.
         content: its manifest.
-        closed: whether a file that the manifest does not list is refused.
+        closed: whether to refuse files that the manifest does not list.
 
     Raises:
-        ModelError: if a file of it is missing or damaged, or they contradict each other.
+        ModelError: a file is missing or damaged, or files contradict each other.
     """
     return _open(folder, content, closed)[0]
 
 
-def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Sight, dict[str, bytes]]:
+def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[str, bytes]]:
     found = files.verify(folder, content, keep=(ONNX, PICTURE, LABELS, REFERENCE), closed=closed)
     checks.labels(found[LABELS], content, folder / LABELS)
     picture = None
@@ -141,15 +141,15 @@ def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Sight, dict[st
         picture = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
         checks.picture_graph(picture, content, folder / PICTURE)
     samples = checks.samples(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
-    return Sight(folder, content, picture, samples), found
+    return Version(folder, content, picture, samples), found
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:
-    """Classes from most to least probable; of equal ones the first comes first.
+    """Returns the most probable classes; equal ones in the order of their indices.
 
     Args:
         probabilities: `[batch, classes]`.
-        count: how many classes; all if there are fewer.
+        count: number of classes; all of them if there are fewer.
 
     Returns:
         Class indices, int64 `[batch, min(count, classes)]`.

@@ -1,7 +1,7 @@
-"""`release.json` of a model: which of its versions are served, and the labels that clients may ask for.
+"""`release.json` of a model: the versions in service, and their labels.
 
-The endpoint reads it, and the configuration of TF Serving is written from it, so that both serve the same. Without one
-the newest version is served, and there are no labels.
+The endpoint reads it, and the configuration of TF Serving is generated from it, so that both serve the same versions.
+Without this file the newest version is served, and there are no labels.
 """
 
 from pathlib import Path
@@ -9,24 +9,24 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from serving import regular
+from serving import regular_files
 from serving.errors import ModelError
 
 NAME = "release.json"
-# Bytes that it may have.
+# Maximum size in bytes.
 LARGEST = 2**20
-Version = Annotated[int, Field(ge=1)]
+VersionNumber = Annotated[int, Field(ge=1)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=64)]
 
 
 class Release(BaseModel):
-    """What is served of a model."""
+    """The versions of a model in service."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    versions: Annotated[tuple[Version, ...], Field(min_length=1)] | None = None
-    """These and no others; null is the newest, whichever that is."""
-    labels: dict[Label, Version] = {}
+    versions: Annotated[tuple[VersionNumber, ...], Field(min_length=1)] | None = None
+    """Exactly these; null is the newest, whichever that is."""
+    labels: dict[Label, VersionNumber] = {}
     """Version by label, such as stable or canary."""
 
     @model_validator(mode="after")
@@ -38,13 +38,13 @@ class Release(BaseModel):
 
 
 def read(model: Path) -> Release:
-    """What is served of a model.
+    """Reads the release of a model.
 
     Args:
         model: the folder of its versions.
 
     Returns:
-        Its release; that of a model without `release.json` is the newest version.
+        Its release; without `release.json`, the newest version.
 
     Raises:
         ModelError: the file is damaged.
@@ -54,7 +54,7 @@ def read(model: Path) -> Release:
     """
     path = model / NAME
     try:
-        return Release.model_validate_json(regular.read(path, LARGEST))
+        return Release.model_validate_json(regular_files.read(path, LARGEST))
     except FileNotFoundError:
         return Release()
     except OSError as error:

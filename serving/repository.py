@@ -1,4 +1,4 @@
-"""The folders of a model repository: `<name>/<version>/`, with integers for versions."""
+"""Folders of a model repository: `<name>/<version>/`, with integers as versions."""
 
 import os
 import stat
@@ -9,10 +9,10 @@ from serving.errors import ModelError
 
 
 def versions(folder: Path) -> list[int]:
-    """Numbers of the versions in a model's folder, rising; whatever is not a positive integer is no version.
+    """Returns the versions in a model's folder, ascending; only positive integers are versions.
 
     Raises:
-        OSError: the folder is there and cannot be read.
+        OSError: the folder exists and cannot be read.
     """
     if not folder.is_dir():
         return []
@@ -20,14 +20,13 @@ def versions(folder: Path) -> list[int]:
 
 
 def folders(root: Path) -> list[Path]:
-    """The folders in a repository that may be models, by name, without hidden ones.
+    """Returns the folders in a repository that may be models, by name, without hidden ones.
 
     Raises:
-        OSError: the repository cannot be read, or is no folder.
+        OSError: the repository cannot be read, or is not a folder.
     """
     with os.scandir(root) as entries:
-        # What a model is called is in JSON, metrics and URLs, which have no place for other bytes than UTF-8. An empty
-        # file system has a folder of this name, which nobody may read.
+        # Names appear in JSON, metrics and URLs, so they must be UTF-8. A new file system has an unreadable lost+found.
         names = sorted(
             entry.name
             for entry in entries
@@ -37,7 +36,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def models(root: Path) -> list[Path]:
-    """The folders of all models in a repository: those that have versions.
+    """Returns the folders of all models in a repository, that is those with versions.
 
     Raises:
         OSError: one of them cannot be read.
@@ -48,10 +47,10 @@ def models(root: Path) -> list[Path]:
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one at the same path, such as the empty one under a volume that went.
+    """Returns the identity of a folder, which differs from that of an empty mount point at the same path.
 
     Returns:
-        Device and inode; None if there is no folder that can be looked at.
+        Device and inode; None if there is no accessible folder.
     """
     try:
         found = folder.stat()
@@ -61,7 +60,7 @@ def identity(folder: Path) -> tuple[int, int] | None:
 
 
 def find(path: Path) -> Path:
-    """The version that a path means: itself, or the newest one in it.
+    """Returns the version at a path: the path itself, or the newest version in it.
 
     Args:
         path: a version folder, or the folder of a model with its versions.
@@ -70,7 +69,7 @@ def find(path: Path) -> Path:
         The version folder.
 
     Raises:
-        ModelError: if the path is neither.
+        ModelError: the path is neither.
 
     Example:
         newest = find(Path("models/demo"))
@@ -95,7 +94,7 @@ def _may_be_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        # What is wrong is found, and told, when it is looked into.
+        # Reading it later reports the reason.
         return True
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime, imported here and nowhere else."""
+"""Sessions of ONNX Runtime, which is imported only here."""
 
 import os
 import threading
@@ -12,22 +12,30 @@ _shared: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _opening = threading.Lock()
 
 
-def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
-    """Loads an ONNX file whose inputs may be large, once for all who have the same.
+def load_runtime() -> Any:
+    """Imports ONNX Runtime, without its telemetry unless the user enables it."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
 
-    Models of one kind and size have the same `picture.onnx`. It keeps no memory between calls: in ONNX Runtime's
-    arena four models kept 3.4 GB of pictures of 2,047 x 2,047 pixels, and were no faster.
+    return onnxruntime
+
+
+def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
+    """Loads an ONNX file with large inputs once for all users of the same file.
+
+    Models of one kind and size have the same `picture.onnx`. The session keeps no memory between calls: with ONNX
+    Runtime's arena, four models held 3.4 GB after images of 2,047 x 2,047 pixels, and were no faster.
 
     Args:
         path: the file.
         digest: its SHA-256.
-        content: of the file, if it was read already; it then loads nothing from beside it.
+        content: of the file, if it has been read already; nothing is loaded from its folder then.
 
     Returns:
-        An `onnxruntime.InferenceSession`; it is closed when nobody has it any more.
+        An `onnxruntime.InferenceSession`, freed with its last reference.
 
     Raises:
-        ModelError: if ONNX Runtime cannot load the file.
+        ModelError: ONNX Runtime cannot load the file.
     """
     with _opening:
         session = _shared.get(digest)
@@ -41,23 +49,20 @@ def open_session(path: Path, threads: int = 1, *, content: bytes | None = None, 
 
     Args:
         path: the file.
-        threads: threads for one call. One is fastest for small nets, where handing work over costs more than it saves.
-        content: of the file, if it was read already; it then loads nothing from beside it.
-        arena: whether to keep memory for the next call: as much as the largest one needed, for each session.
+        threads: threads of one call. One is fastest for small nets, where handing work over costs more than it saves.
+        content: of the file, if it has been read already; nothing is loaded from its folder then.
+        arena: whether the session keeps memory for the next call: as much as its largest call needed.
 
     Returns:
         An `onnxruntime.InferenceSession`.
 
     Raises:
-        ModelError: if ONNX Runtime cannot load the file.
+        ModelError: ONNX Runtime cannot load the file.
 
     Example:
         (probabilities,) = open_session(path).run(["probabilities"], {"image": images})
     """
-    # ONNX Runtime sends telemetry unless told otherwise before its import.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
+    onnxruntime = load_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -68,5 +73,5 @@ def open_session(path: Path, threads: int = 1, *, content: bytes | None = None, 
             path if content is None else content, options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        # ONNX Runtime's exceptions share no base but this one.
+        # ONNX Runtime's exceptions share no other base.
         raise ModelError(f"{path} cannot be loaded: {error} Export the model again.") from error

@@ -1,20 +1,19 @@
 """The signature of a model version: Ed25519 over `manifest.json`, which has the SHA-256 of every other file.
 
-It lies beside the manifest as 64 plain bytes, so that OpenSSL makes and checks it too:
+It is stored next to the manifest as 64 raw bytes, which OpenSSL can create and verify too:
 
     openssl genpkey -algorithm ed25519 -out signing.pem
     openssl pkey -in signing.pem -pubout -out signing.pub
     openssl pkeyutl -verify -pubin -inkey signing.pub -rawin -in manifest.json -sigfile manifest.json.sig
 
-The endpoint needs the public key alone. `cryptography` is imported where it is used: who neither signs nor checks does
-without it.
+The endpoint needs only the public key. `cryptography` is imported where it is used, so that nothing else needs it.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving import regular
+from serving import regular_files
 from serving.errors import ModelError, ServingError
 
 if TYPE_CHECKING:
@@ -22,27 +21,27 @@ if TYPE_CHECKING:
 
 NAME = "manifest.json.sig"
 SIZE = 64
-# Bytes of a manifest, at most: some hundred for each class and layer.
+# Maximum size of a manifest in bytes: some hundred for each class and layer.
 MANIFEST = 2**26
-# Bytes of a key file, at most.
+# Maximum size of a key file in bytes.
 _KEY = 2**16
 _MAKE = "Make one with `openssl genpkey -algorithm ed25519 -out signing.pem`."
 _TAKE = "Take it from the private one with `openssl pkey -in signing.pem -pubout -out signing.pub`."
 
 
 class KeyFileError(ServingError):
-    """A key file is missing, or holds no key of the right kind."""
+    """A key file is missing, or has no key of the right kind."""
 
 
 def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateKey":
-    """Reads the key that versions are signed with.
+    """Reads a signing key.
 
     Args:
         path: a PEM file (PKCS #8), as OpenSSL writes it.
         passphrase: of the file; None for a file without.
 
     Raises:
-        KeyFileError: it is no Ed25519 private key, or cannot be read or decrypted.
+        KeyFileError: it is not an Ed25519 private key, or cannot be read or decrypted.
 
     Example:
         private_key(Path("signing.pem"))
@@ -53,7 +52,7 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
     try:
         key = load_pem_private_key(_read(path), passphrase)
     except TypeError as error:
-        # One was given and not needed, or the other way round.
+        # A passphrase for an unencrypted key, or none for an encrypted one.
         raise KeyFileError(f"{path} cannot be used: {error}.") from None
     except Exception as error:
         raise KeyFileError(f"{path} holds no private key in PEM that can be read ({error}). {_MAKE}") from None
@@ -63,7 +62,7 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
 
 
 def public_key(path: Path) -> bytes:
-    """Reads a key that signatures are checked with.
+    """Reads a public key.
 
     Args:
         path: a PEM file, as OpenSSL writes it.
@@ -72,7 +71,7 @@ def public_key(path: Path) -> bytes:
         The 32 bytes of the key.
 
     Raises:
-        KeyFileError: it is no Ed25519 public key, or cannot be read.
+        KeyFileError: it is not an Ed25519 public key, or cannot be read.
 
     Example:
         public_key(Path("signing.pub"))
@@ -95,7 +94,7 @@ def public_key(path: Path) -> bytes:
 
 
 def sign(folder: Path, key: "Ed25519PrivateKey") -> bytes:
-    """The signature of a version, to be written as `NAME` beside its manifest.
+    """Returns the signature of a version, to be written to `NAME` in its folder.
 
     Args:
         folder: the version, complete.
@@ -109,7 +108,7 @@ def sign(folder: Path, key: "Ed25519PrivateKey") -> bytes:
     """
     path = folder / "manifest.json"
     try:
-        return key.sign(regular.read(path, MANIFEST))
+        return key.sign(regular_files.read(path, MANIFEST))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
 
@@ -119,11 +118,11 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
 
     Args:
         folder: the version.
-        content: its manifest, the very bytes that are used afterwards.
+        content: its manifest, as the bytes that are parsed afterwards.
         trusted: public keys, 32 bytes each; one of them must have signed.
 
     Raises:
-        ModelError: it is not signed, or not by one of these keys.
+        ModelError: it is not signed by one of these keys.
 
     Example:
         check(folder, (folder / "manifest.json").read_bytes(), [public_key(Path("signing.pub"))])
@@ -133,10 +132,10 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
 
     path = folder / NAME
     try:
-        signature = regular.read(path, SIZE)
+        signature = regular_files.read(path, SIZE)
     except FileNotFoundError:
         raise ModelError(
-            f"{folder} is not signed, and only signed versions are served (--trust). Sign it where it was made: "
+            f"{folder} is not signed, and only signed versions are served (--trust). Sign it where it was exported: "
             "`highway export VERSION --verify --sign KEY`."
         ) from None
     except OSError as error:
@@ -149,12 +148,12 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
         return
     raise ModelError(
         f"{path} is not a signature of its manifest.json by a trusted key: another key signed it, or the manifest was "
-        "changed afterwards. Trust the right key (--trust), or get the version again from where it was made."
+        "changed afterwards. Trust the right key (--trust), or copy the version again from where it was exported."
     )
 
 
 def _read(path: Path) -> bytes:
     try:
-        return regular.read(path, _KEY)
+        return regular_files.read(path, _KEY)
     except OSError as error:
         raise KeyFileError(f"the key {path} cannot be read: {error.strerror}.") from None

@@ -16,7 +16,7 @@ from benchmarks.worker import Train, serve
 from pipelines.core import environment
 from pipelines.inference.inputs import Listing, sources
 from pipelines.inference.job import PredictionJob, run
-from serving import pictures
+from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model
 
@@ -62,7 +62,7 @@ def _bare(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _predicted(model: Model, batch: list[Any]) -> int:
-    images = np.stack([model.see(pictures.decode(content, "")) for content in batch])
+    images = np.stack([model.to_input(image_files.decode(content, "")) for content in batch])
     return len(model.session.run([PROBABILITIES], {model.manifest.input.name: images})[0])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
-from serving import pictures
+from serving import image_files
 from serving.manifest import INPUT, ONNX, PICTURE, RGBA
 from serving.session import open_session
 
@@ -42,7 +42,7 @@ def load(folder: Path) -> Predictor:
     predict, picture = predictor(folder / ONNX), open_session(folder / PICTURE)
 
     def from_files(files: Sequence[bytes]) -> Outputs:
-        seen = [picture.run([INPUT], {RGBA: pictures.decode(file, "a file")})[0] for file in files]
+        seen = [picture.run([INPUT], {RGBA: image_files.decode(file, "a file")})[0] for file in files]
         images = np.stack(seen)
         return {INPUT: images, **predict(images)}
 

@@ -16,7 +16,7 @@ class ImageRef(NamedTuple):
     name: str
     """Path; archive and member; or data set, split and number."""
     fetch: Callable[[], bytes | Path]
-    """Returns the encoded image or its file; call it before requesting the next image. Raises PictureError if it is
+    """Returns the encoded image or its file; call it before requesting the next image. Raises ImageError if it is
     not available, UserError if neither are the following ones."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
-from serving.errors import PictureError
+from serving.errors import ImageError
 
 if TYPE_CHECKING:
     from pipelines.data.stream import Stream
@@ -34,7 +34,7 @@ class Fetched(NamedTuple):
 
     name: str
     """See `ImageRef`."""
-    content: bytes | Path | PictureError
+    content: bytes | Path | ImageError
     """The encoded image, its file, or the reason why it is not available."""
 
 
@@ -66,7 +66,7 @@ class Listing:
         for name, fetch in self._rest:
             try:
                 yield Fetched(printable(name), fetch())
-            except PictureError as error:
+            except ImageError as error:
                 yield Fetched(printable(name), error)
             except UserError as error:
                 self.failure = error

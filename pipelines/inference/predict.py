@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
-from serving.answers import Guess, Prediction
+from serving.schemas import Guess, Prediction
 from serving.errors import ServingError
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def predict(model: Path, images: Sequence[Path], count: int = TOP) -> tuple[Path
 
     from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
-    from serving.pictures import read
+    from serving.image_files import read
 
     try:
         opened = open_model(model)
-        inputs = np.stack([opened.see(read(image)) for image in images])
+        inputs = np.stack([opened.to_input(read(image)) for image in images])
     except ServingError as error:
         raise UserError(str(error)) from error
     labels, predictions = opened.manifest.labels, []

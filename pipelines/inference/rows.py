@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.inference.inputs import Fetched, printable
-from serving import pictures
-from serving.errors import PictureError
+from serving import image_files
+from serving.errors import ImageError
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, top
 
@@ -48,8 +48,8 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
 
     def convert(image: Fetched) -> NetInput:
         try:
-            return NetInput(image.name, model.see(_decoded(image)), None)
-        except PictureError as error:
+            return NetInput(image.name, model.to_input(_decoded(image)), None)
+        except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 
     return lambda batch: [convert(image) for image in batch]
@@ -123,7 +123,7 @@ class RowBuilder:
         return columns
 
 
-def _size(content: bytes | Path | PictureError) -> int:
+def _size(content: bytes | Path | ImageError) -> int:
     """Bytes of an encoded image; 0 if it is missing, which is reported when it is read."""
     if isinstance(content, bytes):
         return len(content)
@@ -134,11 +134,11 @@ def _size(content: bytes | Path | PictureError) -> int:
 
 
 def _decoded(image: Fetched) -> np.ndarray:
-    if isinstance(image.content, PictureError):
+    if isinstance(image.content, ImageError):
         raise image.content
     if isinstance(image.content, Path):
-        return pictures.read(image.content)
-    return pictures.decode(image.content, image.name)
+        return image_files.read(image.content)
+    return image_files.decode(image.content, image.name)
 
 
 def _spread(values: Any, readable: np.ndarray) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from pipelines.core.errors import UserError
 from pipelines.inference.image_ref import ImageRef, is_image
-from serving.errors import PictureError
+from serving.errors import ImageError
 
 # Members above this size could not be decoded.
 BYTES = 2**29
@@ -118,9 +118,9 @@ class Tar:
 
     def _content(self, archive: Any, member: tarfile.TarInfo, name: str) -> bytes:
         if not member.isfile() or member.issparse():
-            raise PictureError(f"{name} is not a regular file: links in an archive are not followed.")
+            raise ImageError(f"{name} is not a regular file: links in an archive are not followed.")
         if member.size > BYTES:
-            raise PictureError(f"{name} has {member.size:,} bytes, more than the limit of {BYTES:,}.")
+            raise ImageError(f"{name} has {member.size:,} bytes, more than the limit of {BYTES:,}.")
         try:
             # Twice as fast as `extractfile`, which creates further objects.
             archive.fileobj.seek(member.offset_data)

@@ -20,7 +20,7 @@ from pipelines.inference.predict import predict, table
 from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation
 from pipelines.training.train import train
-from serving.answers import Prediction
+from serving.schemas import Prediction
 
 RECIPE = "demo"
 SHOWN = 40
@@ -81,7 +81,7 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
 def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
     import numpy as np
 
-    from serving.pictures import read
+    from serving.image_files import read
 
     first = [prediction.top[0] for prediction in predictions]
     images = np.stack([read(picture)[..., :1] for picture in pictures])

@@ -1,4 +1,4 @@
-"""`highway release`: which versions of a model are served, their labels, and the configuration of TF Serving."""
+"""`highway release`: selects and labels the versions of a model that are served, for the endpoint and TF Serving."""
 
 import sys
 from pathlib import Path
@@ -17,20 +17,20 @@ from serving.tf_serving import configuration
 
 
 class Arguments(Frozen):
-    """Says which versions of a model are served, labels them, and writes that for TF Serving too.
+    """Selects the versions of a model that are served, labels them, and updates the configuration of TF Serving.
 
-    Endpoints take it up within a second, TF Serving at its next look at models.config. Without versions and labels it
-    tells what is served.
+    Endpoints follow within a second, TF Serving when it next reads models.config. Without options, prints the current
+    release.
     """
 
     model: tyro.conf.Positional[Path]
-    """The folder of the model's versions."""
+    """Folder with the versions of the model."""
     versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Serve these and no others; to roll back, name the version before."""
+    """Serve exactly these; to roll back, name the previous version."""
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """LABEL=VERSION, such as stable=1: clients may ask for the label. May be given again; replaces all labels."""
+    """LABEL=VERSION, such as stable=1, for requests by label. Can be repeated; replaces all labels."""
     newest: bool = False
-    """Serve the newest version, whichever that is, and drop the labels."""
+    """Serve the newest version, whichever that is, and remove the labels."""
 
 
 def main(arguments: list[str]) -> None:

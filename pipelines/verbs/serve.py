@@ -1,7 +1,6 @@
-"""`highway serve`: the endpoint over a model repository. Needs neither TensorFlow nor Keras."""
+"""`highway serve`: the endpoint for a model repository, without TensorFlow and Keras."""
 
 import ipaddress
-import logging
 import math
 import os
 import signal
@@ -19,52 +18,53 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 
-# Seconds that answers have to be written after SIGTERM, beyond the time for a prediction.
+# Seconds to write answers after SIGTERM, beyond the time limit of a prediction.
 GRACE = 5
 
 
 class Arguments(Frozen):
-    """Serves all models of a repository: TF Serving's REST paths, the Open Inference Protocol, pictures, and a page."""
+    """Serves all models of a repository: image files, TF Serving's REST paths, Open Inference Protocol, web page."""
 
     models: tyro.conf.Positional[Path] = Path("models")
-    """The model repository, with a folder for each model."""
+    """The model repository, with one folder per model."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
-    """What computes predictions: ONNX Runtime in this process, or a TF Serving server over the same repository."""
+    """What computes predictions: ONNX Runtime in this process, or a TF Serving server on the same repository."""
     address: str | None = None
-    """Of the TF Serving server: HOST:PORT for gRPC, http://HOST:PORT for REST, which is slower."""
+    """Address of the TF Serving server: HOST:PORT for gRPC, http://HOST:PORT for REST, which is slower."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 is all of this machine's."""
+    """Address to listen on; 0.0.0.0 is every address of this machine."""
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
     key: Literal["environment", "none"] = "environment"
-    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if there is one. "none" lets everybody in,
-    and must be said where the address is not this machine's own."""
+    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if it is set. "none" admits everybody; it
+    must be given unless the address is a loopback address."""
     origins: tuple[str, ...] = ()
-    """Web sites whose pages may ask this endpoint; "none" must be said where the address is not this machine's own, if
-    there are none."""
+    """Other web sites whose pages may call this endpoint; required, if only as "none", unless the address is a loopback
+    address."""
     queue: Annotated[int, Field(ge=1)] = 1024
-    """Pictures that may wait for each model version; more are refused with 503."""
+    """Images that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
     threads: Annotated[int, Field(ge=1)] | None = None
-    """Batches that are computed at the same time, each on a core of its own; None is one for each core that this
-    process may use."""
+    """Batches computed in parallel, each on one core; None is one per core that this process may use, divided by the
+    number of workers."""
+    workers: Annotated[int, Field(ge=1)] = 1
+    """Processes that share the port: for small nets, whose speed is limited by HTTP on one core. Each loads all models,
+    and the limits hold for each of them."""
     header_timeout: Annotated[float, Field(gt=0)] = 10.0
-    """Seconds that a client has for the head of a request."""
+    """Seconds to send the head of a request."""
     body_timeout: Annotated[float, Field(gt=0)] = 30.0
-    """Seconds that it has for the body, and one more for each 64 KiB; and to read the answer."""
+    """Seconds to send the body, plus one per 64 KiB, and to read the answer."""
     idle_timeout: Annotated[float, Field(gt=0)] = 75.0
-    """Seconds that a connection may be idle between two requests: longer than a proxy in front of it keeps it."""
+    """Seconds that a connection may be idle between two requests; should be longer than that of a proxy in front."""
     connections: Annotated[int, Field(ge=1)] = 1024
-    """Connections in all; the one that has been silent longest makes room for another, which is refused with 503
-    otherwise."""
+    """Maximum number of connections; a new one replaces the one silent for longest, or is refused with 503."""
     address_connections: Annotated[int, Field(ge=1)] = 256
-    """Connections from one address, which may be that of a proxy."""
+    """Maximum number of connections from one address, which may be a proxy."""
     trust: tuple[Path, ...] = ()
-    """Serve only versions that were signed (`highway export --sign`) with one of these keys: PEM files with Ed25519
-    public keys."""
+    """Serve only versions signed (`highway export --sign`) with one of these Ed25519 public keys, as PEM files."""
     quiet: bool = False
-    """Write no line for each request."""
+    """Do not log requests."""
 
 
 def main(arguments: list[str]) -> None:
@@ -74,48 +74,80 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway serve`.
 
     Raises:
-        UserError: there is no such folder or key, the address cannot be used, or access must be decided upon.
+        UserError: a folder or key is missing, the address cannot be used, or access is not configured.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
     if not given.trust and "--trust" in arguments:
-        # As where a variable in a script is empty: it must not let every version in.
+        # An empty variable in a script must not admit every version.
         raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     key, origins = _access(given)
     _check_address(given)
     if not given.models.is_dir():
         raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
-    import uvicorn
-
-    from serving import connections, memory, signature
-    from serving.app import make_app
-    from serving.settings import Settings, cores
+    if given.workers > 1 and not hasattr(os, "fork"):
+        raise UserError("--workers needs a system with fork. Start several endpoints behind a load balancer instead.")
+    from serving import signature
+    from serving.http.logs import configure_log
 
     try:
         trust = tuple(signature.public_key(path) for path in given.trust)
     except signature.KeyFileError as error:
         raise UserError(str(error)) from error
+    configure_log(quiet=given.quiet)
+    listening = _listen(given.host, given.port)
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stderr.write(f"serving {given.models} at http://{shown}:{port}\n")
+
+    def work() -> None:
+        _serve(given, key, origins, trust, listening)
+
+    if given.workers == 1:
+        work()
+        return
+    from serving.http.workers import supervise
+
+    sys.exit(supervise(work, given.workers))
+
+
+def _serve(
+    given: Arguments,
+    key: str | None,
+    origins: tuple[str, ...],
+    trust: tuple[bytes, ...],
+    listening: socket.socket,
+) -> None:
+    """Serves in this process until SIGTERM."""
+    import uvicorn
+
+    from serving import memory
+    from serving.engine.settings import Settings, cores
+    from serving.http.app import make_app
+    from serving.http.connections import Limits, possible, protocol
+
     memory.one_heap()
-    _log(given.quiet)
+    share = max(cores() // given.workers, 1)
     settings = Settings(
         given.models,
         given.address,
-        threads=given.threads or cores(),
+        threads=given.threads or share,
+        decoders=share,
         queue=given.queue,
         timeout=given.timeout,
         api_key=key,
         origins=origins,
         trust=trust,
     )
-    limits = connections.Limits(
+    limits = Limits(
         header=given.header_timeout,
         body=given.body_timeout,
         idle=given.idle_timeout,
-        connections=connections.possible(given.connections),
+        connections=possible(given.connections),
         address=given.address_connections,
     )
     config = uvicorn.Config(
         make_app(settings),
-        http=connections.protocol(limits),
+        http=protocol(limits),
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -123,12 +155,8 @@ def main(arguments: list[str]) -> None:
         server_header=False,
         timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
     )
-    # uvicorn raises the signal again after it has stopped: that it was asked to is no failure.
+    # uvicorn raises the signal again after it has stopped, but a requested stop is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    listening = _listen(given.host, given.port)
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"serving {given.models} at http://{shown}:{port}\n")
     uvicorn.Server(config).run([listening])
 
 
@@ -139,18 +167,18 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
         return key, origins
     if key is None and given.key != "none":
         raise UserError(
-            f"whoever reaches {given.host} could use the models. Set {API_KEY} to a key that clients must send, or let "
-            "everybody in with --key none."
+            f"everybody who reaches {given.host} could use the models. Set {API_KEY} to a key that clients must send, "
+            "or admit everybody with --key none."
         )
     if not given.origins:
-        raise UserError("name the web sites whose pages may ask this endpoint, or none: --origins none.")
+        raise UserError("name the web sites whose pages may call this endpoint, or none: --origins none.")
     return key, origins
 
 
 def _check_address(given: Arguments) -> None:
     if given.backend == "onnxruntime":
         if given.address is not None:
-            raise UserError("--address is that of a TF Serving server. Add --backend tf-serving, or leave it out.")
+            raise UserError("--address is for a TF Serving server. Add --backend tf-serving, or leave it out.")
         return
     try:
         parts = urlsplit(given.address if "://" in (given.address or "") else f"//{given.address or ''}")
@@ -180,19 +208,3 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UserError(
             f"cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
         ) from error
-
-
-def _log(quiet: bool) -> None:
-    """One JSON object a line on standard error, for requests and for what happens to versions."""
-    from serving.logs import JsonFormatter
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    # httpx2 tells of each request to TF Serving.
-    for name in ("uvicorn", "httpx2"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # A warning for each form that is none: a client's mistake, which it is told.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    if quiet:
-        logging.getLogger("serving.access").setLevel(logging.WARNING)

@@ -1,1 +1,1 @@
-"""Wire formats: from the bytes of a request to arrays, and from outputs to the bytes of an answer."""
+"""Wire formats: request bodies to arrays, outputs to response bodies, without a web framework."""

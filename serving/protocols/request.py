@@ -1,4 +1,4 @@
-"""What all wire formats come down to."""
+"""The request that all wire formats are parsed into."""
 
 import base64
 import binascii
@@ -12,51 +12,51 @@ import orjson
 from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
 
-# Of a request, if nothing else is said.
-PICTURES = 256
-# Values of a JSON body that are no pixels.
-SPARE = 10_000
+# Default limit of a request.
+IMAGES = 256
+# Values of a JSON body besides pixels.
+_OTHER_VALUES = 10_000
 
 
 @dataclass(frozen=True)
 class Request:
-    """Pictures to predict: pixels of the net's own size, or files of any; one of the two is None."""
+    """Images to predict: pixels in the size of the net, or files of any size; the other one is None."""
 
     images: np.ndarray | None
     """uint8 `[n, height, width, channels]`."""
     files: list[bytes] | None
-    """PNG, JPEG or another format that `serving.pictures` reads."""
+    """Files in a format that `serving.image_files` reads."""
     names: list[str] | None = None
-    """What to call the files in messages; None numbers them."""
+    """Names of the files in messages; None numbers them."""
 
 
-def parsed(text: bytes, manifest: Manifest, pictures: int) -> Any:
-    """What JSON says.
+def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
+    """Parses JSON.
 
     Args:
         text: the JSON.
-        manifest: of the model that it is for.
-        pictures: how many a request may have.
+        manifest: of the requested model.
+        images: the limit of a request.
 
     Raises:
-        LimitError: it has far more values than their pixels; they would take gigabytes of memory.
-        RequestError: it is none.
+        LimitError: it has far more values than these images have pixels, which would take gigabytes of memory.
+        RequestError: it is malformed.
     """
-    # Each pixel may have a list of its own.
-    most = 4 * pictures * math.prod(manifest.input.shape[1:]) + SPARE
+    # Each pixel may be a list of its own.
+    most = 4 * images * math.prod(manifest.input.shape[1:]) + _OTHER_VALUES
     if len(text) > most and sum(map(text.count, (b",", b"[", b"{"))) > most:
-        raise LimitError(f"the JSON has far more values than {pictures} pictures have pixels. {expected(manifest)}")
+        raise LimitError(f"the JSON has far more values than {images} images have pixels. {expected(manifest)}")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is no JSON: {error}.") from None
 
 
-def pixels(values: Any, manifest: Manifest) -> np.ndarray:
-    """Nested lists of pixels as a batch.
+def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
+    """Converts nested lists of pixels to a batch.
 
     Raises:
-        RequestError: they are not whole numbers from 0 to 255, or of another shape.
+        RequestError: they are not whole numbers from 0 to 255, or have another shape.
     """
     try:
         found = np.array(values)
@@ -67,28 +67,28 @@ def pixels(values: Any, manifest: Manifest) -> np.ndarray:
     check_shape(found.shape, manifest)
     if found.dtype.kind not in "iuf" or (found.size and not (found.min() >= 0 and found.max() <= 255)):
         raise RequestError(f"pixels must be numbers from 0 to 255. {expected(manifest)}")
-    whole = found.astype(np.uint8)
-    if not np.array_equal(whole, found):
+    pixels = found.astype(np.uint8)
+    if not np.array_equal(pixels, found):
         raise RequestError(f"pixels must be whole numbers, as in the file. {expected(manifest)}")
-    return whole
+    return pixels
 
 
 def check_shape(shape: tuple[int, ...], manifest: Manifest) -> None:
-    """Refuses a batch of another shape than the net takes."""
+    """Raises `RequestError` for a batch of another shape than the net takes."""
     if tuple(shape[1:]) != manifest.input.shape[1:]:
         raise RequestError(f"the image has the shape {tuple(shape)}. {expected(manifest)}")
 
 
 def expected(manifest: Manifest) -> str:
-    """A sentence on what a model takes."""
+    """Returns a sentence about the input of a model."""
     return f"Model {manifest.name!r} takes images of (batch, {', '.join(map(str, manifest.input.shape[1:]))}), uint8."
 
 
-def decoded(text: Any) -> bytes:
-    """The bytes of base64 text.
+def decode_base64(text: Any) -> bytes:
+    """Decodes base64.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the text is not base64.
     """
     try:
         return base64.b64decode(text, validate=True)

@@ -9,35 +9,35 @@ import orjson
 
 from serving.errors import RequestError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
-from serving.protocols.request import PICTURES, Request, decoded, parsed, pixels
+from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels
 
 INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
 
 
 @dataclass(frozen=True)
-class Predict:
-    """A parsed body, and whether it came in rows (`instances`), as its answer then does."""
+class PredictRequest:
+    """A parsed body, and whether it has the row format (`instances`), which the response takes over."""
 
     request: Request
     rows: bool
 
 
-def parse(body: bytes, manifest: Manifest, pictures: int = PICTURES) -> Predict:
-    """Reads the body of `:predict`.
+def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictRequest:
+    """Parses the body of `:predict`.
 
     Args:
         body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
-        manifest: of the model that it is for.
-        pictures: how many a request may have.
+        manifest: of the requested model.
+        images: the limit of a request.
 
     Raises:
-        LimitError: it has far more values than these.
-        RequestError: it is no JSON, has neither or both, or names a signature or input that the model does not have.
+        LimitError: it has far more values than these images have pixels.
+        RequestError: it is malformed, or names a signature or input that the model does not have.
 
     Example:
         parse(b'{"signature_name": "serving_bytes", "instances": [{"b64": "iVBORw0KGgo="}]}', manifest)
     """
-    given = parsed(body, manifest, pictures)
+    given = parse_json(body, manifest, images)
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
         raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
     signature = given.get("signature_name") or SIGNATURE
@@ -46,16 +46,16 @@ def parse(body: bytes, manifest: Manifest, pictures: int = PICTURES) -> Predict:
     rows = "instances" in given
     values = _rows(given["instances"], INPUTS[signature]) if rows else _column(given["inputs"], INPUTS[signature])
     if signature == SIGNATURE:
-        return Predict(Request(pixels(values, manifest), None), rows)
-    return Predict(Request(None, [_file(value) for value in values]), rows)
+        return PredictRequest(Request(to_pixels(values, manifest), None), rows)
+    return PredictRequest(Request(None, [_file(value) for value in values]), rows)
 
 
-def answer(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
-    """The body of an answer.
+def format_response(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
+    """Formats the body of a response.
 
     Args:
         outputs: arrays by name; labels are a list of strings.
-        rows: one object a picture, or one list an output.
+        rows: whether to write an object per image instead of a list per output.
     """
     if not rows:
         return orjson.dumps({"outputs": dict(outputs)}, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -66,19 +66,19 @@ def answer(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
 
 def _rows(instances: Any, name: str) -> list[Any]:
     if not isinstance(instances, list):
-        raise RequestError('"instances" must be a list, of one value a picture.')
-    return [_named(instance, name) for instance in instances]
+        raise RequestError('"instances" must be a list with one value per image.')
+    return [_unwrapped(instance, name) for instance in instances]
 
 
 def _column(inputs: Any, name: str) -> list[Any]:
-    values = _named(inputs, name)
+    values = _unwrapped(inputs, name)
     if not isinstance(values, list):
-        raise RequestError(f'"inputs" must be a list of pictures, or an object with that list as "{name}".')
+        raise RequestError(f'"inputs" must be a list of images, or an object with that list as "{name}".')
     return values
 
 
-def _named(value: Any, name: str) -> Any:
-    """A value that may be wrapped in an object with the name of the input."""
+def _unwrapped(value: Any, name: str) -> Any:
+    """Unwraps a value that may be in an object under the name of the input."""
     if not isinstance(value, dict) or "b64" in value:
         return value
     if set(value) != {name}:
@@ -90,5 +90,5 @@ def _named(value: Any, name: str) -> Any:
 
 def _file(value: Any) -> bytes:
     if not isinstance(value, dict) or set(value) != {"b64"}:
-        raise RequestError('a picture file must be given as {"b64": "base64 of its bytes"}.')
-    return decoded(value["b64"])
+        raise RequestError('an image file must be given as {"b64": "base64 of its bytes"}.')
+    return decode_base64(value["b64"])

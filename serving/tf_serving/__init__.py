@@ -1,1 +1,1 @@
-"""What belongs to a TF Serving server: its messages and its configuration."""
+"""TF Serving: its messages, its configuration, and a backend that predicts through a TF Serving server."""

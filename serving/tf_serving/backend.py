@@ -1,23 +1,29 @@
-"""The backend that leaves the computing to a TF Serving server over the same repository."""
+"""A backend that predicts through a TF Serving server on the same repository."""
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from serving import checks, manifest
-from serving.backends import Served
-from serving.errors import UnavailableError
-from serving.model import open_sight
-from serving.settings import Settings
+from serving.checks import TOLERANCE
+from serving.engine.backends import Outputs, ServedVersion
+from serving.engine.settings import Settings
+from serving.errors import BusyError, UnavailableError
+from serving.manifest import PROBABILITIES, Manifest
+from serving.model import Version, open_without_graph
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
-from serving.tf_serving.remote import CHECK, Remote
 
 T = TypeVar("T")
+# Seconds in which a server must report the state of a version, and answer the first request for it.
+CHECK = 5.0
 
 
 class TfServingBackend:
-    """A `serving.backends.Backend`.
+    """A `serving.engine.backends.Backend`.
 
     Args:
         settings: of the endpoint.
@@ -29,46 +35,146 @@ class TfServingBackend:
         self._address = address
 
     async def start(self) -> None:
-        """Opens the connection; the server need not be there yet."""
+        """Opens the connection; the server may still be starting."""
         self._loop = asyncio.get_running_loop()
         self._connection = connect(self._address)
 
-    def open(self, folder: Path) -> Served:
-        """Opens a version once the server has it, after a look at each of its files and at what the server computes.
+    def open(self, folder: Path) -> ServedVersion:
+        """Checks all files of a version, and the predictions of the server once it has the version.
 
         Raises:
-            ModelError: the version is incomplete, damaged, not signed as it must be, or contradicts itself.
-            UnavailableError: the server does not have it yet, has another, or cannot be reached.
+            ModelError: the version is incomplete, damaged, not signed as required, or contradicts itself.
+            UnavailableError: the server does not have it yet, has another one, or cannot be reached.
         """
         name, version = folder.parent.name, int(folder.name)
         trusted = self._settings.trust
         content = manifest.read(folder, trusted)
         checks.place(folder, content)
-        # First, as this is asked at every look until the server has the version.
+        # First, because this is repeated until the server has the version.
         state = self._wait(self._connection.state(name, version, CHECK))
         if state != AVAILABLE:
             raise UnavailableError(
-                f"TF Serving at {self._address} says {state} of version {version} of model {name!r}."
+                f"TF Serving at {self._address} reports {state} for version {version} of model {name!r}."
             )
-        remote = Remote(
-            name, version, open_sight(folder, content, closed=bool(trusted)), self._connection, self._settings
-        )
+        opened = open_without_graph(folder, content, closed=bool(trusted))
+        remote = RemoteVersion(name, version, opened, self._connection, self._settings)
         self._wait(remote.compare())
         return remote
+
+    def rest(self) -> None:
+        """Does nothing."""
+
+    def interrupt(self) -> None:
+        """Does nothing: each request to the server has a time limit."""
 
     async def close(self) -> None:
         """Closes the connection."""
         await self._connection.close()
 
-    def _wait(self, asked: Coroutine[Any, Any, T]) -> T:
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
-            return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         except TimeoutError:
             raise refused(self._address, f"no answer within {CHECK:g} s") from None
 
 
+@dataclass
+class RemoteVersion:
+    """A `serving.engine.backends.ServedVersion`.
+
+    Args:
+        name: of the model on the server.
+        version: its number.
+        opened: converts images, in this process.
+        connection: to the server.
+        settings: of the endpoint.
+    """
+
+    name: str
+    version: int
+    opened: Version
+    connection: Connection
+    settings: Settings
+    platform = "tensorflow_savedmodel"
+    _images: int = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.opened.manifest
+
+    @property
+    def waiting(self) -> int:
+        """Images in requests to the server."""
+        return self._images
+
+    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+        """Converts an image."""
+        return self.opened.to_input(rgba)
+
+    async def predict(self, images: np.ndarray) -> Outputs:
+        """Predicts; concurrent requests are batched by the server."""
+        if self._images and self._images + len(images) > self.settings.queue:
+            raise BusyError(
+                f"{self._images} images are with TF Serving already, the limit is {self.settings.queue}.", after=1.0
+            )
+        # A server refuses more than its own largest batch, and may refuse an empty one.
+        size = self.settings.batch
+        parts = [images[start : start + size] for start in range(0, len(images), size)]
+        self._images += len(images)
+        try:
+            found = await asyncio.gather(*(self._predict_part(part, self.settings.timeout) for part in parts))
+        finally:
+            self._images -= len(images)
+        if len(found) == 1:
+            return found[0]
+        return {
+            name: np.concatenate([np.zeros((0, *self._shape(name)), np.float32), *(part[name] for part in found)])
+            for name in self.manifest.computed
+        }
+
+    async def ready(self) -> bool:
+        """Whether the server has it and answers."""
+        try:
+            return await self.connection.state(self.name, self.version, CHECK) == AVAILABLE
+        except (UnavailableError, TimeoutError):
+            return False
+
+    async def compare(self) -> None:
+        """Compares predictions of the server with those of the Keras model.
+
+        Raises:
+            UnavailableError: the server has another model under this name, or does not answer.
+            TimeoutError: it does not answer in time.
+        """
+        samples = self.opened.samples
+        if samples is None:
+            await self._predict_part(np.zeros((1, *self.manifest.input.shape[1:]), np.uint8), CHECK)
+            return
+        found = (await self._predict_part(samples.images, CHECK))[PROBABILITIES]
+        if not np.allclose(found, samples.probabilities, rtol=0, atol=TOLERANCE):
+            raise UnavailableError(
+                f"TF Serving at {self.connection.address} does not predict like version {self.version} of "
+                f"model {self.name!r}. It must serve the same repository as the endpoint."
+            )
+
+    async def _predict_part(self, images: np.ndarray, timeout: float) -> dict[str, np.ndarray]:
+        computed = self.manifest.computed
+        found = await self.connection.predict(self.name, self.version, images, computed, timeout)
+        for name in computed:
+            if found[name].shape != (len(images), *self._shape(name)):
+                raise refused(
+                    self.connection.address,
+                    f"{name} of model {self.name!r} has the shape {found[name].shape} for {len(images)} images",
+                )
+        return found
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return tuple(size or 0 for size in self.manifest.outputs[name].shape[1:])
+
+
 def connect(address: str) -> Connection:
-    """A connection to a server, which need not be there yet.
+    """Returns a connection to a server, which may still be starting.
 
     Args:
         address: HOST:PORT for gRPC, or http://HOST:PORT for REST.
@@ -76,7 +182,7 @@ def connect(address: str) -> Connection:
     Example:
         await connect("localhost:8500").state("digits", 1, timeout=5)
     """
-    # Each brings a client library that the other does not need.
+    # Each imports a client library that the other does not need.
     if "://" in address:
         from serving.tf_serving.over_rest import RestConnection
 

@@ -1,4 +1,4 @@
-"""`models.config` of a TF Serving server, from what a repository serves."""
+"""`models.config` of a TF Serving server, for the released versions of a repository."""
 
 import json
 from pathlib import Path
@@ -6,19 +6,19 @@ from pathlib import Path
 from serving import release, repository
 
 NAME = "models.config"
-# Where the image of TF Serving finds the repository.
+# Path of the repository in the TF Serving container.
 BASE = "/models"
 
 
 def text(root: Path) -> str:
-    """The configuration of all models in a repository, a `ModelServerConfig` in protobuf's text format.
+    """Returns a `ModelServerConfig` for all models of a repository, in protobuf's text format.
 
     Args:
         root: the repository.
 
     Returns:
-        Its models; of a model without a release the two newest versions are loaded, so that the one before still
-        answers while endpoints take up the new one. Whoever names no version gets the newest.
+        The configuration. Of a model without a release, the two newest versions are loaded, so that the previous one
+        still answers while endpoints switch. Requests without a version get the newest.
 
     Raises:
         ModelError: a release file is damaged.
@@ -46,5 +46,5 @@ def _model(folder: Path) -> str:
 
 
 def _quoted(name: str) -> str:
-    # Of what a folder's name may hold, the text format and JSON escape the same things in the same way.
+    # The text format and JSON escape the characters of folder names in the same way.
     return json.dumps(name, ensure_ascii=False)

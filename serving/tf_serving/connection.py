@@ -1,4 +1,4 @@
-"""What is asked of a TF Serving server, by either of its two protocols."""
+"""The interface to a TF Serving server, for both of its protocols."""
 
 from typing import Any, Protocol
 
@@ -10,13 +10,13 @@ AVAILABLE = "AVAILABLE"
 
 
 class Connection(Protocol):
-    """An open way to a server; used from the event loop that it was opened on."""
+    """A connection to a server; used from the event loop that opened it."""
 
     address: str
-    """Of the server, for messages."""
+    """Address of the server, for messages."""
 
     async def state(self, model: str, version: int, timeout: float) -> str:
-        """State of a version: START, LOADING, AVAILABLE, UNLOADING or END.
+        """Returns the state of a version: START, LOADING, AVAILABLE, UNLOADING or END.
 
         Args:
             model: its name.
@@ -31,13 +31,13 @@ class Connection(Protocol):
     async def predict(
         self, model: str, version: int, images: np.ndarray, outputs: tuple[str, ...], timeout: float
     ) -> dict[str, np.ndarray]:
-        """Outputs of a version for a batch.
+        """Predicts a batch.
 
         Args:
             model: its name.
             version: its number.
             images: uint8 `[batch, height, width, channels]`, at least one.
-            outputs: names of those that are wanted, all of them float32.
+            outputs: names of the outputs to return, all of them float32.
             timeout: seconds to wait for the answer.
 
         Raises:
@@ -47,9 +47,9 @@ class Connection(Protocol):
         """
 
     async def close(self) -> None:
-        """Ends it; whoever still waits for an answer gets none."""
+        """Closes it; pending requests get no answer."""
 
 
-def refused(address: str, why: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
-    """What is raised when a server cannot be reached, or does not do what it was asked."""
-    return kind(f"TF Serving at {address} does not answer as it should: {why}. Try again later.")
+def refused(address: str, reason: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
+    """Returns the error for a server that cannot be reached or refuses a request."""
+    return kind(f"TF Serving at {address} does not answer as it should: {reason}. Try again later.")

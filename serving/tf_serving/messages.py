@@ -1,7 +1,7 @@
-"""The messages of TF Serving that are sent and read here, without TensorFlow.
+"""TF Serving's messages without TensorFlow.
 
-`tensorflow-serving-api` would bring TensorFlow with it. These are its messages with the fields that are needed, in a
-pool of descriptors of their own, so that both can be used in one process; on the wire they are the same.
+`tensorflow-serving-api` depends on TensorFlow. These are its messages with the fields needed here, identical on the
+wire, in a descriptor pool of their own, so that one process can use both.
 """
 
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Name of a message to its fields: number, name, type. A type is one of protobuf's or a message above; "*" stands before
-# what is repeated, "map " before the values of a map from strings. Enums are the numbers that they are on the wire.
+# Fields of each message: number, name, type. A type is one of protobuf's or a message above, with the prefix "*" if
+# repeated, and "map " for the values of a map from strings. Enums are numbers, as on the wire.
 _MESSAGES = {
     "Dim": ((1, "size", "int64"),),
     "TensorShapeProto": ((2, "dim", "*Dim"), (3, "unknown_rank", "bool")),
@@ -62,7 +62,7 @@ def _classes() -> dict[str, Any]:
             if not kind.startswith("map "):
                 _add(message, number, field, kind)
                 continue
-            # On the wire a map is a repeated pair.
+            # On the wire, a map is a repeated pair.
             entry = message.nested_type.add(name=field.title() + "Entry")
             entry.options.map_entry = True
             _add(entry, 1, "key", "string")
@@ -95,7 +95,7 @@ GetModelStatusResponse = _CLASS["GetModelStatusResponse"]
 
 
 def tensor(array: np.ndarray) -> Any:
-    """An array as a `TensorProto`.
+    """Converts an array to a `TensorProto`.
 
     Args:
         array: float32, uint8 or int64 of any shape, or an object array of bytes.
@@ -106,24 +106,24 @@ def tensor(array: np.ndarray) -> Any:
     Example:
         request.inputs["image"].CopyFrom(tensor(images))
     """
-    made = TensorProto()
+    message = TensorProto()
     for size in array.shape:
-        made.tensor_shape.dim.add(size=size)
+        message.tensor_shape.dim.add(size=size)
     if array.dtype == object:
-        made.dtype = _STRING
-        made.string_val.extend(array.ravel().tolist())
+        message.dtype = _STRING
+        message.string_val.extend(array.ravel().tolist())
     else:
-        made.dtype = _TYPES[array.dtype]
-        made.tensor_content = array.tobytes()
-    return made
+        message.dtype = _TYPES[array.dtype]
+        message.tensor_content = array.tobytes()
+    return message
 
 
 def array(tensor: Any) -> np.ndarray:
-    """A `TensorProto` as an array; strings are an object array of bytes.
+    """Converts a `TensorProto` to an array; strings become an object array of bytes.
 
     Args:
-        tensor: one of the types that `tensor` makes; its values may be packed or listed, and a single one that is
-            listed stands for all.
+        tensor: of one of the types that `tensor` takes; values may be packed or listed, and a single listed one stands
+            for all.
 
     Raises:
         KeyError: another type.

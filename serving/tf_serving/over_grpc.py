@@ -1,4 +1,4 @@
-"""TF Serving over gRPC: pixels go over the wire as they lie in memory."""
+"""TF Serving over gRPC, with pixels as raw bytes."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -11,7 +11,7 @@ from serving.manifest import INPUT, SIGNATURE
 from serving.tf_serving import messages
 from serving.tf_serving.connection import refused
 
-# A server that was away is found again within a second; gRPC's own pauses grow to two minutes.
+# Reconnects within a second; gRPC's own pauses grow to two minutes.
 _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -41,7 +41,7 @@ class GrpcConnection:
         )
 
     async def state(self, model: str, version: int, timeout: float) -> str:
-        """State of a version."""
+        """Returns the state of a version."""
         request = messages.GetModelStatusRequest()
         _specify(request, model, version)
         answer = await self._answer(self._state(request, timeout=timeout))
@@ -53,20 +53,20 @@ class GrpcConnection:
     async def predict(
         self, model: str, version: int, images: np.ndarray, outputs: tuple[str, ...], timeout: float
     ) -> dict[str, np.ndarray]:
-        """Outputs of a version for a batch."""
+        """Predicts a batch."""
         request = messages.PredictRequest(output_filter=outputs)
         _specify(request, model, version)
         request.model_spec.signature_name = SIGNATURE
         request.inputs[INPUT].CopyFrom(messages.tensor(images))
         answer = await self._answer(self._predict(request, timeout=timeout))
         try:
-            # Asking a map of messages for what it does not have would make it.
+            # Indexing a map of messages would add missing keys.
             return {name: messages.array(dict(answer.outputs)[name]) for name in outputs}
         except (KeyError, ValueError) as error:
-            raise refused(self.address, f"model {model!r} gave outputs of another form ({error})") from None
+            raise refused(self.address, f"model {model!r} returned malformed outputs ({error})") from None
 
     async def close(self) -> None:
-        """Ends it."""
+        """Closes it."""
         await self._channel.close()
 
     async def _answer(self, call: Awaitable[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""TF Serving over REST: pixels go over the wire as lists of numbers, which takes longer than gRPC."""
+"""TF Serving over REST, with pixels as lists of numbers: slower than gRPC."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ class RestConnection:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        # The time of a whole request is limited below.
+        # `_request` limits the time of a whole request.
         self._http = httpx.AsyncClient(base_url=address, timeout=None)
 
     async def state(self, model: str, version: int, timeout: float) -> str:
-        """State of a version."""
-        answer = await self._asked("GET", _path(model, version), timeout)
+        """Returns the state of a version."""
+        answer = await self._request("GET", _path(model, version), timeout)
         try:
             return next(one["state"] for one in answer["model_version_status"] if one["version"] == str(version))
         except (KeyError, TypeError, StopIteration):
@@ -38,20 +38,20 @@ class RestConnection:
     async def predict(
         self, model: str, version: int, images: np.ndarray, outputs: tuple[str, ...], timeout: float
     ) -> dict[str, np.ndarray]:
-        """Outputs of a version for a batch."""
-        asked = {"signature_name": SIGNATURE, "inputs": {INPUT: np.ascontiguousarray(images)}}
-        body = orjson.dumps(asked, option=orjson.OPT_SERIALIZE_NUMPY)
-        answer = await self._asked("POST", f"{_path(model, version)}:predict", timeout, content=body)
+        """Predicts a batch."""
+        request = {"signature_name": SIGNATURE, "inputs": {INPUT: np.ascontiguousarray(images)}}
+        body = orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY)
+        answer = await self._request("POST", f"{_path(model, version)}:predict", timeout, content=body)
         try:
             return {name: np.array(answer["outputs"][name], np.float32) for name in outputs}
         except (KeyError, TypeError, ValueError) as error:
-            raise refused(self.address, f"model {model!r} gave outputs of another form ({error!r})") from None
+            raise refused(self.address, f"model {model!r} returned malformed outputs ({error!r})") from None
 
     async def close(self) -> None:
-        """Ends it."""
+        """Closes it."""
         await self._http.aclose()
 
-    async def _asked(self, method: str, path: str, timeout: float, **options: Any) -> Any:
+    async def _request(self, method: str, path: str, timeout: float, **options: Any) -> Any:
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._http.request(method, path, **options)
@@ -62,9 +62,9 @@ class RestConnection:
         except ValueError:
             raise refused(self.address, f"status {answer.status_code} and no JSON") from None
         if not answer.is_success:
-            said = content.get("error") if isinstance(content, dict) else None
+            message = content.get("error") if isinstance(content, dict) else None
             kind = GoneError if answer.status_code == HTTPStatus.NOT_FOUND else UnavailableError
-            raise refused(self.address, said or f"status {answer.status_code}", kind)
+            raise refused(self.address, message or f"status {answer.status_code}", kind)
         return content
 
 
@@ -72,7 +72,7 @@ def _json(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        # TF Serving writes NaN as such, which is no JSON, and which Python's own reader takes.
+        # TF Serving writes NaN, which is not JSON but is accepted by Python's own parser.
         return json.loads(content)
 
 

@@ -67,7 +67,7 @@ def test_sigterm_ends_it_while_a_version_is_being_opened(tmp_path):
     program = f"""
 import sys, time
 from pipelines.verbs.cli import main
-from serving.backends import InProcessBackend
+from serving.engine.backends import InProcessBackend
 def never(*_):
     print("opening", flush=True)
     time.sleep(1000)

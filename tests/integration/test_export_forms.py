@@ -16,7 +16,7 @@ from pipelines.data.images import conversion
 from pipelines.data.preprocess import fit
 from pipelines.export import forms, graph, onnx_model, parity, reference, stack
 from pipelines.export.form import Source
-from serving import pictures
+from serving import image_files
 from tests.finished_run import scramble, tiny_net
 
 LABELS = tuple("0123456789")
@@ -118,7 +118,7 @@ def test_colour_and_photographs(tmp_path):
     expected = conversion.converter("natural", (32, 32, 3))(photograph)["image"]
     seen = onnx_model.load(tmp_path).files([file.getvalue()])["image"][0]
     np.testing.assert_allclose(seen.astype(int), expected, atol=1)
-    np.testing.assert_array_equal(pictures.decode(file.getvalue(), "a"), photograph)
+    np.testing.assert_array_equal(image_files.decode(file.getvalue(), "a"), photograph)
 
 
 @pytest.mark.parametrize("settings", [Preprocess(mean="channel"), Preprocess(contrast=1.0)])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pipelines.export.export import export
-from serving.errors import PictureError
+from serving.errors import ImageError
 from serving.manifest import NAME
 from serving.model import open_model
 from tests.finished_run import finished, tiny_net
@@ -97,10 +97,10 @@ def test_serving_opens_an_export_of_the_past(version):
 def test_pictures_and_gates_of_an_export_of_the_past():
     model = open_model(SECOND)
     rgba = np.concatenate([np.repeat(IMAGES[0], 3, -1), np.full((28, 28, 1), 255, np.uint8)], -1)
-    np.testing.assert_array_equal(model.see(rgba), IMAGES[0])
+    np.testing.assert_array_equal(model.to_input(rgba), IMAGES[0])
     assert model.predict(IMAGES)["gate_means"].shape == (len(IMAGES), len(model.manifest.gates))
-    with pytest.raises(PictureError, match=r"takes no picture files.*Export the run again"):
-        open_model(FIRST).see(rgba)
+    with pytest.raises(ImageError, match=r"takes no picture files.*Export the run again"):
+        open_model(FIRST).to_input(rgba)
 
 
 def keys(value):

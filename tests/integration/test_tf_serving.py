@@ -28,8 +28,8 @@ from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2, 
 from pipelines.export.export import export
 from pipelines.verbs.cli import main
 from serving import manifest, repository
-from serving.app import make_app
-from serving.settings import Settings
+from serving.engine.settings import Settings
+from serving.http.app import make_app
 from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 

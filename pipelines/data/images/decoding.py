@@ -1,8 +1,8 @@
-"""Decoding of PNG and JPEG files to upright RGBA pixels, no larger than needed, as `serving.pictures` does."""
+"""Decoding of PNG and JPEG files to upright RGBA pixels, no larger than needed, as `serving.image_files` does."""
 
 import tensorflow as tf
 
-from serving.pictures import RATIOS, SIDE
+from serving.image_files import RATIOS, SIDE
 
 # Markers of EXIF data in JPEG and PNG files; the data after them have the same format.
 MARKERS = (b"Exif\0\0", b"eXIf")
@@ -14,7 +14,7 @@ PNG_KIND = 25
 
 
 def decode(encoded: tf.Tensor) -> tf.Tensor:
-    """Decodes, downscales and rotates a file as `serving.pictures.decode` does.
+    """Decodes, downscales and rotates a file as `serving.image_files.decode` does.
 
     Args:
         encoded: scalar string, a whole PNG or JPEG file. 16 bits become 8; palettes and CMYK become RGB.

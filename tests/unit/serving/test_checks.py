@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving import checks, files, manifest
-from serving.backends import InProcessBackend
-from serving.catalog import Catalog
+from serving.engine.backends import InProcessBackend
+from serving.engine.catalog import Catalog
+from serving.engine.settings import Settings
 from serving.errors import ModelError
 from serving.model import open_model
-from serving.settings import Settings
 from tests import tiny_model
 
 
@@ -266,12 +266,12 @@ def test_a_damaged_version_is_refused_or_right_and_nothing_else_suffers(made, tm
     images = np.arange(24, dtype="uint8").reshape(2, *tiny_model.SHAPE)
     expected = open_model(made).predict(images)
     served = [catalog.find("uninvolved")]
-    entry = catalog.entries()["tiny"]
+    entry = catalog.models()["tiny"]
     assert bool(entry.served) != bool(entry.failed)
-    assert all(refusal.why and len(refusal.why) < 2000 for refusal in entry.failed.values())
+    assert all(refusal.reason and len(refusal.reason) < 2000 for refusal in entry.failed.values())
     for one in [*served, *entry.served.values()]:
         found = one.model.predict(images)
         for name, value in found.items():
             np.testing.assert_array_equal(value, expected[name])
-        assert one.see(np.full((9, 9, 4), 255, "uint8")).shape == tiny_model.SHAPE
+        assert one.to_input(np.full((9, 9, 4), 255, "uint8")).shape == tiny_model.SHAPE
     shutil.rmtree(root)

@@ -21,12 +21,12 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from serving import manifest, signature
-from serving.app import make_app
 from serving.client import Client
-from serving.connections import Limits, protocol
+from serving.engine.settings import Settings
 from serving.errors import UnavailableError
+from serving.http.app import make_app
+from serving.http.connections import Limits, protocol
 from serving.model import open_model
-from serving.settings import Settings
 from tests import tiny_model
 
 ROOT = Path(__file__).parents[3]
@@ -123,7 +123,7 @@ def test_examples(module, code, home, made, monkeypatch):
         "body": b"[1, 2]",
         "orjson": importlib.import_module("orjson"),
         "request": SimpleNamespace(inputs={"image": SimpleNamespace(CopyFrom=lambda _: None)}),
-        "pictures": importlib.import_module("serving.pictures"),
+        "pictures": importlib.import_module("serving.image_files"),
     }
     with free() as closed:
         nobody = f"localhost:{closed.getsockname()[1]}"

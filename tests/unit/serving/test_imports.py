@@ -14,10 +14,10 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import numpy as np
-import serving.app, serving.pictures, serving.model
+import serving.http.app, serving.image_files, serving.model
 import serving.tf_serving.backend, serving.tf_serving.over_grpc, serving.tf_serving.over_rest
 serving.model.open_model(Path(sys.argv[2])).predict(np.zeros((2, 4, 3, 1), "uint8"))
-serving.pictures.read(Path(sys.argv[3]))
+serving.image_files.read(Path(sys.argv[3]))
 import os
 print(os.environ["ORT_DISABLE_TELEMETRY"])
 roots = {name.partition(".")[0] for name in sys.modules}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from serving import files
-from serving.errors import ModelError, PictureError
+from serving.errors import ImageError, ModelError
 from serving.manifest import NAME, read
 from serving.model import open_model, top
 
@@ -19,8 +19,8 @@ def test_any_batch_size(version, kernel, batch):
 
 
 def test_a_version_of_an_earlier_format_sees_no_pictures(version):
-    with pytest.raises(PictureError, match=r"has no picture\.onnx"):
-        open_model(version).see(np.zeros((9, 9, 4), np.uint8))
+    with pytest.raises(ImageError, match=r"has no picture\.onnx"):
+        open_model(version).to_input(np.zeros((9, 9, 4), np.uint8))
 
 
 def test_the_models_folder_opens_its_newest_version(version):

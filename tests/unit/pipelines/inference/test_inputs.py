@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
 from pipelines.inference.inputs import Listing, printable, sources
-from serving.errors import PictureError
+from serving.errors import ImageError
 
 
 def names(*words):
@@ -150,7 +150,7 @@ def test_a_picture_that_cannot_be_had_is_no_end():
             (good,) = sources([__file__], None)[0]
 
             def bad():
-                raise PictureError("a link")
+                raise ImageError("a link")
 
             yield good._replace(fetch=bad)
             yield good

@@ -15,8 +15,8 @@ from pipelines.inference import parts
 from pipelines.inference.image_ref import ImageRef
 from pipelines.inference.job import PredictionJob, run
 from pipelines.inference.rows import BATCH
-from serving import pictures
-from serving.errors import PictureError
+from serving import image_files
+from serving.errors import ImageError
 from serving.model import open_model
 from tests import tiny_model
 
@@ -73,7 +73,7 @@ def test_a_row_for_each_picture(job, model, folder, said):
     assert [row["path"] for row in found] == sorted(str(path) for path in folder.rglob("*.png"))
     opened = open_model(model)
     for row in found:
-        outputs = opened.predict(opened.see(pictures.read(Path(row["path"])))[None])
+        outputs = opened.predict(opened.to_input(image_files.read(Path(row["path"])))[None])
         np.testing.assert_allclose(row["probabilities"], outputs["probabilities"][0], atol=1e-6)
         np.testing.assert_allclose(row["gate_means"], outputs["gate_means"][0], atol=1e-6)
         assert row["label"] == tiny_model.LABELS[int(np.argmax(outputs["probabilities"]))]
@@ -254,10 +254,10 @@ def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path
     def decode(content, name):
         nonlocal most
         most = max(most, Endless.taken - int(name))
-        raise PictureError("none")
+        raise ImageError("none")
 
     monkeypatch.setattr(jobs.environment, "cores", lambda: 2)
     monkeypatch.setattr(jobs.inputs, "sources", lambda *_: [Endless()])
-    monkeypatch.setattr("serving.pictures.decode", decode)
+    monkeypatch.setattr("serving.image_files.decode", decode)
     assert run(job(), Console(file=said)).unreadable == 5000
     assert most <= BATCH * jobs.AHEAD * 2

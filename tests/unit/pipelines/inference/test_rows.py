@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pipelines.inference.inputs import Fetched
 from pipelines.inference.rows import BATCH, BATCH_BYTES, NetInput, RowBuilder, batches, converter
-from serving import pictures
-from serving.errors import PictureError
+from serving import image_files
+from serving.errors import ImageError
 from serving.model import open_model
 from tests import tiny_model
 
@@ -55,8 +55,8 @@ def test_each_row_is_of_its_picture(opened, values, count, explain):
 def test_a_picture_is_decoded_from_where_it_is(opened, encoded, tmp_path):
     path = tmp_path / "one.png"
     path.write_bytes(encoded(1))
-    expected = opened.see(pictures.read(path))
-    given_ = [Fetched("a", path), Fetched("b", encoded(1)), Fetched("c", PictureError("a link")), Fetched("d", b"GIF")]
+    expected = opened.to_input(image_files.read(path))
+    given_ = [Fetched("a", path), Fetched("b", encoded(1)), Fetched("c", ImageError("a link")), Fetched("d", b"GIF")]
     first, second, third, fourth = converter(opened)(given_)
     np.testing.assert_array_equal(first.image, expected)
     np.testing.assert_array_equal(second.image, expected)
@@ -95,7 +95,7 @@ def test_batches_are_of_some_pictures_and_not_too_many_bytes(tmp_path, on_disk, 
 
 
 def test_small_pictures_and_missing_ones_fill_batches(tmp_path):
-    given_ = [Fetched("x", b"small"), Fetched("y", tmp_path / "missing"), Fetched("z", PictureError("a link"))] * BATCH
+    given_ = [Fetched("x", b"small"), Fetched("y", tmp_path / "missing"), Fetched("z", ImageError("a link"))] * BATCH
     assert [len(batch) for batch in batches(given_)] == [BATCH] * 3
 
 

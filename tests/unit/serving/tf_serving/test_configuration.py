@@ -100,7 +100,7 @@ def test_batching_does_not_wait():
     assert read.HasField("batch_timeout_micros")
     assert read.batch_timeout_micros.value == 0
     # The endpoint sends as many at most.
-    from serving.settings import Settings
+    from serving.engine.settings import Settings
 
     assert read.max_batch_size.value == Settings(Path()).batch
     assert read.num_batch_threads.value >= 1

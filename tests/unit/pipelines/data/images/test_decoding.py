@@ -7,7 +7,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from pipelines.data.images.decoding import decode, orientation, shrunk
-from serving import pictures
+from serving import image_files
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_large_picture_is_scaled_down_as_behind_the_endpoint(decoder, form, si
     exif = Image.Exif()
     exif[0x0112] = 8
     data = saved(picture(size=size), form, exif=exif.tobytes())
-    expected = pictures.decode(data, "a").astype(int)
+    expected = image_files.decode(data, "a").astype(int)
     np.testing.assert_allclose(decoder(data).numpy().astype(int), expected, atol=2)
 
 
@@ -93,9 +93,9 @@ def test_large_pictures_shrink_as_behind_the_endpoint(graph, size, opaque):
     rgba = np.random.default_rng(0).integers(0, 256, (*size, 4), dtype=np.uint8)
     if opaque:
         rgba[..., 3] = 255
-    found, expected = graph(rgba).numpy().astype(int), pictures.shrunk(rgba).astype(int)
+    found, expected = graph(rgba).numpy().astype(int), image_files.shrunk(rgba).astype(int)
     assert found.shape == expected.shape
-    assert max(found.shape[:2]) < 2 * pictures.SIDE
+    assert max(found.shape[:2]) < 2 * image_files.SIDE
     # What is shown of a colour: Pillow rounds it before it takes the mean, which faint pixels make a lot of.
     shown, expected_shown = (one[..., :3] * one[..., 3:] / 255 for one in (found, expected))
     assert np.abs(found[..., 3] - expected[..., 3]).max() <= 1

@@ -1,0 +1,182 @@
+"""Backends: they open model versions and predict with them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from serving import checks
+from serving.engine.batching import Batcher
+from serving.engine.processes import ChildProcesses, EndedError
+from serving.engine.settings import Settings
+from serving.errors import TrialError
+from serving.manifest import CLASS_ID, LABEL, PROBABILITIES, Manifest
+from serving.model import Model, open_version
+from serving.session import load_runtime
+
+# Arrays by name; `label` is a list of strings.
+Outputs = Mapping[str, Any]
+# Seconds in which a version must open and predict for the first time.
+TRIAL = 60.0
+
+
+class ServedVersion(Protocol):
+    """One version of a model."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+
+    @property
+    def platform(self) -> str:
+        """Name of the backend in the Open Inference Protocol."""
+
+    @property
+    def waiting(self) -> int:
+        """Images in this process that wait for a prediction."""
+
+    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+        """Converts an image; see `serving.model.Version`."""
+
+    async def predict(self, images: np.ndarray) -> Outputs:
+        """Computes probabilities, and mean gates if it has them, of uint8 `[n, height, width, channels]`.
+
+        Raises:
+            BusyError: the queue is full.
+            GoneError: the backend no longer has the version.
+            UnavailableError: the backend cannot be reached.
+            TimeoutError: it took too long.
+        """
+
+    async def ready(self) -> bool:
+        """Whether it can predict now."""
+
+
+class Backend(Protocol):
+    """Opens model versions."""
+
+    async def start(self) -> None:
+        """Prepares; called on the event loop that predictions run on."""
+
+    def open(self, folder: Path) -> ServedVersion:
+        """Opens a version; called in another thread.
+
+        Raises:
+            ModelError: it is incomplete or damaged, or cannot be loaded.
+            UnavailableError: the backend cannot be reached, or does not have it yet.
+            TrialError: opening or trying it crashed, or took too long.
+        """
+
+    def rest(self) -> None:
+        """Frees what only `open` needs; called when nothing is left to open for now."""
+
+    def interrupt(self) -> None:
+        """Makes a running `open` fail soon, and every later one."""
+
+    async def close(self) -> None:
+        """Ends what `start` began; there are no further calls."""
+
+
+@dataclass(frozen=True)
+class InProcessVersion:
+    """A version that ONNX Runtime computes in this process."""
+
+    model: Model
+    batcher: Batcher
+    platform = "onnxruntime_onnx"
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.model.manifest
+
+    @property
+    def waiting(self) -> int:
+        """Images in the queue."""
+        return self.batcher.waiting
+
+    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+        """Converts an image."""
+        return self.model.to_input(rgba)
+
+    async def predict(self, images: np.ndarray) -> Outputs:
+        """Predicts, together with other requests that are waiting."""
+        return await self.batcher.predict(images)
+
+    async def ready(self) -> bool:
+        """Returns true: it is loaded."""
+        return True
+
+
+@dataclass(frozen=True)
+class InProcessBackend:
+    """Opens versions for ONNX Runtime, each of them in a child process first.
+
+    A graph may crash ONNX Runtime, or never end: then the child is lost, and the version is refused.
+    """
+
+    settings: Settings
+    executor: Executor
+    measured: Callable[[str], Callable[[int, float], object]]
+    """From the name of a model to a function that gets the images and seconds of each of its batches."""
+    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=TRIAL))
+
+    async def start(self) -> None:
+        """Loads ONNX Runtime: later, the import would block the event loop for 0.1 s."""
+        load_runtime()
+
+    async def close(self) -> None:
+        """Ends the child process."""
+        self.children.close()
+
+    def rest(self) -> None:
+        """Ends the child process, which holds some 90 MB."""
+        self.children.end_idle()
+
+    def interrupt(self) -> None:
+        """Kills the child process."""
+        self.children.close()
+
+    def open(self, folder: Path) -> ServedVersion:
+        """Checks all files of a version, tries it, and loads it.
+
+        Raises:
+            ModelError: it is incomplete, damaged, not signed as required, cannot be loaded, or contradicts itself.
+            TrialError: the attempt crashed or took too long.
+        """
+        limits = self.settings
+        try:
+            self.children.call(try_version, folder, limits.trust)
+        except EndedError:
+            raise TrialError(
+                f"opening {folder} and a first prediction crashed, or took more than {TRIAL:g} s. Export it again."
+            ) from None
+        model = open_version(folder, trusted=limits.trust)
+        # The first call allocates memory, which no request should wait for.
+        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
+        measured = self.measured(model.manifest.name)
+        return InProcessVersion(
+            model, Batcher(model.predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
+        )
+
+
+def try_version(folder: Path, trusted: Sequence[bytes]) -> None:
+    """Opens a version and predicts with it; raises what is wrong."""
+    model = open_version(folder, trusted=trusted)
+    checks.place(folder, model.manifest)
+    checks.trial(model)
+
+
+def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:
+    """Returns all outputs that a manifest names: classes and their labels follow from probabilities."""
+    classes = np.argmax(outputs[PROBABILITIES], axis=-1)
+    found = {CLASS_ID: classes, LABEL: [manifest.labels[index] for index in classes], **outputs}
+    return {name: found[name] for name in manifest.outputs}
+
+
+def count_values(outputs: Outputs) -> int:
+    """Counts the values that a response has to write."""
+    return sum(value.size if isinstance(value, np.ndarray) else len(value) for value in outputs.values())

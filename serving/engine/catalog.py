@@ -1,0 +1,347 @@
+"""The served model versions: found in a repository, loaded, replaced, and dropped.
+
+A failure affects only the version it belongs to: that version is refused, with the reason. Loaded versions stay in
+service while their folder cannot be read; `Catalog` says when they go.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Generic, TypeVar
+
+from serving import memory, release, repository
+from serving.engine.status import ModelState, Refusal, error_reason, not_served_message
+from serving.errors import ModelError, ServingError, UnavailableError, UnknownModelError
+from serving.manifest import NAME
+
+T = TypeVar("T")
+# Seconds that a model stays in service after its last version was removed: folders are moved about and come back.
+PATIENCE = 10.0
+# Maximum seconds between two attempts at a version whose failure may not lie in its files; the first retry comes after
+# one second, each further one after twice the time.
+LONGEST = 60.0
+log = logging.getLogger(__name__)
+
+
+class Catalog(Generic[T]):
+    """The versions of a repository that are in service; a thread of its own keeps it up to date.
+
+    A version that cannot be opened is reported and skipped, and the one before it stays in service. A version that is
+    dropped stays usable for requests that already have it.
+
+    Removed versions and models go at the next check if another version of the model replaces them, otherwise after
+    `PATIENCE`. Nothing goes while the repository or a model's folder cannot be read at all, or has become a different,
+    empty folder, as when a volume is unmounted.
+
+    Args:
+        root: the repository, `<name>/<version>/`.
+        open_version: opens a version's folder. Its exceptions become the reason of a refusal; it is called again when
+            the files change, after an `UnavailableError` at every check, and after anything but a `ModelError` from
+            time to time.
+        patience: seconds, instead of `PATIENCE`.
+
+    Example:
+        catalog = Catalog(Path("models"), open_model)
+        catalog.refresh()
+        catalog.find("demo").predict(images)
+    """
+
+    def __init__(self, root: Path, open_version: Callable[[Path], T], patience: float = PATIENCE) -> None:
+        self.root = root
+        self.problem = ""
+        """Problem with the repository, while loaded versions stay in service."""
+        self._open = open_version
+        self._patience = patience
+        # Replaced as a whole or entry by entry, never while another thread iterates over it.
+        self._models: dict[str, ModelState[T]] = {}
+        self._folder_id: tuple[int, int] | None = None
+        self._checked = threading.Event()
+        self._stop = threading.Event()
+        self._refreshing = threading.Lock()
+
+    @property
+    def loading(self) -> bool:
+        """Whether the first check is still running, so that models on disk may be missing."""
+        return not self._checked.is_set()
+
+    def find(self, name: str, version: int | None = None, label: str | None = None) -> T:
+        """Returns a served version of a model.
+
+        Args:
+            name: of the model.
+            version: its number; None is the newest in service.
+            label: instead of the version.
+
+        Raises:
+            UnknownModelError: there is none of that name, version or label.
+            UnavailableError: there may be one a little later.
+        """
+        try:
+            return self._find(name, version, label)
+        except UnknownModelError:
+            if self.loading:
+                raise UnavailableError("the models are still being loaded. Try again a little later.") from None
+            raise
+
+    def _find(self, name: str, version: int | None, label: str | None) -> T:
+        state = self._models.get(name)
+        if state is None:
+            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(self.names()) or 'none'}.")
+        if label is not None:
+            if label not in state.release.labels:
+                known = ", ".join(state.release.labels) or "none"
+                raise UnknownModelError(f"model {name!r} has no label {label!r}. It has: {known}.")
+            version = state.release.labels[label]
+        served = state.served
+        if version is None and served:
+            return served[max(served)]
+        if version not in served:
+            for number, refusal in state.failed.items():
+                if refusal.temporary and version in (None, number):
+                    raise UnavailableError(refusal.reason)
+            raise UnknownModelError(not_served_message(name, version, state))
+        return served[version]
+
+    def names(self) -> list[str]:
+        """Returns the models with a version in service."""
+        return sorted(name for name, state in self._models.items() if state.served)
+
+    def models(self) -> Mapping[str, ModelState[T]]:
+        """Returns the state of all models, including those of which no version could be loaded."""
+        return dict(self._models)
+
+    def refresh(self) -> None:
+        """Checks the repository once: loads new versions and drops old ones.
+
+        Raises nothing, and returns early once the catalog is closed.
+        """
+        while not self._refreshing.acquire(timeout=0.1):
+            # Another check may take its time over a version.
+            if self._stop.is_set():
+                return
+        try:
+            before = self._numbers()
+            self._refresh_all()
+            if not self._stop.is_set():
+                self._checked.set()
+            if self._numbers() != before:
+                # What requests in flight still hold goes back at the next change.
+                memory.give_back()
+        finally:
+            self._refreshing.release()
+
+    def watch(self, seconds: float, after: Callable[[], object] = lambda: None) -> threading.Thread:
+        """Checks the repository at once and then periodically, in a thread, until `close`.
+
+        Args:
+            seconds: between two checks.
+            after: called after each check.
+        """
+
+        def run() -> None:
+            self.refresh()
+            after()
+            while not self._stop.wait(seconds):
+                self.refresh()
+                after()
+
+        thread = threading.Thread(target=run, name="catalog", daemon=True)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        """Stops the checks."""
+        self._stop.set()
+
+    def _numbers(self) -> set[tuple[str, int, int]]:
+        return {
+            (name, version, id(one)) for name, state in self._models.items() for version, one in state.served.items()
+        }
+
+    def _refresh_all(self) -> None:
+        try:
+            found = {folder.name: folder for folder in repository.folders(self.root)}
+        except OSError as error:
+            self._report_lost(f"the repository {self.root} cannot be read: {error.strerror or error}")
+            return
+        folder_id = repository.identity(self.root)
+        if not found and self._models and folder_id != self._folder_id:
+            self._report_lost(f"the repository {self.root} has been replaced by an empty folder")
+            return
+        if self.problem:
+            log.info("repository back", extra={"root": str(self.root)})
+            self.problem = ""
+        self._folder_id = folder_id
+        for name in sorted(self._models.keys() | found.keys()):
+            if self._stop.is_set():
+                return
+            self._refresh_model(name, self.root / name, there=name in found)
+
+    def _report_lost(self, problem: str) -> None:
+        problem = f"{problem}. Loaded versions stay in service."
+        if problem != self.problem:
+            log.error("repository lost", extra={"why": problem})
+        self.problem = problem
+
+    def _refresh_model(self, name: str, folder: Path, there: bool) -> None:
+        state = self._models.get(name) or ModelState()
+        problem = ""
+        try:
+            on_disk = repository.versions(folder) if there else []
+            if on_disk:
+                state.folder_id = repository.identity(folder)
+                # Visible from now on, also while its first version is being loaded.
+                self._models[name] = state
+                problem = self._refresh_versions(state, folder, on_disk)
+            elif name in self._models:
+                problem = self._handle_empty(state, folder)
+        except Exception as error:
+            # Of the folder itself: failures of versions are recorded with these.
+            self._models[name] = state
+            problem = f"{folder} cannot be read: {error_reason(error)}. Loaded versions stay in service."
+        if problem != state.problem and problem:
+            log.error("model not as it should be", extra={"model": name, "why": problem})
+        state.problem = problem
+        if name in self._models and not (state.served or state.failed or problem):
+            log.info("model removed", extra={"model": name})
+            del self._models[name]
+
+    def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
+        """Handles a model without versions, and returns the problem."""
+        state.failed = {}
+        if repository.identity(folder) not in (None, state.folder_id):
+            return f"{folder} has been replaced by a folder without versions. Loaded versions stay in service."
+        return self._drop_later(state, f"{folder} has no versions any more")
+
+    def _drop_later(self, state: ModelState[T], problem: str) -> str:
+        """Drops all versions once nothing has replaced them for long enough; returns the problem until then."""
+        if not state.served:
+            return ""
+        now = monotonic()
+        state.missing_since = now if state.missing_since is None else state.missing_since
+        if now - state.missing_since >= self._patience:
+            self._keep(state, set())
+            return ""
+        return f"{problem}. Loaded versions are dropped {self._patience:g} s after that."
+
+    def _refresh_versions(self, state: ModelState[T], folder: Path, on_disk: list[int]) -> str:
+        """Updates a model that has versions, and returns the problem with its folder."""
+        problem = ""
+        try:
+            wanted = release.read(folder)
+        except ModelError as error:
+            wanted, problem = state.release, f"{error} The previous release stays; at first that is the newest version."
+        if wanted.versions is None:
+            kept = self._load_newest(state, folder, on_disk)
+        else:
+            kept = {version for version in wanted.versions if self._load(state, folder, version, on_disk)}
+            # Until a wanted version can be loaded, the others stay.
+            kept = kept or set(state.served)
+        # Old versions go only now, when the new ones answer.
+        state.release = wanted
+        if self._stop.is_set():
+            return problem
+        if kept:
+            self._keep(state, kept)
+        else:
+            problem = problem or self._drop_later(state, f"{folder} has no version any more that can be served")
+        absent = {
+            version: Refusal("it is not in the repository") for version in set(wanted.versions or ()) - set(on_disk)
+        }
+        state.failed = {version: refusal for version, refusal in state.failed.items() if version in on_disk} | absent
+        return problem
+
+    @staticmethod
+    def _keep(state: ModelState[T], kept: set[int]) -> None:
+        state.served = {version: served for version, served in state.served.items() if version in kept}
+        state.stamps = {version: stamp for version, stamp in state.stamps.items() if version in kept}
+        state.missing_since = None
+
+    def _load_newest(self, state: ModelState[T], folder: Path, on_disk: list[int]) -> set[int]:
+        for version in reversed(on_disk):
+            if self._load(state, folder, version, on_disk):
+                return {version}
+        return set()
+
+    def _load(self, state: ModelState[T], folder: Path, version: int, on_disk: list[int]) -> bool:
+        """Opens a version if necessary, and returns whether it is in service."""
+        path = folder / str(version)
+        if version not in on_disk or self._stop.is_set():
+            return False
+        served = version in state.served
+        manifest = _manifest_stamp(path)
+        # A version never changes; one that was removed and exported again has another manifest.
+        if served and state.stamps[version] == manifest:
+            state.failed = _without(state.failed, version)
+            return True
+        stamp, before = _files_stamp(path), state.failed.get(version)
+        if before and before.stamp == stamp and monotonic() < before.retry_at:
+            return served
+        state.loading = version
+        try:
+            opened = self._open(path)
+        except Exception as error:
+            if self._stop.is_set():
+                # The backend is being closed.
+                return served
+            self._refuse(state, folder.name, version, stamp, error)
+            return served
+        finally:
+            state.loading = None
+        log.info("version loaded", extra={"model": folder.name, "version": version})
+        state.failed = _without(state.failed, version)
+        state.stamps = {**state.stamps, version: manifest}
+        state.served = {**state.served, version: opened}
+        return True
+
+    def _refuse(self, state: ModelState[T], name: str, version: int, stamp: object, error: Exception) -> None:
+        reason, before = error_reason(error), state.failed.get(version)
+        temporary = isinstance(error, UnavailableError)
+        pause = float("inf")
+        if temporary:
+            pause = 0.0
+        elif not isinstance(error, ModelError) or isinstance(error.__cause__, (OSError, MemoryError)):
+            # The disk, the memory, a busy machine or a bug: the files may be right.
+            pause = min(2 * before.pause or 1.0, LONGEST) if before and before.stamp == stamp else 1.0
+        # A retry with the same outcome is not logged again.
+        if before is None or before.reason != reason:
+            log.error(
+                "version refused",
+                extra={"model": name, "version": version, "why": reason},
+                exc_info=None if isinstance(error, ServingError) else error,
+            )
+        state.failed = {**state.failed, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
+
+
+def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:
+    return {number: refusal for number, refusal in failed.items() if number != version}
+
+
+def _manifest_stamp(folder: Path) -> object:
+    """Returns size and time of the manifest, without fields that network file systems make up anew."""
+    found = _stat(folder / NAME)
+    return (found.st_size, found.st_mtime_ns) if isinstance(found, os.stat_result) else found
+
+
+def _files_stamp(folder: Path) -> object:
+    """Returns a hash of sizes and times of all files: a file being copied changes without its folder."""
+    try:
+        paths = [folder, *sorted(folder.rglob("*"))]
+    except OSError as error:
+        return error.errno
+    found = [_stat(path) for path in paths]
+    return hash(
+        tuple(
+            (one.st_size, one.st_mtime_ns, one.st_ctime_ns) if isinstance(one, os.stat_result) else one for one in found
+        )
+    )
+
+
+def _stat(path: Path) -> os.stat_result | int | None:
+    try:
+        return path.stat()
+    except OSError as error:
+        return error.errno

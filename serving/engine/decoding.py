@@ -1,0 +1,257 @@
+"""Decodes image files: cheap ones in this process, all others in processes of their own.
+
+An expensive file spends the time and memory of a low-priority process with limits on both, so that small images do not
+wait for it. Threads would not do: much of what Pillow does with a header is Python, which holds the lock that all other
+requests need, and a thread cannot be killed.
+
+The nanoseconds are those of one core of an EPYC (docs/benchmarks/photographs.csv). They decide where and in which
+order files are decoded; a factor of two does no harm.
+"""
+
+import asyncio
+import heapq
+import itertools
+import os
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from serving import image_files
+from serving.engine.processes import ChildProcesses, EndedError
+from serving.errors import BusyError, LimitError
+from serving.image_files import SIDE, jpeg_ratio
+
+# A file may be overtaken by files that arrive within so many times its own estimated time.
+PATIENCE = 10.0
+# Limits of a decoding process: seconds of a core per file, and bytes beyond those it has when it starts.
+CPU, MEMORY = 5, 384 * 2**20
+# Files with a higher estimate, in seconds, are refused without an attempt.
+HOPELESS = 20.0
+# Files up to this estimate, in seconds, are decoded in the endpoint's own process.
+LIGHT = 0.005
+# Added to the nice value of the decoding processes; 19 is the maximum.
+_NICE = 10
+_ADVICE = "Send a smaller image, or the same in a simpler form."
+
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
+# By colour type: grey, colours, palette, grey with alpha, colours with alpha.
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# Segments of a header that are scanned, and bytes of text, colour profile and EXIF that are nothing unusual.
+_SEGMENTS, _EXTRAS = 64, 2**14
+# Chunks of which a few bytes expand to a million, before or after the pixels.
+_COMPRESSED = (b"zTXt", b"iTXt", b"iCCP")
+# A progressive JPEG file, in which scan after scan refines all pixels.
+_PROGRESSIVE, _SCANS = 0xC2, 10
+# Nanoseconds per pixel of `picture.onnx`, and the most pixels that reach it.
+_INPUT_NS, _INPUT_PIXELS = 15, (2 * SIDE) ** 2
+
+# Turns uint8 [height, width, 4] into the input of a net, uint8 [height, width, channels].
+ToInput = Callable[[np.ndarray], np.ndarray]
+Work = Callable[[], np.ndarray]
+
+
+class Estimate(NamedTuple):
+    """Estimated cost of an image file."""
+
+    seconds: float
+    """To decode the file and to convert it to the input of a net."""
+    simple: bool
+    """Whether the header holds nothing unusual."""
+
+    @property
+    def light(self) -> bool:
+        """Whether the file is simple and cheap."""
+        return self.simple and self.seconds <= LIGHT
+
+
+# For other formats, damaged files and unusual ones.
+UNKNOWN = Estimate(1.0, simple=False)
+
+
+def estimate(encoded: bytes) -> Estimate:
+    """Estimates the cost of an image file from its header: 6 kB can hold 50 million pixels.
+
+    Args:
+        encoded: the whole file.
+
+    Example:
+        estimate(Path("photograph.jpg").read_bytes()).seconds  # 0.04
+    """
+    try:
+        if encoded.startswith(_PNG):
+            return _estimate_png(encoded)
+        if encoded.startswith(_JPEG):
+            return _estimate_jpeg(encoded)
+    except (struct.error, IndexError):
+        # The file ends within its header.
+        pass
+    return UNKNOWN
+
+
+@dataclass
+class Decoder:
+    """Decodes files and converts them to inputs of a net; used from one event loop.
+
+    Args:
+        executor: decodes cheap files.
+        processes: maximum number of processes for the others, which start on demand.
+        queue: files that may wait for these; more are refused.
+        pixels: the largest image, width times height.
+        seconds: of a core that a process may spend on one file.
+        memory: bytes that a process may use beyond those it has when it starts.
+    """
+
+    executor: Executor
+    processes: int
+    queue: int
+    pixels: int
+    seconds: int = CPU
+    memory: int = MEMORY
+    _children: ChildProcesses = field(init=False)
+    _threads: ThreadPoolExecutor = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    # Due time, order of arrival, estimated seconds, result, work.
+    _waiting: list[tuple[float, int, float, Future[np.ndarray], Work]] = field(default_factory=list, init=False)
+    _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
+
+    def __post_init__(self) -> None:
+        self._children = ChildProcesses(_limit, self.memory)
+        # Each thread waits for one process.
+        self._threads = ThreadPoolExecutor(self.processes, "decode")
+
+    async def decode(self, file: bytes, name: str, to_input: ToInput) -> np.ndarray:
+        """Decodes a file.
+
+        Args:
+            file: its whole content.
+            name: used in messages.
+            to_input: converts the pixels, in another thread.
+
+        Returns:
+            The result of `to_input`.
+
+        Raises:
+            ImageError: the file cannot be decoded.
+            LimitError: it would take too much time or memory.
+            BusyError: the queue is full.
+        """
+        cost = estimate(file)
+        if cost.light:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self.executor, lambda: to_input(image_files.decode(file, name, self.pixels))
+            )
+        if cost.seconds > HOPELESS:
+            raise LimitError(f"{name} would take about {cost.seconds:.0f} s to decode. {_ADVICE}")
+        return await asyncio.wrap_future(self._enqueue(cost.seconds, lambda: to_input(self.decode_limited(file, name))))
+
+    def decode_limited(self, file: bytes, name: str) -> np.ndarray:
+        """Decodes a file like `serving.image_files.decode`, in a limited process, and waits for it.
+
+        Raises:
+            ImageError: the file cannot be decoded.
+            LimitError: it takes too much time or memory.
+        """
+        try:
+            return self._children.call(_decode, file, name, self.pixels, self.seconds)
+        except EndedError:
+            raise LimitError(
+                f"{name} takes more than {self.seconds} s or {self.memory // 2**20} MiB to decode. {_ADVICE}"
+            ) from None
+
+    def close(self) -> None:
+        """Ends the processes; no further calls are allowed."""
+        self._threads.shutdown(cancel_futures=True)
+        self._children.close()
+
+    def _enqueue(self, seconds: float, work: Work) -> Future[np.ndarray]:
+        future: Future[np.ndarray] = Future()
+        with self._lock:
+            if len(self._waiting) >= self.queue:
+                message = f"{len(self._waiting)} large image files are waiting already, the limit is {self.queue}."
+                raise BusyError(message, after=sum(one[2] for one in self._waiting) / self.processes)
+            due = time.monotonic() + PATIENCE * seconds
+            heapq.heappush(self._waiting, (due, next(self._numbers), seconds, future, work))
+        # The next free thread takes the file that is due first, not necessarily this one.
+        self._threads.submit(self._run_next)
+        return future
+
+    def _run_next(self) -> None:
+        with self._lock:
+            *_, future, work = heapq.heappop(self._waiting)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+
+
+def _estimate_png(encoded: bytes) -> Estimate:
+    width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", encoded, 16)
+    channels = _CHANNELS.get(colour, 4) * (2 if bits == 16 else 1)
+    seconds = _seconds(width * height, (2 + 3 * channels) * (2 if interlaced else 1), len(encoded), 8)
+    at, extras = len(_PNG), 0
+    for _ in range(_SEGMENTS):
+        size, kind = struct.unpack_from(">I4s", encoded, at)
+        if kind == b"IDAT":
+            simple = extras <= _EXTRAS and seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
+            return Estimate(seconds, simple)
+        extras += size if kind not in (b"IHDR", b"PLTE", b"tRNS") else 0
+        at += 12 + size
+    return UNKNOWN
+
+
+def _estimate_jpeg(encoded: bytes) -> Estimate:
+    at, extras = len(_JPEG), 0
+    for _ in range(_SEGMENTS):
+        mark, kind, size = struct.unpack_from(">BBH", encoded, at)
+        if mark != 0xFF:
+            return UNKNOWN
+        # Start of a frame; the other numbers of this range are tables.
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", encoded, at + 5)
+            each = 1.5 if jpeg_ratio(width, height) > 1 else 5.0
+            if kind == _PROGRESSIVE:
+                each += max(encoded.count(b"\xff\xda", 0, 2**20), _SCANS)
+            return Estimate(_seconds(width * height, each, len(encoded), 6), extras <= _EXTRAS)
+        extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
+        at += 2 + size
+    return UNKNOWN
+
+
+def _seconds(pixels: int, pixel_ns: float, size: int, byte_ns: float) -> float:
+    return 1e-9 * (pixels * pixel_ns + size * byte_ns + min(pixels, _INPUT_PIXELS) * _INPUT_NS)
+
+
+def _limit(memory: int) -> None:
+    """Sets the limits of a decoding process, once it has loaded what decoding needs."""
+    import resource
+
+    os.nice(_NICE)
+    # Pillow's warnings about damaged files do not belong in the log of the endpoint.
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(FileNotFoundError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _decode(file: bytes, name: str, pixels: int, seconds: int) -> np.ndarray:
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    # The system kills the process at this limit, whatever it is doing.
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, most))
+    return image_files.decode(file, name, pixels)

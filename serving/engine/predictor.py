@@ -1,0 +1,213 @@
+"""From the images of a request to the outputs of a model, within the limits."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from serving.engine.backends import Outputs, ServedVersion
+from serving.engine.decoding import Decoder
+from serving.engine.processes import SMALL, Offload
+from serving.engine.settings import Settings
+from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
+from serving.protocols.request import Request
+
+T = TypeVar("T")
+
+
+class Deadlines:
+    """One time limit for many tasks, kept by one timer: `asyncio.timeout` costs 5 µs per task.
+
+    Args:
+        seconds: the limit.
+
+    Example:
+        with deadlines.start():
+            await answer  # raises TimeoutError
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        # In the order in which they expire.
+        self._running: dict[_Deadline, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> "_Deadline":
+        """Starts the clock for the current task."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        deadline = _Deadline(self._running, loop.time() + self.seconds, task)
+        self._running[deadline] = None
+        if self._timer is None:
+            self._timer = loop.call_at(deadline.end, self._expire, loop)
+        return deadline
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer, now = None, loop.time()
+        for deadline in list(self._running):
+            if deadline.end > now:
+                self._timer = loop.call_at(deadline.end, self._expire, loop)
+                return
+            del self._running[deadline]
+            deadline.expire()
+
+
+class _Deadline:
+    __slots__ = ("_cancelling", "_expired", "_running", "_task", "end")
+
+    def __init__(self, running: "dict[_Deadline, None]", end: float, task: asyncio.Task[Any]) -> None:
+        self._running, self.end, self._task = running, end, task
+        self._expired, self._cancelling = False, task.cancelling()
+
+    def expire(self) -> None:
+        self._expired = True
+        self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        if not self._expired:
+            del self._running[self]
+        # Unless somebody else cancelled the task too.
+        elif self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
+class Predicted(NamedTuple):
+    """Result of a request."""
+
+    served: ServedVersion
+    """The version that predicted."""
+    images: np.ndarray
+    """Input of the net, uint8 `[n, height, width, channels]`."""
+    outputs: Outputs
+    """Computed outputs; see `serving.engine.backends.complete`."""
+
+
+@dataclass
+class Predictor:
+    """Predicts for all routes.
+
+    Args:
+        settings: the limits.
+        executor: decodes small image files.
+        refresh: updates the catalog; called in another thread.
+        processes: read large bodies and write large responses.
+    """
+
+    settings: Settings
+    executor: Executor
+    refresh: Callable[[], None]
+    processes: Offload = field(default_factory=lambda: Offload(1))
+    _decoder: Decoder = field(init=False)
+    _deadlines: Deadlines = field(init=False)
+    _decoding: int = field(default=0, init=False)
+    _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.settings
+        self._deadlines = Deadlines(limits.timeout)
+        self._decoder = Decoder(self.executor, limits.decoders, limits.large, limits.pixels)
+
+    def close(self) -> None:
+        """Ends the processes that decode large images."""
+        self._decoder.close()
+
+    async def predict(self, served: ServedVersion, request: Request, find: Callable[[], ServedVersion]) -> Predicted:
+        """Decodes image files, if there are any, and predicts.
+
+        Args:
+            served: the model version.
+            request: the images.
+            find: finds the version again, should it be gone.
+
+        Returns:
+            The result.
+
+        Raises:
+            UnknownModelError: the version is gone, and nothing replaces it.
+            LimitError: too many images.
+            ImageError: an image file cannot be decoded.
+            BusyError: a queue is full.
+            SlowError: the time limit is exceeded.
+            OutputError: the model computed NaN or infinity.
+        """
+        count = len(request.images if request.images is not None else request.files or ())
+        if count > self.settings.images:
+            raise LimitError(f"{count} images in one request are more than the limit of {self.settings.images}.")
+        try:
+            with self._deadlines.start():
+                try:
+                    return await self._predict(served, request)
+                except GoneError:
+                    # A TF Serving server may drop a version between two checks.
+                    if (other := await self._find_again(served, find)) is served:
+                        raise
+                    return await self._predict(other, request)
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    async def offload(self, size: int, function: Callable[..., T], *arguments: object) -> T:
+        """Parses a body or formats a response; a large one in another process.
+
+        Args:
+            size: bytes of JSON to read, or numbers to write.
+            function: see `serving.engine.processes.Offload.run`.
+            arguments: of the function.
+
+        Raises:
+            SlowError: the time limit is exceeded.
+        """
+        if size <= SMALL:
+            return function(*arguments)
+        try:
+            with self._deadlines.start():
+                return await self.processes.run(function, *arguments)
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> SlowError:
+        return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
+
+    async def _predict(self, served: ServedVersion, request: Request) -> Predicted:
+        images = request.images if request.images is not None else await self._decode(served, request)
+        outputs = await served.predict(images)
+        _check_finite(outputs, served)
+        return Predicted(served, images, outputs)
+
+    async def _find_again(self, gone: ServedVersion, find: Callable[[], ServedVersion]) -> ServedVersion:
+        async with self._refreshing:
+            if (found := find()) is gone:
+                await asyncio.get_running_loop().run_in_executor(self.executor, self.refresh)
+                found = find()
+        return found
+
+    async def _decode(self, served: ServedVersion, request: Request) -> np.ndarray:
+        files = request.files or []
+        names = request.names or [f"image {number + 1}" for number in range(len(files))]
+        if self._decoding and self._decoding + len(files) > self.settings.queue:
+            message = f"{self._decoding} image files are waiting already, the limit is {self.settings.queue}."
+            raise BusyError(message, after=1.0)
+        self._decoding += len(files)
+        try:
+            # In turn: a request with many large images keeps one of them in memory, and one process busy.
+            decode = self._decoder.decode
+            inputs = [await decode(file, name, served.to_input) for name, file in zip(names, files, strict=True)]
+        finally:
+            self._decoding -= len(files)
+        return np.stack(inputs) if inputs else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
+
+
+def _check_finite(outputs: Outputs, served: ServedVersion) -> None:
+    # JSON cannot express NaN, and a class derived from it would look like an answer.
+    for name, value in outputs.items():
+        if not np.isfinite(value).all():
+            manifest, wrong = served.manifest, int(np.argmin(np.isfinite(value).all(axis=-1)))
+            raise OutputError(
+                f"version {manifest.version} of model {manifest.name!r} computed NaN or infinity as {name} of image "
+                f"{wrong + 1}. The model is at fault, not the request: serve another version."
+            )

@@ -1,0 +1,258 @@
+"""Function calls in child processes, so that they can neither block nor crash this one.
+
+The pools of libraries do not fit. Those built on `multiprocessing` (concurrent.futures, Pebble) run the main module
+again in each child; in concurrent.futures and Loky, one killed child breaks the pool for every later call. All of them
+pickle the data that they pass, which holds Python's lock.
+"""
+
+import asyncio
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import IO, Any, TypeVar
+
+from serving import memory
+from serving.errors import BusyError
+
+T = TypeVar("T")
+# Bytes of JSON, or numbers in a response, that the event loop still handles itself, in two or three milliseconds.
+SMALL = 2**15
+_PROGRAM = "import sys; sys.path[:] = {!r}; from serving.engine import processes; processes.work()"
+
+
+class EndedError(Exception):
+    """A child process ended before it returned a result."""
+
+
+class ChildProcesses:
+    """Child processes, as many as there are concurrent calls; each handles one call after another.
+
+    They start on demand, also as replacements, and end with this process. They ignore SIGINT and SIGTERM, which are
+    meant for this process.
+
+    Args:
+        initializer: called first in each child, for example to set its limits.
+        arguments: of the initializer.
+        seconds: time limit of a call; None sets none.
+
+    Example:
+        children = ChildProcesses()
+        parsed = children.call(orjson.loads, body)
+        children.close()
+    """
+
+    def __init__(
+        self, initializer: Callable[..., object] | None = None, *arguments: object, seconds: float | None = None
+    ) -> None:
+        self._initializer, self._arguments, self._seconds = initializer, arguments, seconds
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+        self._busy: set[_Process] = set()
+        self._closed = False
+
+    def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """Calls a function in a child process and waits for its result.
+
+        Args:
+            function: at the top level of a module.
+            arguments: must be picklable, like the result and any exception.
+
+        Returns:
+            The result; arrays may be read-only.
+
+        Raises:
+            EndedError: the child crashed, was killed or exceeded the time limit, or `close` was called.
+        """
+        process = self._acquire()
+        timer = threading.Timer(self._seconds, process.kill) if self._seconds else None
+        if timer:
+            timer.daemon = True
+            timer.start()
+        try:
+            if process.new and self._initializer is not None:
+                process.call(self._initializer, self._arguments)
+            return process.call(function, arguments)
+        finally:
+            if timer:
+                timer.cancel()
+            self._release(process)
+
+    def end_idle(self) -> None:
+        """Ends children that are waiting for a call, to free their memory."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().end()
+
+    def close(self) -> None:
+        """Kills all children; pending and later calls raise EndedError."""
+        with self._lock:
+            self._closed = True
+            for process in self._busy:
+                # The caller waits for it to end.
+                process.kill()
+        self.end_idle()
+
+    def _acquire(self) -> "_Process":
+        with self._lock:
+            if self._closed:
+                raise EndedError
+            # The most recently used child is warm; the system may have killed any of them meanwhile.
+            while self._idle and not self._idle[-1].usable:
+                self._idle.pop().end()
+            process = self._idle.pop() if self._idle else _Process()
+            self._busy.add(process)
+            return process
+
+    def _release(self, process: "_Process") -> None:
+        with self._lock:
+            self._busy.remove(process)
+            if process.usable and not self._closed:
+                self._idle.append(process)
+                return
+        process.end()
+
+
+class Offload:
+    """Runs functions in child processes for an event loop.
+
+    A JSON parser holds Python's lock for the whole document, so that a thread does not help: 30 MB of nested lists
+    blocked every other request for 12 s.
+
+    Args:
+        processes: maximum number of children.
+
+    Example:
+        offload = Offload(1)
+        parsed = await offload.run(orjson.loads, body)
+        offload.close()
+    """
+
+    def __init__(self, processes: int) -> None:
+        # Each thread waits for one child.
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="offload")
+        self._children = ChildProcesses()
+
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Calls a function that has no side effects; see `ChildProcesses.call`.
+
+        Raises:
+            BusyError: the child was killed, twice.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, function, *arguments)
+
+    def close(self) -> None:
+        """Kills the children without waiting for their results."""
+        self._children.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        # The system may have killed the child to free memory.
+        for _ in range(2):
+            with suppress(EndedError):
+                return self._children.call(function, *arguments)
+        raise BusyError("the process that reads large requests and writes large responses was killed.", after=1.0)
+
+
+class _Process:
+    def __init__(self) -> None:
+        # A session of its own keeps Ctrl-C away from it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.new = True
+        self._between = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it waits for a call."""
+        return self._between and self._process.poll() is None
+
+    def call(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        # Bytes and arrays are written without a copy, which would block the event loop if they are large.
+        wrapped = [pickle.PickleBuffer(one) if isinstance(one, (bytes, bytearray)) else one for one in arguments]
+        self._between = False
+        try:
+            _send(self._process.stdin, (function, wrapped))
+            done, result = _receive(self._process.stdout)
+        except (EOFError, OSError):
+            raise EndedError from None
+        self.new, self._between = False, True
+        if done:
+            return result
+        error, cause = result
+        raise error from cause
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> None:
+        self.kill()
+        # Closing flushes the pipe, which nobody reads any more.
+        with suppress(BrokenPipeError), self._process:
+            pass
+
+
+def work() -> None:
+    """Handles calls from standard input until its end: the program of a child process."""
+    # Signals may be sent to a whole container; a child ends when its pipe closes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    memory.one_heap()
+    calls, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # Output of the functions must not end up among the results.
+    os.dup2(2, 1)
+    while True:
+        try:
+            function, arguments = _receive(calls)
+        except EOFError:
+            return
+        try:
+            result: tuple[bool, object] = True, function(*arguments)
+        except Exception as error:
+            # Pickle drops the cause; those of the standard library can be pickled.
+            cause = error.__cause__ if isinstance(error.__cause__, (OSError, MemoryError)) else None
+            result = False, (error, cause)
+        try:
+            _send(results, result)
+        except BrokenPipeError:
+            return
+        # A body of 30 MB may have become a gigabyte.
+        del function, arguments, result
+        memory.give_back()
+
+
+def _send(stream: IO[bytes], content: object) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(content, 5, buffer_callback=buffers.append)
+    parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    stream.write(struct.pack(f"<Q{len(parts)}Q", len(parts), *map(len, parts)))
+    for part in parts:
+        stream.write(part)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> Any:
+    (count,) = struct.unpack("<Q", _read_exactly(stream, 8))
+    head, *buffers = [
+        _read_exactly(stream, size) for size in struct.unpack(f"<{count}Q", _read_exactly(stream, 8 * count))
+    ]
+    return pickle.loads(head, buffers=buffers)
+
+
+def _read_exactly(stream: IO[bytes], size: int) -> bytes:
+    found = stream.read(size)
+    if len(found) < size:
+        raise EOFError
+    return found

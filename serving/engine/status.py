@@ -1,0 +1,93 @@
+"""State of one model: the versions that answer, the versions that were refused, and why."""
+
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+from serving.errors import ServingError
+from serving.release import Release
+
+T = TypeVar("T")
+# Characters; some reasons quote damaged files.
+_LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class VersionStatus:
+    """A version and whether it answers."""
+
+    version: int
+    state: Literal["loading", "available", "failed"]
+    reason: str = ""
+    """Why it failed, or the problem with the files of a version that still answers."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a version is not served as it is on disk."""
+
+    reason: str
+    stamp: object = None
+    """Identifies the state of its files at the attempt; a change triggers a new attempt."""
+    retry_at: float = float("inf")
+    """Time of the next attempt with unchanged files, by `monotonic`."""
+    pause: float = 0.0
+    """Seconds from the attempt until then."""
+    temporary: bool = False
+    """Whether clients should ask again a little later."""
+
+
+@dataclass
+class ModelState(Generic[T]):
+    """Everything the catalog knows about one model."""
+
+    release: Release = field(default_factory=Release)
+    served: dict[int, T] = field(default_factory=dict)
+    failed: dict[int, Refusal] = field(default_factory=dict)
+    loading: int | None = None
+    problem: str = ""
+    """Problem with the model's folder or its release, while loaded versions stay in service."""
+    stamps: dict[int, object] = field(default_factory=dict)
+    """Stamps of the manifests of the served versions."""
+    folder_id: tuple[int, int] | None = None
+    """Identity of the folder that held the versions."""
+    missing_since: float | None = None
+    """Time, by `monotonic`, since when nothing replaces the served versions."""
+
+    def statuses(self, problem: str = "") -> list[VersionStatus]:
+        """Returns the status of every known version, newest first.
+
+        Args:
+            problem: problem with the whole repository.
+        """
+        served, failed, loading = self.served, self.failed, self.loading
+        problem = self.problem or problem
+        found = [VersionStatus(one, "available", failed[one].reason if one in failed else problem) for one in served]
+        found += [VersionStatus(one, "failed", refusal.reason) for one, refusal in failed.items() if one not in served]
+        if loading is not None and loading not in served and loading not in failed:
+            found.append(VersionStatus(loading, "loading"))
+        return sorted(found, key=lambda status: -status.version)
+
+
+def not_served_message(name: str, version: int | None, state: ModelState[T]) -> str:
+    """Explains why a model or one of its versions does not answer.
+
+    Args:
+        name: of the model.
+        version: the requested version; None is any.
+        state: of the model.
+    """
+    known = ", ".join(map(str, sorted(state.served))) or "none"
+    requested = "no version" if version is None else f"no version {version}"
+    refused = (
+        f" Version {one} was refused: {refusal.reason}" for one, refusal in sorted(state.failed.items(), reverse=True)
+    )
+    reasons = "".join(refused) if version is None else ""
+    return f"of model {name!r} {requested} is served. Served are: {known}.{reasons}"
+
+
+def error_reason(error: Exception) -> str:
+    """Returns an error as one line; errors from other packages are prefixed with their type."""
+    reason = str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
+    # Names and file contents may not be valid text.
+    reason = reason.encode(errors="backslashreplace").decode()
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."

@@ -1,0 +1,1 @@
+"""The HTTP server: routes, middleware, connection limits, metrics, the web page."""

@@ -1,0 +1,193 @@
+"""The endpoint as an ASGI app: routes, limits, page and metrics over a catalog of model versions."""
+
+import gc
+import logging
+import math
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from serving import errors
+from serving.engine.backends import Backend, InProcessBackend, ServedVersion
+from serving.engine.catalog import Catalog
+from serving.engine.predictor import Predictor
+from serving.engine.processes import Offload
+from serving.engine.settings import Settings
+from serving.http import metrics, open_inference, page, predict, tf_rest
+from serving.http.middleware import Access, App, Dispatch
+from serving.http.openapi import VERSION, describe
+from serving.protocols.open_inference import HEADER
+
+log = logging.getLogger(__name__)
+ABOUT = """
+Three protocols for the same models:
+
+* **Images**: `POST /predict/{model}` takes image files or raw pixels, and returns labels and probabilities.
+* **TF Serving**: the REST interface of TensorFlow Serving, for its clients.
+* **Open Inference Protocol**, version 2, with binary tensors, for the clients of KServe, Triton and others.
+
+Errors are `{"error": "what happened, what was expected"}`. 503 comes with `Retry-After`.
+If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+"""
+# Seconds that a version being opened has to finish when the endpoint stops.
+CLOSING = 2.0
+STATUS = {
+    errors.UnknownModelError: 404,
+    errors.RequestError: 400,
+    errors.ImageError: 400,
+    errors.LimitError: 413,
+    errors.OutputError: 500,
+    errors.BusyError: 503,
+    errors.SlowError: 504,
+    errors.ModelError: 503,
+}
+
+
+def make_app(settings: Settings) -> App:
+    """Builds an endpoint.
+
+    Args:
+        settings: of the endpoint.
+
+    Returns:
+        An ASGI app.
+
+    Example:
+        uvicorn.run(make_app(Settings(models=Path("models"))))
+    """
+    executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="predict")
+    processes = Offload(settings.threads)
+    backend = _backend(settings, executor)
+    catalog: Catalog[ServedVersion] = Catalog(settings.models, backend.open)
+
+    def after_check() -> None:
+        backend.rest()
+        # What is there now stays; looking through it for garbage would pause some request.
+        gc.freeze()
+        if metrics.SHARED:
+            metrics.publish(catalog)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await backend.start()
+        gc.collect()
+        gc.freeze()
+        # Requests are answered meanwhile: that the endpoint is alive, and with the models loaded so far.
+        watching = catalog.watch(settings.poll, after_check)
+        yield
+        catalog.close()
+        backend.interrupt()
+        # It may be opening a version, which needs the backend; a disk that does not respond is not waited for.
+        await run_in_threadpool(watching.join, CLOSING)
+        await backend.close()
+        executor.shutdown()
+        processes.close()
+        predictor.close()
+
+    app = FastAPI(
+        title="highway-keras",
+        version=VERSION,
+        summary="Predictions of exported highway networks.",
+        description=ABOUT,
+        lifespan=lifespan,
+        # Both pages load scripts from other sites; /openapi.json stays.
+        docs_url=None,
+        redoc_url=None,
+    )
+    predictor = Predictor(settings, executor, catalog.refresh, processes)
+    protocols = [protocol.router(catalog, predictor) for protocol in (predict, tf_rest, open_inference)]
+    for router in (*protocols, page.router(catalog)):
+        app.include_router(router)
+
+    @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
+    async def scrape() -> Response:
+        return Response(metrics.scrape(catalog), media_type=CONTENT_TYPE_LATEST)
+
+    page.add(app)
+    describe(app, secured=settings.api_key is not None)
+    for kind in STATUS:
+        app.add_exception_handler(kind, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _disconnected)
+    app.add_exception_handler(Exception, _failed)
+    # Outside of FastAPI, whose own layers take as long as all of these.
+    predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
+    dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
+    whole: App = Access(dispatch, settings.api_key, settings.body, settings.bodies)
+    if settings.origins:
+        whole = CORSMiddleware(
+            whole,
+            allow_origins=settings.origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            # Headers that pages of other sites may read.
+            expose_headers=[HEADER, "retry-after"],
+        )
+    return whole
+
+
+def _backend(settings: Settings, executor: Executor) -> Backend:
+    if settings.tf_serving is None:
+        return InProcessBackend(settings, executor, metrics.batches)
+    # Imports clients that are not needed otherwise.
+    from serving.tf_serving.backend import TfServingBackend
+
+    return TfServingBackend(settings, settings.tf_serving)
+
+
+def _status(error: Exception) -> int:
+    """Returns the HTTP status of an error, by its class or a base class; 0 for a bug."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 0)
+
+
+async def _prediction_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, ClientDisconnect):
+        return await _disconnected(request, error)
+    if _status(error):
+        return await _refused(request, error)
+    log.error("a prediction failed", exc_info=error)
+    return await _failed(request, error)
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    status = _status(error)
+    headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
+    return JSONResponse({"error": str(error)}, status, headers)
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return JSONResponse({"error": f"{where}: {first['msg']}."}, 400)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    message = f"{error.detail}."
+    if error.status_code == 404:
+        message = f"there is nothing at {request.url.path}. /openapi.json lists all paths."
+    elif error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow")
+        message = f"{request.method} is not possible at {request.url.path}. Expected: {allowed}."
+    return JSONResponse({"error": message}, error.status_code, error.headers)
+
+
+async def _disconnected(_: Request, __: Exception) -> Response:
+    # Nobody reads it; log and metrics get nginx's number for this case.
+    return Response(status_code=499)
+
+
+async def _failed(_: Request, __: Exception) -> JSONResponse:
+    return JSONResponse({"error": "the endpoint failed. Its log has the reason."}, 500)

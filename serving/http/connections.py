@@ -1,0 +1,245 @@
+"""Limits on connections: a protocol for uvicorn, which itself limits only their idle time."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serving.http.metrics import CONNECTIONS, cut
+
+# Bytes per second at which a body is not slow, however long it takes: 0.5 Mbit/s.
+RATE = 2**16
+# Seconds of silence after which a connection may be closed for a new one.
+SILENT = 0.25
+# Seconds for unsent requests and unread answers once the endpoint stops.
+LAST = 5.0
+# File descriptors for models, logs and listening sockets.
+RESERVE = 64
+_SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
+_FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on connections; times in seconds."""
+
+    header: float = 10.0
+    """For the head of a request, from its first byte or from the start of the connection."""
+    body: float = 30.0
+    """For its body, plus one second per `RATE` bytes, and for reading the answer."""
+    idle: float = 75.0
+    """Between two requests on one connection."""
+    connections: int = 1024
+    """Total number."""
+    address: int = 256
+    """From one address."""
+
+
+@dataclass
+class _Connections:
+    """All open connections, checked periodically: a timer for each request would cost more."""
+
+    limits: Limits
+    connections: set["LimitedProtocol"] = field(default_factory=set)
+    by_address: Counter[str] = field(default_factory=Counter)
+    watching: bool = False
+
+    def add(self, one: "LimitedProtocol") -> bool:
+        """Adds a connection, if necessary in place of a silent one; returns False if there is no room."""
+        if len(self.connections) >= self.limits.connections and not self._make_room(None):
+            return False
+        if self.by_address[one.address] >= self.limits.address and not self._make_room(one.address):
+            return False
+        self.connections.add(one)
+        self.by_address[one.address] += 1
+        CONNECTIONS.inc()
+        if not self.watching:
+            self.watching = True
+            one.loop.call_later(self._pause(), self._check, one.loop)
+        return True
+
+    def remove(self, one: "LimitedProtocol") -> None:
+        """Removes a connection, unless it has been removed already."""
+        if one in self.connections:
+            self.connections.remove(one)
+            self.by_address[one.address] -= 1
+            if not self.by_address[one.address]:
+                del self.by_address[one.address]
+            CONNECTIONS.dec()
+
+    def _make_room(self, address: str | None) -> bool:
+        """Closes the connection that has been silent longest, of one address or of all."""
+        silent = [one for one in self.connections if one.is_silent() and address in (None, one.address)]
+        if not silent:
+            return False
+        longest = min(silent, key=lambda one: one.since)
+        if longest.loop.time() - longest.since < SILENT:
+            return False
+        longest.cut("room")
+        return True
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for one in list(self.connections):
+            one.check(now)
+        self.watching = bool(self.connections)
+        if self.watching:
+            loop.call_later(self._pause(), self._check, loop)
+
+    def _pause(self) -> float:
+        return min(self.limits.header, self.limits.body, self.limits.idle, 4.0) / 4
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol of one connection, with limits; see `protocol`."""
+
+    opened: _Connections
+    # The part of a request that the client is sending; None after the end of a request.
+    sending: Literal["header", "body"] | None
+    # Start of that part, or end of the last answer.
+    since: float
+    address: str
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accepts or refuses the connection."""
+        super().connection_made(transport)
+        self.sending, self.since, self._received = "header", self.loop.time(), 0
+        self._unread_since: float | None = None
+        self._ends = float("inf")
+        # Unix sockets have no address.
+        self.address = self.client[0] if self.client else ""
+        if not self.opened.add(self):
+            self._refuse(_FULL, "refused")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Removes the connection."""
+        self.opened.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Receives part of a request."""
+        if self.transport.is_closing():
+            return
+        if self.sending is None:
+            self.sending, self.since, self._received = "header", self.loop.time(), 0
+        self._received += len(data)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Starts the time limit of the body."""
+        self.sending, self.since, self._received = "body", self.loop.time(), 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Ends the time limit of the body."""
+        self.sending = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Starts the idle time, unless the client is already sending its next request."""
+        if self.sending is None:
+            self.since = self.loop.time()
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        # As uvicorn does, without its keep-alive timer for each request: `check` closes idle connections.
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Starts the time limit for reading the answer."""
+        self._unread_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Ends the time limit for reading the answer."""
+        self._unread_since = None
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Stops the connection: complete requests are answered, incomplete ones have `LAST` seconds left."""
+        self._ends = self.loop.time() + LAST
+        super().shutdown()
+
+    def is_silent(self) -> bool:
+        """Whether it is waiting for its client."""
+        return self.sending is not None or self._unread_since is not None or self._is_free()
+
+    def _is_free(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def check(self, now: float) -> None:
+        """Closes the connection if its client is too slow."""
+        limits = self.opened.limits
+        if self._unread_since is not None:
+            if now > min(self._unread_since + limits.body, self._ends):
+                self.cut("answer")
+        elif self.transport.is_closing():
+            # Unread data has as much time from now on as any answer.
+            self._unread_since = now
+        elif self.sending is None:
+            if self._is_free() and now > self.since + limits.idle:
+                self.transport.close()
+        elif self.sending == "header" and self._is_free() and now > self.since + limits.header:
+            self._refuse(_SLOW, "header")
+        elif self.sending == "body" and now > min(self.since + limits.body + self._received / RATE, self._ends):
+            self._refuse(_SLOW, "body")
+
+    def cut(self, reason: str) -> None:
+        """Closes the connection without an answer."""
+        cut(reason).inc()
+        self.opened.remove(self)
+        self.transport.abort()
+
+    def _refuse(self, answer: tuple[bytes, bytes, bytes], reason: str) -> None:
+        cut(reason).inc()
+        status, header, message = answer
+        # Browsers open connections in advance, and a request that has been answered needs no second answer.
+        answers = self.cycle and not self.cycle.response_started if self.sending == "body" else self._received
+        if answers or answer is _FULL:
+            head = b"HTTP/1.1 %s\r\n%scontent-type: application/json\r\nconnection: close\r\n" % (status, header)
+            body = b'{"error":"%s"}' % message
+            self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (head, len(body), body))
+        self.transport.close()
+
+
+def protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Returns a protocol class with limits.
+
+    Args:
+        limits: shared by all connections.
+
+    Returns:
+        A class for `uvicorn.Config(http=...)`.
+
+    Example:
+        uvicorn.run(app, http=protocol(Limits(header=5)))
+    """
+    return type("Protocol", (LimitedProtocol,), {"opened": _Connections(limits)})
+
+
+def possible(connections: int) -> int:
+    """Raises the limit of open files as far as necessary and possible.
+
+    Args:
+        connections: desired number.
+
+    Returns:
+        Possible number of connections.
+
+    Example:
+        Limits(connections=possible(10_000))
+    """
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such limit.
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + RESERVE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - RESERVE), 1)

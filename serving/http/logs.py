@@ -1,0 +1,58 @@
+"""The log: one JSON object per line."""
+
+import logging
+import sys
+import time
+from functools import lru_cache
+
+import orjson
+
+# Attributes of every record; the others were passed as `extra`.
+_COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def configure_log(*, quiet: bool) -> None:
+    """Logs requests and changes of versions to standard error.
+
+    Args:
+        quiet: whether to leave out requests.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # httpx2 logs each request to TF Serving.
+    for name in ("uvicorn", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # Warns of each malformed form: an error of the client, which gets a response.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
+    if quiet:
+        logging.getLogger("serving.access").setLevel(logging.WARNING)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats time, level, message, `extra` and the stack trace of a record.
+
+    Example:
+        handler.setFormatter(JsonFormatter())
+        log.info("version loaded", extra={"model": "digits", "version": 2})
+        # {"time":"2030-01-01T00:00:00.000Z","level":"info","message":"version loaded","model":"digits","version":2}
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line."""
+        fields = vars(record)
+        line = {
+            "time": f"{_second(int(record.created))}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **{name: fields[name] for name in sorted(fields.keys() - _COMMON)},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+@lru_cache(1)
+def _second(created: int) -> str:
+    # Most lines fall in the second of the line before.
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))

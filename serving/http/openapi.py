@@ -1,0 +1,212 @@
+"""OpenAPI descriptions of the routes that read and write their bodies themselves."""
+
+from importlib import metadata
+from typing import Any
+
+from fastapi import FastAPI
+
+VERSION = metadata.version("highway-keras")
+JSON = "application/json"
+RAW = "application/octet-stream"
+TEXT: dict[str, Any] = {"type": "string"}
+WHOLE: dict[str, Any] = {"type": "integer"}
+ANY: dict[str, Any] = {}
+BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
+
+
+def record(*, optional: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    """Returns the schema of an object with these properties, required unless they are optional."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def array(items: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+_B64 = {**record(b64={"type": "string", "format": "byte"}), "additionalProperties": False}
+_NUMBERS = array(ANY)
+# The parameters of a tensor include the number of its bytes after the JSON.
+_TENSOR = {"shape": array({"type": "integer", "minimum": 0}), "data": _NUMBERS, "parameters": {"type": "object"}}
+
+PREDICT_BODY = {
+    JSON: {
+        "schema": {
+            "type": "object",
+            "properties": {
+                "signature_name": {"type": "string", "enum": ["serving_default", "serving_bytes"]},
+                "instances": array({"anyOf": [_B64, _NUMBERS, {"type": "object"}]}),
+                "inputs": {"anyOf": [array({"anyOf": [_B64, _NUMBERS]}), {"type": "object"}]},
+            },
+            "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
+        },
+        "example": {"signature_name": "serving_bytes", "instances": [{"b64": "iVBORw0KGgo="}]},
+    }
+}
+PREDICTED = {
+    JSON: {
+        "schema": {
+            "oneOf": [
+                record(predictions=array({"type": "object"})),
+                record(outputs={"type": "object", "additionalProperties": {"type": "array"}}),
+            ]
+        }
+    }
+}
+_STATUSES = array(
+    record(
+        version=TEXT,
+        state={"type": "string", "enum": ["AVAILABLE", "LOADING", "END"]},
+        status=record(error_code=TEXT, error_message=TEXT),
+    )
+)
+STATUSES = {JSON: {"schema": record(model_version_status=_STATUSES)}}
+LISTED = {
+    JSON: {
+        "schema": record(
+            models=array(TEXT),
+            statuses={"type": "object", "additionalProperties": _STATUSES},
+            wrong={"type": "object", "additionalProperties": TEXT},
+            loading={"type": "boolean"},
+        )
+    }
+}
+SIGNATURES = {
+    JSON: {
+        "schema": record(
+            model_spec=record(name=TEXT, signature_name=TEXT, version=TEXT),
+            metadata=record(signature_def=record(signature_def={"type": "object"})),
+        )
+    }
+}
+INFER_BODY = {
+    JSON: {
+        "schema": record(
+            id=TEXT,
+            inputs={
+                **array(
+                    record(
+                        name={"type": "string", "enum": ["image", "image_bytes"]},
+                        datatype={"type": "string", "enum": ["UINT8", "BYTES"]},
+                        **_TENSOR,
+                        optional=("data", "parameters"),
+                    )
+                ),
+                "minItems": 1,
+                "maxItems": 1,
+            },
+            outputs=array(record(name=TEXT, parameters={"type": "object"}, optional=("parameters",))),
+            parameters={"type": "object"},
+            optional=("id", "outputs", "parameters"),
+        )
+    },
+    RAW: {"schema": BINARY},
+}
+_DATATYPE = {"type": "string", "enum": ["UINT8", "FP32", "INT64", "BYTES"]}
+INFERRED = {
+    JSON: {
+        "schema": record(
+            model_name=TEXT,
+            model_version=TEXT,
+            id=TEXT,
+            outputs=array(record(name=TEXT, datatype=_DATATYPE, **_TENSOR, optional=("data", "parameters"))),
+            optional=("id",),
+        )
+    },
+    RAW: {"schema": BINARY},
+}
+_DESCRIBED = array(record(name=TEXT, datatype=_DATATYPE, shape=array(WHOLE)))
+METADATA = {
+    JSON: {
+        "schema": record(name=TEXT, versions=array(TEXT), platform=TEXT, inputs=_DESCRIBED, outputs=_DESCRIBED),
+    }
+}
+IMAGES_BODY = {
+    "multipart/form-data": {"schema": record(picture={**array(BINARY), "minItems": 1})},
+    "image/png": {"schema": BINARY},
+    "image/jpeg": {"schema": BINARY},
+    RAW: {"schema": BINARY},
+}
+# Reasons to refuse a request, by status; those from 413 on apply only to predictions.
+_REFUSED = {
+    400: "The request does not fit the model.",
+    401: "The key is missing or wrong.",
+    404: "There is no such model, version or label.",
+    413: "The request exceeds a limit, which the error names.",
+    415: "The body is compressed.",
+    500: "The model computed NaN or infinity, for this image at least.",
+    503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
+    504: "The prediction exceeded the time limit.",
+}
+_ERROR = {JSON: {"schema": record(error=TEXT)}}
+_RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
+_PARAMETERS = {
+    "name": ("Name of the model.", TEXT),
+    "version": ("Number of the version.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+    "label": ("Label of a version.", TEXT),
+}
+
+
+def operation(
+    response: dict[str, Any] | None, path: str = "", body: dict[str, Any] | None = None, text: str = "The response."
+) -> dict[str, Any]:
+    """Returns the part of an operation with its parameters, body, response and errors.
+
+    Args:
+        response: schemas by content type, or None where FastAPI derives them.
+        path: of the route, with the names of its parameters.
+        body: schemas by content type, or None for a request without a body.
+        text: describes the response.
+    """
+    responses: dict[str, Any] = {
+        str(status): {"description": reason, "content": _ERROR}
+        for status, reason in _REFUSED.items()
+        if body is not None or status < 413
+    }
+    if body is not None:
+        responses["503"] = {**responses["503"], "headers": _RETRY}
+    if response is not None:
+        responses["200"] = {"description": text, "content": response}
+    described: dict[str, Any] = {
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
+            for name, (text, schema) in _PARAMETERS.items()
+            if f"{{{name}}}" in path
+        ],
+        "responses": responses,
+    }
+    if body is not None:
+        described["requestBody"] = {"required": True, "content": body}
+    return described
+
+
+def describe(app: FastAPI, secured: bool) -> None:
+    """Corrects `/openapi.json` where this endpoint differs from FastAPI's defaults.
+
+    Args:
+        app: with all its routes.
+        secured: whether it requires a key.
+    """
+    default = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            whole = default()
+            for operations in whole["paths"].values():
+                for operation in operations.values():
+                    # Wrong parameters get 400 here, like all other invalid requests.
+                    operation["responses"].pop("422", None)
+            parts = whole["components"]
+            for name in ("HTTPValidationError", "ValidationError"):
+                parts["schemas"].pop(name, None)
+            if secured:
+                parts["securitySchemes"] = {
+                    "bearer": {"type": "http", "scheme": "bearer"},
+                    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                }
+                whole["security"] = [{"bearer": []}, {"header": []}]
+            app.openapi_schema = whole
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,157 @@
+"""`POST /predict/{model}`: image files or raw pixels in, labels and probabilities out."""
+
+import math
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from serving.engine.backends import ServedVersion, count_values
+from serving.engine.catalog import Catalog
+from serving.engine.predictor import Predictor
+from serving.errors import LimitError, RequestError
+from serving.http.openapi import IMAGES_BODY, JSON, RAW, operation
+from serving.manifest import Manifest
+from serving.protocols import images as protocol
+from serving.protocols import request as requests
+from serving.schemas import Answer
+
+FORM = "multipart/form-data"
+
+
+class Query(BaseModel):
+    """Query parameters."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    version: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    """Number of the version; None is the newest in service."""
+    label: str | None = None
+    """Label of a version, instead of its number."""
+    top: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Number of classes to return."""
+    explain: bool = False
+    """Add the mean gate of each layer."""
+    seen: bool = False
+    """Add the pixels that the net saw."""
+
+
+DEFAULT = Query()
+
+
+def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
+    """Returns the route."""
+    routes = APIRouter(tags=["Images"])
+    path = "/predict/{name}"
+
+    async def predict(request: Request) -> Response:
+        name, query = request.path_params["name"], _query(request)
+
+        def find() -> ServedVersion:
+            served = catalog.find(name, query.version, query.label)
+            if query.explain and served.manifest.gates is None:
+                raise RequestError(
+                    f"version {served.manifest.version} of model {name!r} was exported without its gates. "
+                    "Export it with `highway export --gates`."
+                )
+            return served
+
+        served = find()
+        names, parsed = await _images(request, served.manifest, predictor.settings.images)
+        served, images, outputs = await predictor.predict(served, parsed, find)
+        size = count_values(outputs) + query.seen * images.size
+        content = protocol.Content(names, images if query.seen else None, outputs, query.top, query.explain)
+        body = await predictor.offload(size, protocol.format_response, content, served.manifest)
+        return Response(body, media_type=JSON)
+
+    extra = operation(None, path, IMAGES_BODY)
+    extra["parameters"] += [
+        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+        for name, schema in Query.model_json_schema()["properties"].items()
+    ]
+    routes.add_api_route(
+        path, predict, methods=["POST"], summary="Classify images", openapi_extra=extra,
+        responses={200: {"model": Answer, "description": "Predictions."}},
+    )  # fmt: skip
+    return routes
+
+
+def _query(request: Request) -> Query:
+    if not request.scope["query_string"]:
+        return DEFAULT
+    try:
+        query = Query.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RequestError(f"query.{first['loc'][0]}: {first['msg']}.") from None
+    if query.version is not None and query.label is not None:
+        raise RequestError("give either a version or a label, not both.")
+    return query
+
+
+async def _images(request: Request, manifest: Manifest, limit: int) -> tuple[list[str | None], requests.Request]:
+    """Reads the names of the images, for the response, and the images."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM:
+        found = await _form(request, limit)
+        names, files = [name for name, _ in found], [file for _, file in found]
+        shown = [name or f"image {number + 1}" for number, name in enumerate(names)]
+        return [*names], requests.Request(None, files, shown)
+    body = await request.body()
+    if not body:
+        raise RequestError(
+            f'the body is empty. Send an image file, a form ({FORM}) with several in the field "picture", or raw '
+            f"pixels ({RAW})."
+        )
+    if kind != RAW:
+        return [None], requests.Request(None, [body])
+    shape = manifest.input.shape[1:]
+    if len(body) % math.prod(shape):
+        requests.check_shape((len(body),), manifest)
+    images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
+    if len(images) > limit:
+        raise _too_many(limit)
+    return [None] * len(images), requests.Request(images, None)
+
+
+def _too_many(limit: int) -> LimitError:
+    return LimitError(f"the request has more images than the limit of {limit}.")
+
+
+class _InMemory(MultiPartParser):
+    # Bodies are limited, and the endpoint may have no disk to write to.
+    spool_max_size = 2**40
+    _ended = False
+
+    def on_end(self) -> None:
+        self._ended = True
+
+    async def parse(self) -> FormData:
+        form = await super().parse()
+        if not self._ended:
+            for file in self._files_to_close_on_error:
+                file.close()
+            raise MultiPartException("its last part has no end.")
+        return form
+
+
+async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
+    try:
+        form = await _InMemory(request.headers, request.stream(), max_files=limit, max_fields=16).parse()
+    except MultiPartException as error:
+        if error.message.startswith("Too many files"):
+            raise _too_many(limit) from None
+        raise RequestError(f"the form cannot be read: {error.message}") from None
+    except UnicodeError as error:
+        # An invented charset.
+        raise RequestError(f"the names in the form cannot be read: {error}.") from None
+    files = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
+    # Some charsets decode to invalid text.
+    found = [((file.filename or "").encode(errors="replace").decode(), await file.read()) for file in files]
+    await form.close()
+    if not found:
+        raise RequestError('the form has no file in a field "picture".')
+    return found

@@ -1,0 +1,127 @@
+"""Routes of TF Serving's REST interface, for its clients."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from serving.engine.backends import ServedVersion, complete, count_values
+from serving.engine.catalog import Catalog
+from serving.engine.predictor import Predictor
+from serving.engine.status import VersionStatus
+from serving.errors import RequestError, UnknownModelError
+from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
+from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
+from serving.protocols import tf_rest as protocol
+
+_STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
+_TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}
+# A model, one of its versions, or a label.
+_PATHS = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}", "/v1/models/{name}/labels/{label}")
+
+
+def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
+    """Returns the routes."""
+    routes = APIRouter(tags=["TF Serving"])
+
+    async def predict(request: Request) -> Response:
+        find = finder(catalog, request)
+        served = find()
+        body = await request.body()
+        limit = predictor.settings.images
+        parsed = await predictor.offload(len(body), protocol.parse, body, served.manifest, limit)
+        served, _, outputs = await predictor.predict(served, parsed.request, find)
+        found = complete(outputs, served.manifest)
+        return Response(
+            await predictor.offload(count_values(found), protocol.format_response, found, parsed.rows), media_type=JSON
+        )
+
+    async def status(request: Request) -> dict[str, object]:
+        name, version, label = path_parameters(request)
+        if version is not None or label is not None:
+            version = catalog.find(name, version, label).manifest.version
+        model = catalog.models().get(name)
+        if model is None:
+            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(catalog.names()) or 'none'}.")
+        return {"model_version_status": _statuses(model.statuses(catalog.problem), version)}
+
+    @routes.get("/v1/models", summary="All models and the states of their versions", openapi_extra=operation(LISTED))
+    async def listed() -> dict[str, object]:
+        models = catalog.models()
+        # Problems of models, also of those without versions; the empty name is the whole repository.
+        problems = {name: model.problem for name, model in models.items()} | {"": catalog.problem}
+        return {
+            "models": catalog.names(),
+            "statuses": {name: _statuses(model.statuses(catalog.problem)) for name, model in sorted(models.items())},
+            "wrong": {name: problem for name, problem in problems.items() if problem},
+            "loading": catalog.loading,
+        }
+
+    async def metadata(request: Request) -> dict[str, object]:
+        return _metadata(finder(catalog, request)().manifest)
+
+    for path in _PATHS:
+        # The longest first: a path parameter matches everything up to the next slash.
+        routes.add_api_route(
+            path + ":predict", predict, methods=["POST"], summary="Predict",
+            openapi_extra=operation(PREDICTED, path, PREDICT_BODY, "Predictions, by row or by column."),
+        )  # fmt: skip
+        routes.add_api_route(
+            path + "/metadata", metadata, summary="Signatures", openapi_extra=operation(SIGNATURES, path)
+        )
+        routes.add_api_route(path, status, summary="States of versions", openapi_extra=operation(STATUSES, path))
+    return routes
+
+
+def finder(catalog: Catalog[ServedVersion], request: Request) -> Callable[[], ServedVersion]:
+    """Returns a function that finds the version of a path: the newest, a number, or the current one of a label."""
+    return partial(catalog.find, *path_parameters(request))
+
+
+def path_parameters(request: Request) -> tuple[str, int | None, str | None]:
+    """Returns name, version and label in a path."""
+    parameters = request.path_params
+    if request.url.path.endswith(":predict") and request.method != "POST":
+        raise HTTPException(405, headers={"Allow": "POST"})
+    version = parameters.get("version")
+    if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
+        raise RequestError(f"a version is a positive integer. Received: {version!r}.")
+    return parameters["name"], None if version is None else int(version), parameters.get("label")
+
+
+def _statuses(found: list[VersionStatus], version: int | None = None) -> list[dict[str, object]]:
+    return [
+        {
+            "version": str(status.version),
+            "state": _STATES[status.state],
+            "status": {
+                "error_code": "FAILED_PRECONDITION" if status.state == "failed" else "OK",
+                "error_message": status.reason,
+            },
+        }
+        for status in found
+        if version in (None, status.version)
+    ]
+
+
+def _metadata(manifest: Manifest) -> dict[str, object]:
+    def tensor(name: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, object]:
+        sizes = [{"size": str(-1 if size is None else size), "name": ""} for size in shape]
+        return {"name": name, "dtype": _TYPES[dtype], "tensor_shape": {"dim": sizes, "unknown_rank": False}}
+
+    outputs = {name: tensor(name, one.dtype, one.shape) for name, one in manifest.outputs.items()}
+    signatures = {
+        SIGNATURE: (INPUT, tensor(INPUT, "uint8", manifest.input.shape)),
+        SIGNATURE_FILES: (ENCODED, tensor(ENCODED, "string", (None,))),
+    }
+    return {
+        "model_spec": {"name": manifest.name, "signature_name": "", "version": str(manifest.version)},
+        "metadata": {
+            "signature_def": {
+                "signature_def": {
+                    name: {"inputs": {key: one}, "outputs": outputs, "method_name": "tensorflow/serving/predict"}
+                    for name, (key, one) in signatures.items()
+                }
+            }
+        },
+    }

@@ -1,0 +1,127 @@
+"""Worker processes that share one listening socket."""
+
+import logging
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+# Minimum seconds between two starts of the same worker.
+PAUSE = 1.0
+_STOP = (signal.SIGTERM, signal.SIGINT)
+log = logging.getLogger(__name__)
+
+
+def supervise(work: Callable[[], object], count: int) -> int:
+    """Runs a function in several processes and replaces those that end, until SIGTERM or SIGINT.
+
+    The processes are forked, so this one should have no threads and no large imports yet. They end with this process,
+    even if it is killed. `PROMETHEUS_MULTIPROC_DIR` is set to a folder for the metrics that they share.
+
+    Args:
+        work: ends gracefully on SIGTERM.
+        count: number of processes.
+
+    Returns:
+        Exit status: 0 if all processes ended without an error after the signal.
+
+    Example:
+        sys.exit(supervise(serve, 4))
+    """
+    with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
+        return _Supervisor(work).run(count)
+
+
+class _Supervisor:
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._started: dict[int, float] = {}
+        # Signals are read from a pipe; its other end closes in the workers when this process is gone.
+        self._signals, wake = os.pipe()
+        os.set_blocking(wake, False)
+        self._lifeline, self._alive = os.pipe()
+        for number in (*_STOP, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def run(self, count: int) -> int:
+        due = [0.0] * count
+        while True:
+            due = self._start_due(due)
+            wait = max(min(due) - time.monotonic(), 0.0) if due else None
+            ready, _, _ = select.select([self._signals], [], [], wait)
+            numbers = os.read(self._signals, 4096) if ready else b""
+            if any(number in numbers for number in _STOP):
+                return self._stop()
+            for pid, status in self._reap():
+                log.error("worker ended", extra={"pid": pid, "status": status})
+                due.append(self._started.pop(pid) + PAUSE)
+
+    def _start_due(self, due: list[float]) -> list[float]:
+        now = time.monotonic()
+        for _ in [one for one in due if one <= now]:
+            self._started[self._fork()] = now
+        return [one for one in due if one > now]
+
+    def _fork(self) -> int:
+        # A signal between the fork and the reset of the handlers would be lost, or reported to the wrong process.
+        everything = {*_STOP, signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for number in everything:
+                signal.signal(number, signal.SIG_DFL)
+            # Out of the terminal's foreground group: Ctrl-C goes to the supervisor, which asks the workers to stop.
+            os.setpgid(0, 0)
+            os.close(self._alive)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
+            threading.Thread(target=_end_with, args=(self._lifeline,), daemon=True).start()
+            _run(self._work)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
+        return pid
+
+    def _reap(self) -> list[tuple[int, int]]:
+        ended = []
+        for pid in list(self._started):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                ended.append((pid, os.waitstatus_to_exitcode(status)))
+                from prometheus_client import multiprocess
+
+                multiprocess.mark_process_dead(pid)
+        return ended
+
+    def _stop(self) -> int:
+        for pid in self._started:
+            os.kill(pid, signal.SIGTERM)
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self._started]
+        return int(any(statuses))
+
+
+def _end_with(lifeline: int) -> None:
+    # Returns when the supervisor is gone, as nobody writes to it.
+    os.read(lifeline, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _run(work: Callable[[], object]) -> None:
+    """Runs a worker and ends the process, without running what the supervisor has on its stack."""
+    status = 1
+    try:
+        work()
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,184 @@
+"""Decodes image files to RGBA, upright and no larger than needed.
+
+No net takes more than a few hundred pixels a side. Larger images are scaled down as early as their format allows: JPEG
+files while they are decoded, all others before their colours are converted.
+"""
+
+import io
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from serving.errors import ImageError, LimitError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+# Photographs of large cameras have 50 million; decoding takes 200 MB, in some formats twice that.
+PIXELS = 50_000_000
+# Sides of twice this and more are scaled down by whole factors: `image.onnx` takes 20 ns and 40 bytes per pixel.
+SIDE = 500
+# Factors by which a JPEG decoder can scale down: it then computes fewer pixels of each 8 x 8 block.
+RATIOS = (8, 4, 2)
+# Pixels that are converted and scaled down at a time: a converted copy of the whole image is another 200 MB.
+_BAND = 2**20
+# Pillow's modes for 16-bit grey; all have their values in the low half of an integer.
+_DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+_TRANSPARENT = ("RGBA", "RGBa", "LA", "La", "PA")
+_ORIENTATION = 0x0112
+# Undoes each orientation of EXIF; 1 is upright.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
+    """Decodes an image as a viewer shows it.
+
+    EXIF orientation is applied. Grey, palette, CMYK and 16-bit images become RGB of 8 bits. A large image is scaled
+    down by a whole factor, to sides of less than `2 * SIDE`.
+
+    Args:
+        encoded: the whole file, in one of `FORMATS`.
+        name: used in messages.
+        pixels: maximum number, width times height.
+
+    Returns:
+        uint8 `[height, width, 4]`.
+
+    Raises:
+        ImageError: it is not an image, damaged, animated, or too large.
+        LimitError: there is not enough memory.
+
+    Example:
+        rgba = decode(Path("seven.jpg").read_bytes(), "seven.jpg")
+    """
+    try:
+        with warnings.catch_warnings():
+            # Pillow's own, softer limit.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(encoded), formats=FORMATS) as image:
+                # From its header, before any pixel is decoded.
+                _check(image, name, pixels)
+                return _decode(image)
+    except ImageError:
+        raise
+    except UnidentifiedImageError:
+        raise ImageError(
+            f"{name} is not an image. Expected a file in one of the formats {', '.join(FORMATS)}."
+        ) from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"{name} is larger than {pixels:,} pixels. Send a smaller image.") from None
+    except MemoryError:
+        raise LimitError(f"{name} takes more memory than there is for an image. Send a smaller one.") from None
+    except Exception as error:
+        # Damaged files raise nearly anything in Pillow's decoders: OSError, SyntaxError, ValueError, struct.error.
+        raise ImageError(f"{name} cannot be read as an image: {error}") from error
+
+
+def read(path: Path) -> np.ndarray:
+    """Reads and decodes an image file; see `decode`.
+
+    Example:
+        rgba = read(Path("seven.jpg"))
+    """
+    if path.is_dir():
+        raise ImageError(f"{path} is a folder. Name the images in it, for example {path}/*.png.")
+    try:
+        return decode(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        raise ImageError(f"there is no file {path}.") from None
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def shrunk(rgba: np.ndarray) -> np.ndarray:
+    """Scales a large image down by a whole factor, to sides of less than `2 * SIDE`, by averaging.
+
+    Args:
+        rgba: uint8 `[height, width, 4]`.
+
+    Returns:
+        The same array if it is small enough; otherwise means, with colours weighted by alpha.
+    """
+    if max(rgba.shape[:2]) < 2 * SIDE:
+        return rgba
+    return np.asarray(_small(Image.fromarray(rgba)))
+
+
+def jpeg_ratio(width: int, height: int) -> int:
+    """Returns the factor by which a JPEG file is scaled down while it is decoded: 1, 2, 4 or 8.
+
+    If a side is not a multiple of it, the last pixels count as if they were repeated, as in the blocks of the file.
+
+    Args:
+        width: in the file.
+        height: in the file.
+    """
+    most = min(max(width, height) // SIDE, width, height)
+    return next((ratio for ratio in RATIOS if ratio <= most), 1)
+
+
+def _check(image: Image.Image, name: str, pixels: int) -> None:
+    if not image.width * image.height:
+        raise ImageError(f"{name} has no pixels: {image.width} x {image.height}.")
+    if image.width * image.height > pixels:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, more than the limit of {pixels:,}. "
+            "Send a smaller image."
+        )
+    # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not requested:
+    # Pillow would read a GIF of a million frames to its end.
+    if image.format != "MPO" and getattr(image, "is_animated", False):
+        raise ImageError(f"{name} has several frames. Expected a single image.")
+
+
+def _decode(image: Image.Image) -> np.ndarray:
+    if image.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*image.size)) > 1:
+        image.draft(None, (image.width // ratio, image.height // ratio))
+    image.load()
+    # Only now: in a PNG file it may follow the pixels.
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    small = _small(image)
+    return np.asarray(small.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else small)
+
+
+def _small(image: Image.Image) -> Image.Image:
+    """Returns RGBA of 8 bits with sides of less than `2 * SIDE`."""
+    factor = max(image.size) // SIDE
+    if factor < 2:
+        return _eight_bits(image).convert("RGBA")
+    if image.mode in ("L", "RGB") and "transparency" not in image.info:
+        return image.reduce(factor).convert("RGBA")
+    width, height = image.size
+    rows = factor * math.ceil(_BAND / (factor * width))
+    bands = [
+        (top // factor, _mixable(image.crop((0, top, width, min(top + rows, height)))).reduce(factor))
+        for top in range(0, height, rows)
+    ]
+    whole = Image.new(bands[0][1].mode, (math.ceil(width / factor), math.ceil(height / factor)))
+    for top, band in bands:
+        whole.paste(band, (0, top))
+    return whole.convert("RGBA")
+
+
+def _mixable(image: Image.Image) -> Image.Image:
+    """Returns grey or colours that can be averaged."""
+    image = _eight_bits(image)
+    if image.mode in _TRANSPARENT or "transparency" in image.info:
+        return image.convert("RGBA").convert("RGBa")
+    return image if image.mode == "L" else image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    if image.mode not in _DEEP:
+        return image
+    # Pillow's own conversion clips values above 255.
+    return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))

@@ -1,0 +1,47 @@
+"""The response to `POST /predict/{model}`, as `serving.schemas.Answer` describes it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from serving.manifest import GATE_MEANS, PROBABILITIES, Manifest
+from serving.model import top
+
+
+class Content(NamedTuple):
+    """What a response is made of."""
+
+    names: list[str | None]
+    """Names of the image files; None for raw pixels."""
+    images: np.ndarray | None
+    """Inputs of the net, if the response contains them."""
+    outputs: Mapping[str, Any]
+    """Outputs of the model."""
+    top: int
+    """Number of classes."""
+    explain: bool
+    """Whether the response contains mean gates."""
+
+
+def format_response(content: Content, manifest: Manifest) -> bytes:
+    """Formats the JSON body."""
+    probabilities = content.outputs[PROBABILITIES]
+    predictions = []
+    for number, classes in enumerate(top(probabilities, content.top)):
+        row = probabilities[number]
+        prediction: dict[str, Any] = {
+            "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
+        }
+        if content.names[number] is not None:
+            prediction["file"] = content.names[number]
+        if content.explain:
+            prediction["gates"] = content.outputs[GATE_MEANS][number]
+        if content.images is not None:
+            prediction["seen"] = content.images[number]
+        predictions.append(prediction)
+    whole: dict[str, Any] = {"model": manifest.name, "version": manifest.version, "predictions": predictions}
+    if content.explain:
+        whole["layers"] = manifest.gates
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)

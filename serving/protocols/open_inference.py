@@ -1,0 +1,197 @@
+"""The Open Inference Protocol, version 2, over HTTP: JSON, and its extension for binary tensors after the JSON."""
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from serving.errors import RequestError
+from serving.manifest import ENCODED, INPUT, Manifest
+from serving.protocols.request import IMAGES, Request, check_shape, decode_base64, expected, parse_json, to_pixels
+
+# Header with the length of the JSON in a body with binary tensors, in requests and responses.
+HEADER = "inference-header-content-length"
+DATATYPES = {"uint8": "UINT8", "float32": "FP32", "int64": "INT64", "string": "BYTES"}
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """A parsed body."""
+
+    request: Request
+    id: str | None
+    outputs: dict[str, bool] | None
+    """Requested outputs, and whether each is binary; None is all of them, as `binary` says."""
+    binary: bool
+
+
+def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMAGES) -> InferRequest:
+    """Parses the body of `/infer`.
+
+    Args:
+        body: JSON, followed by the data of binary tensors.
+        header: the value of `Inference-Header-Content-Length`, if there is one.
+        manifest: of the requested model.
+        images: the limit of a request.
+
+    Raises:
+        LimitError: it has far more values than these images have pixels.
+        RequestError: it is malformed, or its input does not fit the model.
+    """
+    length = json_length(header, len(body))
+    given = parse_json(body[:length] if length < len(body) else body, manifest, images)
+    inputs = given.get("inputs") if isinstance(given, dict) else None
+    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
+        raise RequestError(f'"inputs" must be a list of one input, {INPUT!r} or {ENCODED!r}.')
+    return InferRequest(
+        _request(inputs[0], body[length:], manifest),
+        _text(given.get("id")),
+        _requested_outputs(given.get("outputs"), manifest),
+        bool(_parameters(given).get("binary_data_output", False)),
+    )
+
+
+def json_length(header: str | None, whole: int) -> int:
+    """Returns the length of the JSON in a body.
+
+    Args:
+        header: the value of `Inference-Header-Content-Length`, if there is one.
+        whole: length of the body.
+
+    Raises:
+        RequestError: the header is not a valid length.
+    """
+    if header is None:
+        return whole
+    if not (header.isascii() and header.isdecimal() and len(header) < 19) or int(header) > whole:
+        raise RequestError(f"Inference-Header-Content-Length must be a number up to {whole}. Received: {header!r}.")
+    return int(header)
+
+
+def format_response(
+    outputs: Mapping[str, np.ndarray], manifest: Manifest, infer: InferRequest
+) -> tuple[bytes, int | None]:
+    """Formats the body of a response; returns it with the length of its JSON if binary data follows.
+
+    Args:
+        outputs: arrays by name; labels are a list of strings.
+        manifest: of the model.
+        infer: the request.
+    """
+    described, binaries = [], []
+    requested = infer.outputs or dict.fromkeys(outputs, infer.binary)
+    for name, binary in requested.items():
+        value = outputs[name]
+        shape = list(value.shape) if isinstance(value, np.ndarray) else [len(value)]
+        one: dict[str, Any] = {"name": name, "datatype": DATATYPES[manifest.outputs[name].dtype], "shape": shape}
+        if binary:
+            raw = value.tobytes() if isinstance(value, np.ndarray) else _lengths_and_bytes(value)
+            one["parameters"] = {"binary_data_size": len(raw)}
+            binaries.append(raw)
+        else:
+            one["data"] = value.ravel() if isinstance(value, np.ndarray) else value
+        described.append(one)
+    whole: dict[str, Any] = {"model_name": manifest.name, "model_version": str(manifest.version), "outputs": described}
+    if infer.id is not None:
+        whole["id"] = infer.id
+    head = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
+    return b"".join([head, *binaries]), len(head) if binaries else None
+
+
+def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str, Any]:
+    """Returns the content of `GET /v2/models/{name}`."""
+    image = {"name": INPUT, "datatype": "UINT8", "shape": [-1, *manifest.input.shape[1:]]}
+    return {
+        "name": manifest.name,
+        "versions": [str(version) for version in versions],
+        "platform": platform,
+        "inputs": [image, {"name": ENCODED, "datatype": "BYTES", "shape": [-1]}],
+        "outputs": [
+            {"name": name, "datatype": DATATYPES[tensor.dtype], "shape": [-1, *tensor.shape[1:]]}
+            for name, tensor in manifest.outputs.items()
+        ],
+    }
+
+
+def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
+    name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
+    wanted = {INPUT: "UINT8", ENCODED: "BYTES"}.get(str(name))
+    if wanted is None:
+        raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
+    if datatype != wanted:
+        raise RequestError(f"input {name!r} must have the datatype {wanted}. Received: {datatype!r}.")
+    # Python takes true for 1.
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
+    size = _parameters(given).get("binary_data_size")
+    if size is not None and (type(size) is not int or size != len(tail)):
+        raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
+    if name == ENCODED:
+        files = _files(given.get("data"), tail, binary=size is not None)
+        if shape not in ([len(files)], [len(files), 1]):
+            raise RequestError(f"input {ENCODED!r} has the shape {shape} and {len(files)} files.")
+        return Request(None, files)
+    check_shape(tuple(shape), manifest)
+    if size is None:
+        values = to_pixels(np.reshape(_flat(given.get("data"), shape), shape).tolist(), manifest)
+        return Request(values, None)
+    if size != math.prod(shape):
+        raise RequestError(
+            f"binary_data_size is {size}, the shape {shape} needs {math.prod(shape)}. {expected(manifest)}"
+        )
+    return Request(np.frombuffer(tail, np.uint8).reshape(shape), None)
+
+
+def _flat(data: Any, shape: list[int]) -> np.ndarray:
+    try:
+        values = np.array(data, np.float64).ravel()
+    except (ValueError, TypeError):
+        raise RequestError('"data" must be a list of numbers, flat or nested as the shape is.') from None
+    if values.size != math.prod(shape):
+        raise RequestError(f'"data" has {values.size} values, the shape {shape} needs {math.prod(shape)}.')
+    return values
+
+
+def _files(data: Any, tail: bytes, binary: bool) -> list[bytes]:
+    if not binary:
+        if not isinstance(data, list):
+            raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings.')
+        return [decode_base64(text) for text in data]
+    files, at = [], 0
+    while at < len(tail):
+        if at + 4 > len(tail) or at + 4 + (length := struct.unpack_from("<I", tail, at)[0]) > len(tail):
+            raise RequestError("a string after the JSON exceeds the body: each is preceded by its length in 4 bytes.")
+        files.append(tail[at + 4 : at + 4 + length])
+        at += 4 + length
+    return files
+
+
+def _lengths_and_bytes(texts: list[str]) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
+
+
+def _requested_outputs(outputs: Any, manifest: Manifest) -> dict[str, bool] | None:
+    if outputs is None:
+        return None
+    if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
+        raise RequestError('"outputs" must be a list of objects with a "name".')
+    requested = {}
+    for one in outputs:
+        if one.get("name") not in manifest.outputs:
+            raise RequestError(f"there is no output {one.get('name')!r}. There are: {', '.join(manifest.outputs)}.")
+        requested[one["name"]] = bool(_parameters(one).get("binary_data", False))
+    return requested or None
+
+
+def _parameters(given: dict[str, Any]) -> dict[str, Any]:
+    found = given.get("parameters")
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,191 @@
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from serving.engine import batching
+from serving.engine.batching import Batcher
+from serving.errors import BusyError
+
+
+@pytest.fixture
+def executor():
+    with ThreadPoolExecutor(1) as made:
+        yield made
+
+
+class Net:
+    """Gives each picture back as its answer, and remembers the sizes of batches; may be held."""
+
+    def __init__(self):
+        self.sizes = []
+        self.free = threading.Event()
+        self.free.set()
+
+    def __call__(self, images):
+        self.free.wait(10)
+        self.sizes.append(len(images))
+        if (images == 255).any():
+            raise ValueError("white")
+        return {"same": images.astype(np.float32)}
+
+
+@pytest.fixture
+def net():
+    return Net()
+
+
+@pytest.fixture(params=["thread", "loop"])
+def batcher(request, net, executor, monkeypatch):
+    """Whose batches are computed in a thread, or on the event loop once one was timed."""
+    monkeypatch.setattr(batching, "SHORT", 0.0 if request.param == "thread" else 1e9)
+    made = Batcher(net, largest=8, queue=20, executor=executor)
+    if request.param == "loop":
+        made._seconds = 0.0
+    return made
+
+
+@pytest.fixture
+def at_once(batcher):
+    """How many of some requests that come together are computed before the others are a batch."""
+    return 1 if batcher._seconds == 0.0 else 0
+
+
+def images(*values):
+    return np.array(values, np.uint8)[:, None]
+
+
+async def together(batcher, *requests):
+    return await asyncio.gather(*(batcher.predict(request) for request in requests), return_exceptions=True)
+
+
+def test_each_gets_its_own_answer(batcher, net):
+    requests = [images(*range(number, number + 1 + number % 3)) for number in range(7)]
+    answers = asyncio.run(together(batcher, *requests))
+    for request, answer in zip(requests, answers, strict=True):
+        np.testing.assert_array_equal(answer["same"], request)
+    assert sum(net.sizes) == sum(map(len, requests))
+
+
+def test_what_waits_is_computed_together(batcher, net, at_once):
+    asyncio.run(together(batcher, *[images(number) for number in range(20)]))
+    assert net.sizes == ([1, 8, 8, 3] if at_once else [8, 8, 4])
+
+
+def test_a_lone_request_is_computed_at_once_until_others_come(batcher, net, at_once):
+    async def some():
+        await batcher.predict(images(1))
+        await batcher.predict(images(2))
+        await together(batcher, *[images(number) for number in range(4)])
+        # The last batch had several: this may be the first of many.
+        later = asyncio.create_task(batcher.predict(images(5)))
+        await asyncio.sleep(0)
+        before = len(net.sizes)
+        await later
+        await batcher.predict(images(6))
+        return before
+
+    before = asyncio.run(some())
+    assert net.sizes == ([1, 1, 1, 3, 1, 1] if at_once else [1, 1, 4, 1, 1])
+    assert before == len(net.sizes) - 2
+
+
+def test_a_request_larger_than_a_batch_goes_alone(batcher, net):
+    answers = asyncio.run(together(batcher, images(1), images(*range(12)), images(2)))
+    assert net.sizes == [1, 12, 1]
+    assert [len(answer["same"]) for answer in answers] == [1, 12, 1]
+
+
+def test_an_empty_request(batcher):
+    (answer,) = asyncio.run(together(batcher, np.zeros((0, 1), np.uint8)))
+    assert answer["same"].shape == (0, 1)
+
+
+def test_too_much_is_refused_and_what_was_accepted_is_answered(batcher, at_once):
+    answers = asyncio.run(together(batcher, *[images(number) for number in range(30)]))
+    refused = [answer for answer in answers if isinstance(answer, BusyError)]
+    assert len(refused) == 10 - at_once
+    assert "20 images are waiting" in str(refused[0])
+    # Before a batch was measured, too.
+    assert 0 < refused[0].after <= 1
+    answered = 20 + at_once
+    assert [int(answer["same"][0, 0]) for answer in answers[:answered]] == list(range(answered))
+
+
+def test_an_error_is_the_answer_of_its_batch_alone(batcher, at_once):
+    async def both():
+        first = await together(batcher, images(1), images(255))
+        return first, await batcher.predict(images(3))
+
+    first, second = asyncio.run(both())
+    assert [type(answer) for answer in first] == [dict if at_once else ValueError, ValueError]
+    assert second["same"][0, 0] == 3
+
+
+def test_who_gave_up_is_not_computed(net, executor, monkeypatch):
+    monkeypatch.setattr(batching, "SHORT", 0.0)
+    batcher = Batcher(net, largest=8, queue=20, executor=executor)
+
+    async def give_up():
+        net.free.clear()
+        first = asyncio.create_task(batcher.predict(images(1)))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(batcher.predict(images(2)))
+        third = asyncio.create_task(batcher.predict(images(3)))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        net.free.set()
+        return await first, await third
+
+    first, third = asyncio.run(give_up())
+    assert (first["same"][0, 0], third["same"][0, 0]) == (1, 3)
+    assert net.sizes == [1, 1]
+    assert batcher._images == 0
+
+
+class Together:
+    """Gives pictures back when so many batches are computed at the same time."""
+
+    def __init__(self, batches):
+        self.barrier = threading.Barrier(batches)
+        self.sizes = []
+
+    def __call__(self, images):
+        self.sizes.append(len(images))
+        self.barrier.wait(10)
+        return {"same": images.astype(np.float32)}
+
+
+def test_each_core_takes_its_share():
+    net = Together(2)
+    with ThreadPoolExecutor(2) as executor:
+        batcher = Batcher(net, largest=8, queue=20, executor=executor, parallel=2)
+        batcher._seconds = 1.0
+        answers = asyncio.run(together(batcher, *[images(number) for number in range(6)]))
+    assert net.sizes == [3, 3]
+    assert [int(answer["same"][0, 0]) for answer in answers] == list(range(6))
+
+
+def test_what_is_short_waits_for_the_batch_that_is_computed(net):
+    async def late(batcher):
+        net.free.clear()
+        # Seconds of an image are not known before the first.
+        first = asyncio.create_task(batcher.predict(images(1)))
+        await asyncio.sleep(0.01)
+        batcher._seconds = batching.LONG / 3
+        others = [asyncio.create_task(batcher.predict(images(number))) for number in (2, 3)]
+        await asyncio.sleep(0.01)
+        assert batcher.waiting == 2
+        # A fourth makes them worth a core.
+        others += [asyncio.create_task(batcher.predict(images(number))) for number in (4, 5)]
+        await asyncio.sleep(0.01)
+        assert batcher.waiting == 0
+        net.free.set()
+        return await asyncio.gather(first, *others)
+
+    with ThreadPoolExecutor(2) as executor:
+        asyncio.run(late(Batcher(net, largest=8, queue=20, executor=executor, parallel=2)))
+    assert sorted(net.sizes) == [1, 4]

@@ -1,0 +1,142 @@
+"""Large files, in processes that are limited."""
+
+import asyncio
+import io
+import os
+import resource
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving import image_files
+from serving.engine.decoding import Decoder, glance
+from serving.errors import BusyError, ImageError, LimitError
+from tests.endpoint import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
+
+
+def saved(size, form="PNG", seed=0, **options):
+    file = io.BytesIO()
+    small = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), np.uint8)
+    Image.fromarray(small).resize(size, Image.Resampling.BICUBIC).save(file, form, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    with ThreadPoolExecutor(1) as light:
+        made = Decoder(light, processes=1, queue=1, pixels=10**8, seconds=1, room=2**27)
+        yield made
+        made.close()
+
+
+def number(decoder):
+    """Of the process that decodes."""
+    return decoder._children.call(os.getpid)
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF"])
+def test_it_decodes_as_this_process_does(decoder, form):
+    file = saved((900, 700), form)
+    np.testing.assert_array_equal(decoder.decode_limited(file, "a"), image_files.decode(file, "a"))
+
+
+def test_memory_goes_back_after_a_large_picture(decoder):
+    def kilobytes(what):
+        status = Path(f"/proc/{process}/status").read_text().splitlines()
+        return int(next(line for line in status if line.startswith(what)).split()[1])
+
+    small = saved((30, 20))
+    decoder.decode_limited(small, "a")
+    process = number(decoder)
+    before = kilobytes("VmRSS")
+    decoder.decode_limited(saved((4000, 4000), compress_level=1), "a")
+    # It gives back what it can before it takes the next one.
+    decoder.decode_limited(small, "a")
+    assert kilobytes("VmHWM") - before > 50_000
+    assert kilobytes("VmRSS") - before < 20_000
+    # 30 MB in small pieces come from the heap, of which the C library would keep the end.
+    assert decoder._children.call(len, [f"{number:0600}" for number in range(50_000)]) == 50_000
+    eventually(lambda: kilobytes("VmRSS") - before < 20_000)
+
+
+def test_what_is_wrong_with_a_file_is_told(decoder):
+    with pytest.raises(ImageError, match=r"^cut\.png cannot be read"):
+        decoder.decode_limited(saved((300, 200))[:5000], "cut.png")
+
+
+def test_a_file_that_needs_too_much_memory_is_refused_and_the_next_is_not(decoder):
+    file = io.BytesIO()
+    # 45 million pixels of four bytes.
+    Image.new("RGB", (9000, 5000)).save(file, "PNG", compress_level=1)
+    with pytest.raises(LimitError, match=r"^bomb takes more"):
+        decoder.decode_limited(file.getvalue(), "bomb")
+    assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
+
+
+def test_a_process_that_is_killed_is_replaced(decoder):
+    decoder.decode_limited(saved((30, 20)), "a")
+    process = number(decoder)
+    for ignored in (signal.SIGTERM, signal.SIGINT):
+        os.kill(process, ignored)
+        assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
+        assert number(decoder) == process
+    os.kill(process, signal.SIGKILL)
+    # It is a zombie as soon as it has ended.
+    eventually(lambda: Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
+    assert number(decoder) != process
+    # The new one is limited, too.
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert decoder._children.call(os.getpriority, os.PRIO_PROCESS, 0) == min(own + 10, 19)
+    assert decoder._children.call(resource.getrlimit, resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def test_a_file_that_takes_too_long_is_refused(monkeypatch, decoder):
+    monkeypatch.setattr(decoder, "seconds", 0)
+    slow = b"P3 2000 2000 255 " + b"1 " * 12_000_000
+    with pytest.raises(LimitError, match="more than 0 s"):
+        decoder.decode_limited(slow, "slow")
+
+
+def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monkeypatch):
+    free, began, order = threading.Event(), threading.Event(), []
+
+    def decode(self, file, name):
+        began.set()
+        free.wait(10)
+        order.append(name)
+        return np.zeros((1, 1, 4), np.uint8)
+
+    monkeypatch.setattr(Decoder, "decode_limited", decode)
+    files = {"first": (600, 600), "bomb": (6000, 5000), "photograph": (1000, 700), "small": (9, 9)}
+    files = {name: saved(size, compress_level=1) for name, size in files.items()}
+    assert glance(files["small"]).light
+
+    async def ask(light):
+        decoder = Decoder(light, processes=1, queue=2, pixels=10**8)
+        first = asyncio.create_task(decoder.decode(files["first"], "first", len))
+        await asyncio.to_thread(began.wait, 10)
+        rest = [asyncio.create_task(decoder.decode(files[name], name, len)) for name in ("bomb", "photograph")]
+        # Neither behind them nor refused.
+        assert await decoder.decode(files["small"], "small", len) == 9
+        with pytest.raises(BusyError, match="2 large picture files are waiting already") as refused:
+            await decoder.decode(files["first"], "one more", len)
+        assert refused.value.after > 0.3
+        scans = saved((1000, 1000), "JPEG", progressive=True)
+        with pytest.raises(LimitError, match=r"scans would take about \d+ s"):
+            await decoder.decode(scans[:-2] + b"\xff\xda" * 50_000, "scans", len)
+        free.set()
+        await asyncio.gather(first, *rest)
+        decoder.close()
+
+    with ThreadPoolExecutor(1) as light:
+        asyncio.run(ask(light))
+    assert order == ["first", "photograph", "bomb"]

@@ -1,0 +1,65 @@
+import io
+import zlib
+
+import pytest
+from PIL import Image
+
+from serving.engine.decoding import LIGHT, glance
+
+
+def saved(picture, form, **options):
+    file = io.BytesIO()
+    picture.save(file, form, **options)
+    return file.getvalue()
+
+
+def with_chunk(png, kind, content):
+    """A PNG file with a chunk ahead of its pixels."""
+    made = len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+    return png[:33] + made + png[33:]
+
+
+DIGIT = saved(Image.new("L", (28, 28)), "PNG")
+JPEG = saved(Image.new("RGB", (300, 300)), "JPEG")
+
+
+@pytest.mark.parametrize(
+    "file", [DIGIT, JPEG, saved(Image.new("RGBA", (280, 280)), "PNG"), with_chunk(DIGIT, b"pHYs", bytes(9))]
+)
+def test_what_is_small_and_plain_is_light(file):
+    assert glance(file).light
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        saved(Image.new("1", (7000, 7100)), "PNG"),
+        saved(Image.new("L", (1500, 1500)), "JPEG"),
+        saved(Image.new("L", (8, 8)), "GIF"),
+        with_chunk(DIGIT, b"iCCP", b"a\0\0" + zlib.compress(bytes(2**20))),
+        with_chunk(DIGIT, b"eXIf", bytes(20_000)),
+        DIGIT[:33] + with_chunk(DIGIT, b"tEXt", b"a\0")[33:47] * 100 + DIGIT[33:],
+        JPEG[:2] + b"\xff\xe5\x00\x02" * 100 + JPEG[2:],
+        JPEG[:2] + b"\xff" * 1000 + JPEG[2:],
+        DIGIT[:-20] + with_chunk(DIGIT, b"zTXt", b"a\0\0")[33:] + DIGIT[-20:],
+    ],
+    ids=["pixels", "jpeg", "other format", "profile", "exif", "chunks", "segments", "fill", "text behind the pixels"],
+)
+def test_what_is_large_or_odd_is_not(file):
+    assert len(file) < 40_000
+    assert not glance(file).light
+
+
+@pytest.mark.parametrize("file", [DIGIT, JPEG])
+def test_a_file_cut_anywhere_is_estimated(file):
+    for length in range(200):
+        assert glance(file[:length]).seconds > 0
+
+
+def test_more_work_takes_longer():
+    def seconds(side, form, **options):
+        return glance(saved(Image.new("RGB", (side, side)), form, **options)).seconds
+
+    assert seconds(300, "JPEG") < seconds(1000, "JPEG") < seconds(1000, "JPEG", progressive=True)
+    assert seconds(1000, "JPEG") > LIGHT
+    assert seconds(28, "PNG") < 1e-4 < seconds(1000, "PNG")

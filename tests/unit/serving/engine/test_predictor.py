@@ -1,0 +1,93 @@
+"""What becomes of requests whose version is gone."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from serving.engine.predictor import Deadlines, Predictor
+from serving.engine.settings import Settings
+from serving.errors import GoneError, UnknownModelError
+from serving.protocols.request import Request
+
+REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
+
+
+def version(number, *, gone):
+    async def predict(images):
+        # Whoever comes at the same time is on the way, too.
+        await asyncio.sleep(0.01)
+        if gone:
+            raise GoneError(f"{number} is gone")
+        return {"probabilities": np.full((len(images), 1), number)}
+
+    return SimpleNamespace(predict=predict)
+
+
+def predicted(tmp_path, served, look, find, count=1):
+    async def ask():
+        predictor = Predictor(Settings(tmp_path), executor, look)
+        return await asyncio.gather(*(predictor.predict(served, REQUEST, find) for _ in range(count)))
+
+    with ThreadPoolExecutor(1) as executor:
+        return asyncio.run(ask())
+
+
+def test_one_look_is_enough_for_all_that_find_a_version_gone(tmp_path):
+    first, second = version(1, gone=True), version(2, gone=False)
+    now, looks = [first], []
+
+    def look():
+        looks.append(1)
+        now[0] = second
+
+    found = predicted(tmp_path, first, look, lambda: now[0], count=20)
+    assert {(one.served is second, int(one.outputs["probabilities"][0, 0])) for one in found} == {(True, 2)}
+    assert len(looks) == 1
+
+
+def test_nothing_else_in_its_place_is_an_error(tmp_path):
+    served = version(1, gone=True)
+    with pytest.raises(GoneError, match="1 is gone"):
+        predicted(tmp_path, served, lambda: None, lambda: served)
+
+
+def test_the_second_to_go_is_an_error(tmp_path):
+    first, second = version(1, gone=True), version(2, gone=True)
+    with pytest.raises(GoneError, match="2 is gone"):
+        predicted(tmp_path, first, lambda: None, lambda: second)
+
+
+def test_an_error_in_finding_it_again_is_the_answer(tmp_path):
+    def find():
+        raise UnknownModelError("no version 1")
+
+    with pytest.raises(UnknownModelError, match="no version 1"):
+        predicted(tmp_path, version(1, gone=True), lambda: None, find)
+
+
+def test_deadlines_end_what_takes_too_long_and_nothing_else():
+    async def waits(deadlines, seconds, *, cancelled=False):
+        task = asyncio.current_task()
+        if cancelled:
+            asyncio.get_running_loop().call_later(0.02, task.cancel)
+        try:
+            with deadlines.start():
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            return "late"
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "in time"
+
+    async def main():
+        deadlines = Deadlines(0.1)
+        first = [waits(deadlines, 0.01), waits(deadlines, 5), waits(deadlines, 5, cancelled=True)]
+        found = await asyncio.gather(*first)
+        # Those that start later end later, and a task may have one deadline after another.
+        later = await asyncio.gather(waits(deadlines, 0.05), waits(deadlines, 5))
+        return found + later
+
+    assert asyncio.run(main()) == ["in time", "late", "cancelled", "in time", "late"]

@@ -1,0 +1,87 @@
+import asyncio
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from serving.engine.processes import Offload
+from serving.errors import BusyError, RequestError
+from serving.protocols.request import decoded
+from tests.endpoint import eventually
+
+
+@pytest.fixture
+def offload():
+    made = Offload(1)
+    yield made
+    made.close()
+
+
+def test_what_goes_in_and_comes_out(offload):
+    async def both():
+        inside = await offload.run(os.getpid)
+        assert inside != os.getpid()
+        # The same process again; bytes and arrays pass beside the rest.
+        assert await offload.run(os.getpid) == inside
+        found = await offload.run(np.frombuffer, b"\x01\x02", np.uint8)
+        np.testing.assert_array_equal(found, [1, 2])
+        np.testing.assert_array_equal(await offload.run(np.add, found, found), [2, 4])
+        # An error is that of the function, and harms nobody else.
+        with pytest.raises(RequestError, match="is not base64"):
+            await offload.run(decoded, "?")
+        assert await offload.run(os.getpid) == inside
+
+    asyncio.run(both())
+
+
+def test_one_that_is_killed_is_replaced(offload):
+    async def killed():
+        first = await offload.run(os.getpid)
+        os.kill(first, signal.SIGKILL)
+        return first, await offload.run(os.getpid)
+
+    first, second = asyncio.run(killed())
+    assert first != second
+
+
+def test_who_is_killed_twice_is_told_to_come_again(offload):
+    with pytest.raises(BusyError, match="was ended"):
+        asyncio.run(offload.run(os._exit, 1))
+
+
+def test_closed_it_leaves_nothing_behind():
+    async def close():
+        offload = Offload(2)
+        inside = await offload.run(os.getpid)
+        long = asyncio.ensure_future(offload.run(time.sleep, 60))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(offload.close)
+        with pytest.raises(BusyError):
+            await long
+        return inside
+
+    inside = asyncio.run(close())
+    with pytest.raises(ProcessLookupError):
+        os.kill(inside, 0)
+
+
+def test_it_ends_with_the_process_that_it_works_for(tmp_path):
+    import subprocess
+    import sys
+
+    program = (
+        "import asyncio, os\nfrom serving.engine.processes import Offload\n"
+        "print(asyncio.run(Offload(1).run(os.getpid)), flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    def is_gone():
+        try:
+            os.kill(int(done.stdout), 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    eventually(is_gone)

@@ -1,0 +1,417 @@
+"""The endpoint as an ASGI app, over the version made by hand."""
+
+import base64
+import io
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from serving import image_files
+from serving.engine.backends import InProcessBackend
+from serving.engine.batching import Batcher
+from serving.engine.processes import SMALL
+from serving.engine.settings import Settings
+from serving.errors import UnavailableError
+from serving.http.app import make_app
+from tests.endpoint import LoadedClient, eventually
+
+IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
+
+
+@pytest.fixture
+def settings(version):
+    return Settings(models=version.parents[1], poll=0.05)
+
+
+@pytest.fixture
+def client(settings):
+    with LoadedClient(make_app(settings), raise_server_exceptions=False) as made:
+        yield made
+
+
+@pytest.fixture
+def expected(kernel):
+    logits = IMAGES.reshape(3, 12) @ kernel
+    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+
+def test_all_ways_give_the_same(client, expected):
+    def rows(answer):
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    whole = "/v1/models/tiny"
+    for path in (whole, whole + "/versions/1"):
+        by_row = rows(client.post(path + ":predict", json={"instances": IMAGES.tolist()}))["predictions"]
+        np.testing.assert_allclose([row["probabilities"] for row in by_row], expected, atol=1e-6)
+        columns = rows(client.post(path + ":predict", json={"inputs": IMAGES.tolist()}))["outputs"]
+        np.testing.assert_allclose(columns["probabilities"], expected, atol=1e-6)
+        assert columns["class_id"] == expected.argmax(-1).tolist()
+    given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+    first = rows(client.post("/v2/models/tiny/infer", json={"inputs": [given]}))["outputs"][0]
+    np.testing.assert_allclose(np.reshape(first["data"], (3, 4)), expected, atol=1e-6)
+    raw = {"content-type": "application/octet-stream"}
+    plain = rows(client.post("/predict/tiny?top=4", content=IMAGES.tobytes(), headers=raw))
+    for row, one in zip(expected, plain["predictions"], strict=True):
+        assert [guess["probability"] for guess in one["top"]] == pytest.approx(sorted(row, reverse=True), abs=1e-6)
+
+
+def test_binary_tensors(client, expected):
+    given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "parameters": {"binary_data_size": 36}}
+    asked = [{"name": "probabilities", "parameters": {"binary_data": True}}]
+    head = json.dumps({"inputs": [given], "outputs": asked}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = client.post("/v2/models/tiny/versions/1/infer", content=head + IMAGES.tobytes(), headers=headers)
+    length = int(answer.headers["inference-header-content-length"])
+    found = np.frombuffer(answer.content[length:], np.float32).reshape(3, 4)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_health_metadata_and_status(client):
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").status_code == 200
+    assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert client.get("/v2/models/tiny").json()["versions"] == ["1"]
+    assert client.get("/v2/models/tiny/ready").json()["ready"] is True
+    status = client.get("/v1/models/tiny").json()["model_version_status"]
+    assert status == [{"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}]
+    signatures = client.get("/v1/models/tiny/metadata").json()["metadata"]["signature_def"]["signature_def"]
+    assert signatures["serving_default"]["inputs"]["image"]["dtype"] == "DT_UINT8"
+    assert client.get("/models").json()[0]["name"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/models/other", 404),
+        ("GET", "/v1/models/tiny/versions/9", 404),
+        ("GET", "/v1/models/tiny/versions/x", 400),
+        ("GET", "/v1/models/tiny/labels/stable", 404),
+        ("GET", "/v2/models/other/ready", 404),
+        ("POST", "/v2/models/other/infer", 404),
+        ("POST", "/predict/other", 404),
+        ("POST", "/predict/tiny", 400),
+        ("POST", "/predict/tiny?top=0", 400),
+        ("POST", "/predict/tiny?version=x", 400),
+        ("POST", "/v1/models/tiny:predict", 400),
+        ("GET", "/nowhere", 404),
+        ("PUT", "/predict/tiny", 405),
+    ],
+)
+def test_refusals_are_json_with_a_reason(client, method, path, status):
+    answer = client.request(method, path)
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"error"}
+    assert len(answer.json()["error"]) > 5
+
+
+def test_an_old_version_says_that_it_cannot_take_files(client):
+    file = io.BytesIO()
+    Image.new("L", (3, 4)).save(file, "PNG")
+    answer = client.post("/predict/tiny", content=file.getvalue(), headers={"content-type": "image/png"})
+    assert answer.status_code == 400
+    assert "Export the run again" in answer.json()["error"]
+    body = {"signature_name": "serving_bytes", "instances": [{"b64": base64.b64encode(b"no picture").decode()}]}
+    answer = client.post("/v1/models/tiny:predict", json=body)
+    assert answer.status_code == 400
+    assert "picture 1 is no picture" in answer.json()["error"]
+
+
+def test_explain_needs_gates(client):
+    answer = client.post("/predict/tiny?explain=true", content=b"x")
+    assert answer.status_code == 400
+    assert "highway export --gates" in answer.json()["error"]
+
+
+def test_limits(version):
+    settings = Settings(models=version.parents[1], body=2000, pictures=2)
+    raw = {"content-type": "application/octet-stream"}
+    with LoadedClient(make_app(settings)) as client:
+        answer = client.post("/predict/tiny", content=bytes(2001), headers=raw)
+        assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
+        # Without a length in its head.
+        answer = client.post("/predict/tiny", content=iter([bytes(1500)] * 2), headers=raw)
+        assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
+        answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
+        assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
+
+
+def test_a_key(version):
+    with LoadedClient(make_app(Settings(models=version.parents[1], api_key="söcret"))) as client:
+        assert client.get("/models").status_code == 401
+        assert client.get("/models", headers={"X-API-Key": "wrong"}).status_code == 401
+        key = "söcret".encode()
+        assert client.get("/models", headers={b"X-API-Key": key}).status_code == 200
+        assert client.get("/models", headers={b"Authorization": b"Bearer " + key}).status_code == 200
+        for path in ("/", "/v2/health/live", "/v2/health/ready", "/static/page.js"):
+            assert client.get(path).status_code == 200
+
+
+def test_pages_of_other_sites(version):
+    origin = {"Origin": "https://example.org"}
+    with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
+        assert "access-control-allow-origin" not in client.get("/models", headers=origin).headers
+    with LoadedClient(make_app(Settings(models=version.parents[1], origins=("https://example.org",)))) as client:
+        answer = client.get("/models", headers=origin)
+        assert answer.headers["access-control-allow-origin"] == "https://example.org"
+
+
+def test_metrics_name_the_route_not_the_path(client):
+    client.post("/predict/tiny")
+    client.get("/v1/models/nothing-of-that-name")
+    text = client.get("/metrics").text
+    assert 'highway_requests_total{route="/predict/{name}",status="400"}' in text
+    assert "nothing-of-that-name" not in text
+
+
+def test_a_new_version_is_served_without_a_restart(client, version):
+    before = client.get("/v2/models/tiny").json()["versions"]
+    aside = version.parent / ".aside"
+    shutil.copytree(version, aside)
+    manifest = json.loads((aside / "manifest.json").read_text())
+    (aside / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
+    aside.rename(version.parent / "2")
+    for _ in range(200):
+        if client.get("/v2/models/tiny").json()["versions"] != before:
+            break
+    assert client.get("/v2/models/tiny").json()["versions"] == ["2"]
+
+
+def test_nothing_is_served(tmp_path):
+    with LoadedClient(make_app(Settings(models=tmp_path))) as client:
+        assert client.get("/v2/health/live").status_code == 200
+        assert client.get("/v2/health/ready").status_code == 503
+        assert client.get("/models").json() == []
+
+
+def test_the_page_may_load_nothing_from_elsewhere(client):
+    for path in ("/", "/static/page.js", "/static/page.css"):
+        headers = client.get(path).headers
+        allowed = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+        assert allowed["default-src"] == allowed["frame-ancestors"] == "'none'"
+        assert set(allowed.values()) <= {"'none'", "'self'", "'self' blob:"}
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-cache"
+        assert client.get(path, headers={"if-none-match": headers["etag"]}).status_code in (200, 304)
+    assert client.get("/static/nothing.js").status_code == 404
+    assert client.get("/static/../app.py").status_code == 404
+
+
+def test_all_bodies_together_are_limited(version):
+    raw = {"content-type": "application/octet-stream"}
+    with LoadedClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
+        answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
+        assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
+        assert answer.headers["retry-after"] == "1"
+        # What was refused is not held.
+        for _ in range(3):
+            assert client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=raw).status_code == 200
+        assert "highway_bodies_bytes 0.0" in client.get("/metrics").text
+
+
+def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
+    free, decode = threading.Event(), image_files.decode
+
+    def held(*arguments):
+        free.wait(10)
+        return decode(*arguments)
+
+    monkeypatch.setattr(image_files, "decode", held)
+    file = io.BytesIO()
+    Image.new("L", (3, 4)).save(file, "PNG")
+    with (
+        LoadedClient(make_app(Settings(models=version.parents[1], queue=2))) as client,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        asked = [threads.submit(client.post, "/predict/tiny", content=file.getvalue()) for _ in range(6)]
+        waiting = list(asked)
+        while len(waiting) > 2:
+            waiting = [one for one in waiting if not one.done()]
+        free.set()
+        answers = [one.result() for one in asked]
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 4
+    assert all("limit is 2" in answer.json()["error"] for answer in refused)
+
+
+def test_two_apps_in_a_process(version):
+    for _ in range(2):
+        with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
+            assert 'highway_version_served{model="tiny",version="1"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "said"),
+    [
+        ("/v1/models/tiny:predict", b'{"signature_name": [null], "instances": []}', {}, "no signature"),
+        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "9" * 5000}, "must be a number"),
+        (
+            "/v2/models/tiny/infer",
+            b"{}",
+            {"inference-header-content-length": "\u00b2".encode("latin-1")},
+            "must be a number",
+        ),
+        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "0"}, "no JSON"),
+        ("/predict/tiny?version=1&label=x", b"x", {}, "not both"),
+        ("/predict/tiny", b"x", {"content-type": "multipart/form-data"}, "Missing boundary"),
+        ("/predict/tiny", b"--x\r\n", {"content-type": "multipart/form-data; boundary=x"}, "form"),
+    ],
+)
+def test_odd_requests_are_refused(client, path, body, headers, said):
+    answer = client.post(path, content=body, headers=headers)
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_too_many_files_in_a_form(version):
+    with LoadedClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
+        answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
+        assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
+
+
+def test_a_bug_is_told_in_json(client, monkeypatch):
+    monkeypatch.setattr(Batcher, "predict", lambda *_: 1 / 0)
+    answer = client.post(
+        "/predict/tiny", content=IMAGES.tobytes(), headers={"content-type": "application/octet-stream"}
+    )
+    assert (answer.status_code, set(answer.json())) == (500, {"error"})
+
+
+def test_a_server_that_is_away_is_told_as_such(client, monkeypatch):
+    async def away(*_):
+        raise UnavailableError("it is away")
+
+    monkeypatch.setattr(Batcher, "predict", away)
+    raw = {"content-type": "application/octet-stream"}
+    for path in ("/predict/tiny", "/v1/models/tiny:predict"):
+        answer = client.post(
+            path, content=IMAGES.tobytes() if "predict/" in path else b'{"instances": []}', headers=raw
+        )
+        assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, {"error": "it is away"}, "1")
+
+
+def test_a_model_that_gives_no_numbers_is_an_error_in_all_protocols(version):
+    class Nan(Batcher):
+        async def predict(self, images):
+            return {"probabilities": np.full((len(images), 4), np.nan, "float32")}
+
+    with pytest.MonkeyPatch.context() as patch, LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
+        patch.setattr(Batcher, "predict", Nan.predict)
+        given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+        for path, body in {
+            "/predict/tiny": {"content": IMAGES.tobytes(), "headers": {"content-type": "application/octet-stream"}},
+            "/v1/models/tiny:predict": {"json": {"instances": IMAGES.tolist()}},
+            "/v2/models/tiny/infer": {"json": {"inputs": [given]}},
+        }.items():
+            answer = client.post(path, **body)
+            assert answer.status_code == 500
+            assert "version 1 of model 'tiny' gave probabilities that are no numbers" in answer.json()["error"]
+
+
+def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
+    may = threading.Event()
+    opened = InProcessBackend.open
+    monkeypatch.setattr(InProcessBackend, "open", lambda *given: may.wait(10) and opened(*given))
+    with TestClient(make_app(Settings(models=version.parents[1]))) as client:
+        assert client.get("/v2/health/live").status_code == 200
+        for path in ("/v2/health/ready", "/v2/models/tiny/ready", "/v1/models/tiny/metadata"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert "still being loaded" in answer.json()["error"]
+        assert client.get("/models").json() == []
+        assert "highway_loading 1.0" in client.get("/metrics").text
+        may.set()
+        eventually(lambda: client.get("/v2/health/ready").status_code == 200)
+        assert client.get("/v2/models/tiny/ready").status_code == 200
+
+
+def test_what_was_refused_is_told_with_its_reason(client, version):
+    bad = version.parent / "2"
+    shutil.copytree(version, bad)
+    reason = "holds version 1 of model 'tiny'"
+    eventually(lambda: len(client.get("/v1/models/tiny").json()["model_version_status"]) == 2)
+    found = client.get("/v1/models").json()
+    assert (found["models"], found["wrong"]) == (["tiny"], {})
+    refused, served = found["statuses"]["tiny"]
+    assert (refused["version"], refused["state"], served["state"]) == ("2", "END", "AVAILABLE")
+    assert reason in refused["status"]["error_message"]
+    assert reason in client.get("/models").json()[0]["failed"]["2"]
+    (line,) = (one for one in client.get("/metrics").text.splitlines() if one.startswith("highway_version_refused{"))
+    assert 'model="tiny"' in line
+    assert reason in line
+
+
+def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
+    root = version.parents[1]
+    away = root.rename(root.with_name("away"))
+    eventually(lambda: client.get("/v1/models").json()["wrong"])
+    assert "cannot be read" in client.get("/v1/models").json()["wrong"][""]
+    assert "cannot be read" in client.get("/models").json()[0]["wrong"]
+    (status,) = client.get("/v1/models/tiny").json()["model_version_status"]
+    assert (status["state"], status["status"]["error_code"]) == ("AVAILABLE", "OK")
+    assert "is served on" in status["status"]["error_message"]
+    assert 'highway_folder_wrong{model="",reason="the repository' in client.get("/metrics").text
+    assert client.get("/v2/health/ready").status_code == 200
+    away.rename(root)
+    eventually(lambda: not client.get("/v1/models").json()["wrong"])
+
+
+def spaced(given):
+    """As JSON of more than the event loop reads itself."""
+    return json.dumps(given).encode() + b" " * SMALL
+
+
+def test_large_json_says_the_same(client, expected):
+    whole = client.post("/v1/models/tiny:predict", content=spaced({"inputs": IMAGES.tolist()})).json()["outputs"]
+    np.testing.assert_allclose(whole["probabilities"], expected, atol=1e-6)
+    given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+    answer = client.post("/v2/models/tiny/infer", content=spaced({"inputs": [given]})).json()["outputs"][0]
+    np.testing.assert_allclose(np.reshape(answer["data"], (3, 4)), expected, atol=1e-6)
+    for path, body, said in (
+        ("/v1/models/tiny:predict", b"[" + b" " * SMALL, "is no JSON"),
+        ("/v1/models/tiny:predict", spaced({"inputs": [[300]]}), "has the shape"),
+        ("/v2/models/tiny/infer", spaced({"inputs": []}), "list of one input"),
+    ):
+        answer = client.post(path, content=body)
+        assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_json_with_more_values_than_pictures_have_is_not_read(client):
+    # Each empty list takes 64 bytes of memory.
+    body = b'{"instances": [' + b"[]," * 40_000 + b"[]]}"
+    answer = client.post("/v1/models/tiny:predict", content=body)
+    assert (answer.status_code, "far more values than 256 pictures" in answer.json()["error"]) == (413, True)
+
+
+def test_large_answers_say_the_same(version, expected):
+    settings = Settings(version.parents[1], pictures=9000)
+    with TestClient(make_app(settings)) as client:
+        many = IMAGES.repeat(3000, axis=0)
+        raw = {"content-type": "application/octet-stream"}
+        plain = client.post("/predict/tiny?top=1&seen=true", content=many.tobytes(), headers=raw).json()["predictions"]
+        given = {
+            "name": "image",
+            "datatype": "UINT8",
+            "shape": list(many.shape),
+            "parameters": {"binary_data_size": many.size},
+        }
+        head = json.dumps({"inputs": [given]}).encode()
+        headers = {"inference-header-content-length": str(len(head))}
+        tensors = client.post("/v2/models/tiny/infer", content=head + many.tobytes(), headers=headers).json()["outputs"]
+    assert [one["seen"] for one in plain[::3000]] == IMAGES.tolist()
+    best = expected.repeat(3000, axis=0).max(-1)
+    np.testing.assert_allclose([one["top"][0]["probability"] for one in plain], best, atol=1e-6)
+    np.testing.assert_allclose(np.reshape(tensors[0]["data"], (9000, 4)).max(-1), best, atol=1e-6)
+
+
+def test_a_body_in_many_parts_is_put_together(client, expected):
+    raw = {"content-type": "application/octet-stream"}
+    content = IMAGES.tobytes()
+    whole = client.post("/predict/tiny?top=1", content=content, headers=raw).json()
+    parts = client.post("/predict/tiny?top=1", content=iter([content[:5], content[5:6], content[6:]]), headers=raw)
+    assert parts.json() == whole

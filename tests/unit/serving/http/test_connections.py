@@ -1,0 +1,199 @@
+"""Slow clients over real sockets, with limits of some tenths of a second."""
+
+import asyncio
+import contextlib
+import resource
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from serving.http import connections
+from serving.http.connections import Limits, possible, protocol
+from tests.endpoint import eventually
+
+HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+LARGE = 2**25
+
+
+class Server:
+    """An app that answers with the length of what it was sent, or at `/large` with much; in a thread."""
+
+    def __init__(self, **limits):
+        self.ended, self.gone = [], threading.Event()
+        config = uvicorn.Config(
+            self.app, http=protocol(Limits(**{"idle": 0.3, **limits})), timeout_graceful_shutdown=20,
+            lifespan="off", ws="none", interface="asgi3", log_config=None,
+        )  # fmt: skip
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listening.getsockname()
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([self.listening],))
+
+    async def app(self, scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.ended.append("disconnect")
+                return
+            body, more = body + message["body"], message["more_body"]
+        if scope["path"] == "/slow":
+            await asyncio.sleep(1.0)
+        answer = bytes(LARGE) if scope["path"] == "/large" else b"%d" % len(body)
+        headers = [(b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+        self.ended.append("answer")
+
+    def connect(self, *parts):
+        made = socket.create_connection(self.address, timeout=20)
+        for part in parts:
+            made.sendall(part)
+        return made
+
+    def __enter__(self):
+        self.thread.start()
+        eventually(lambda: self.server.started)
+        return self
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join()
+
+
+def said(connection):
+    """All that comes until the other side ends."""
+    found = b""
+    with connection, contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(2**16):
+            found += part
+    return found
+
+
+@pytest.fixture
+def server():
+    with Server(header=0.3, body=0.4) as made:
+        yield made
+
+
+def status(answer):
+    return answer[9:12]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        # A browser may open a connection before it needs it: nothing is said.
+        ([], b""),
+        ([GET[:12]], b"408"),
+        ([HEAD, b"half"], b"408"),
+        ([GET], b"200"),
+        ([GET, GET[:12]], b"200"),
+    ],
+)
+def test_who_stops_sending_is_cut_off(server, parts, expected):
+    assert status(said(server.connect(*parts))) == expected
+
+
+def test_a_second_request_that_stops_is_cut_off_after_the_first_answer(server):
+    connection = server.connect(GET)
+    first = connection.recv(2**16)
+    connection.sendall(GET[:12])
+    assert (status(first), status(said(connection))) == (b"200", b"408")
+
+
+def test_a_byte_now_and_then_does_not_help(server):
+    connection = server.connect(b"G")
+    for byte in GET[1:16]:
+        time.sleep(0.05)
+        # It may be closed already.
+        with contextlib.suppress(OSError):
+            connection.sendall(bytes([byte]))
+    assert status(said(connection)) in (b"408", b"")
+
+
+def test_a_body_that_stops_ends_the_request(server):
+    assert b"did not come in time" in said(server.connect(HEAD, b"half"))
+    eventually(lambda: server.ended == ["disconnect"])
+
+
+def test_a_body_that_comes_fast_enough_may_take_longer(server, monkeypatch):
+    monkeypatch.setattr(connections, "RATE", 4)
+    connection = server.connect(HEAD)
+    for _ in range(10):
+        time.sleep(0.08)
+        connection.sendall(b"x")
+    assert status(said(connection)) == b"200"
+
+
+def test_who_does_not_read_the_answer_is_cut_off(server):
+    connection = server.connect(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n")
+    eventually(lambda: server.ended == ["answer"])
+    eventually(lambda: not server.server.server_state.connections)
+    assert len(said(connection)) < LARGE
+
+
+def test_an_answer_may_take_its_time(server):
+    assert status(said(server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n"))) == b"200"
+
+
+@pytest.mark.parametrize("limit", ["connections", "address"])
+def test_the_one_that_is_silent_longest_makes_room(limit, monkeypatch):
+    monkeypatch.setattr(connections, "SILENT", 0.0)
+    with Server(**{limit: 3}) as server:
+        silent = []
+        for part in (b"", GET[:12], HEAD):
+            silent.append(server.connect(part))
+            # The clock of the loop has whole milliseconds.
+            time.sleep(0.01)
+        with server.connect(GET) as new:
+            assert status(new.recv(2**16)) == b"200"
+            assert said(silent[0]) == b""
+            for one in silent[1:]:
+                one.setblocking(False)
+                with one, pytest.raises(BlockingIOError):
+                    one.recv(1)
+
+
+def test_who_is_one_too_many_is_refused():
+    with Server(connections=2) as server:
+        first = [server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n") for _ in range(2)]
+        eventually(lambda: len(server.server.server_state.connections) == 2)
+        refused = said(server.connect())
+        assert (status(refused), b"retry-after: 1" in refused, b"too many connections" in refused) == (
+            b"503",
+            True,
+            True,
+        )
+        assert [status(said(one)) for one in first] == [b"200"] * 2
+        # Their places are free again.
+        assert status(said(server.connect(GET))) == b"200"
+
+
+def test_slow_clients_do_not_hold_up_the_end(monkeypatch, caplog):
+    monkeypatch.setattr(connections, "LAST", 0.2)
+    with Server(header=60, body=60) as server:
+        half = [server.connect(part) for part in (b"", GET[:12], HEAD, GET)]
+        whole = server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n")
+        eventually(lambda: len(server.server.server_state.tasks) == 2)
+        server.server.should_exit = True
+        # Far below the limit of `timeout_graceful_shutdown`, at which uvicorn cancels with a stack trace.
+        assert status(said(whole)) == b"200"
+        server.thread.join()
+        assert [status(said(one)) for one in half] == [b"", b"", b"408", b"200"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_the_limit_of_open_files():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        assert possible(500) == 500
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 500 + connections.RESERVE
+        assert possible(10**9) == before[1] - connections.RESERVE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

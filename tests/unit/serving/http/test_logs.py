@@ -1,0 +1,28 @@
+import json
+import logging
+import sys
+
+from serving.http.server import JsonFormatter
+
+
+def line(**fields):
+    return json.loads(
+        JsonFormatter().format(logging.makeLogRecord({"created": 0.0, "msecs": 7.9, "levelname": "INFO", **fields}))
+    )
+
+
+def test_a_line_has_what_was_given():
+    found = line(msg="version %s", args=("2",), model="digits", path=b"odd")
+    assert found == {
+        "time": "1970-01-01T00:00:00.007Z", "level": "info", "message": "version 2", "model": "digits",
+        "path": "b'odd'",
+    }  # fmt: skip
+
+
+def test_an_exception_keeps_its_trace():
+    try:
+        raise ValueError("bad\nline")
+    except ValueError:
+        found = JsonFormatter().format(logging.makeLogRecord({"msg": "failed", "exc_info": sys.exc_info()}))
+    assert "\n" not in found
+    assert "ValueError: bad" in json.loads(found)["exception"]

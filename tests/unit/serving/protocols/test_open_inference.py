@@ -1,0 +1,149 @@
+import base64
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from serving.errors import RequestError
+from serving.manifest import Manifest
+from serving.protocols import open_inference
+
+PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3, 1)
+OUTPUTS = {
+    "probabilities": np.float32([[0.25, 0.75], [1, 0]]),
+    "class_id": np.array([1, 0]),
+    "label": ["b", "aé"],
+}
+
+
+@pytest.fixture
+def manifest(content):
+    file = {"size": 1, "sha256": "0" * 64}
+    content["outputs"]["label"] = {"dtype": "string", "shape": [None]}
+    return Manifest.model_validate({**content, "files": {"model.onnx": file, "labels.txt": file}})
+
+
+def parse(manifest, given, behind=b""):
+    head = json.dumps(given).encode()
+    return open_inference.parse(head + behind, str(len(head)) if behind else None, manifest)
+
+
+def image(**changes):
+    return {"name": "image", "datatype": "UINT8", "shape": [2, 4, 3, 1], "data": PIXELS.ravel().tolist()} | changes
+
+
+def binary(size=24, **changes):
+    given = image(parameters={"binary_data_size": size}, **changes)
+    del given["data"]
+    return given
+
+
+@pytest.mark.parametrize("data", [PIXELS.ravel().tolist(), PIXELS.tolist()])
+def test_pixels_in_json(manifest, data):
+    found = parse(manifest, {"id": "7", "inputs": [image(data=data)]})
+    np.testing.assert_array_equal(found.request.images, PIXELS)
+    assert (found.id, found.outputs, found.binary) == ("7", None, False)
+
+
+def test_pixels_behind_the_json(manifest):
+    given = {"inputs": [binary()], "parameters": {"binary_data_output": True}}
+    found = parse(manifest, given, PIXELS.tobytes())
+    np.testing.assert_array_equal(found.request.images, PIXELS)
+    assert found.binary
+
+
+def test_files(manifest):
+    texts = [base64.b64encode(file).decode() for file in (b"one", b"three")]
+    given = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "data": texts}
+    assert parse(manifest, {"inputs": [given]}).request.files == [b"one", b"three"]
+    behind = b"".join(struct.pack("<I", len(file)) + file for file in (b"one", b"three"))
+    given = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(behind)}}
+    assert parse(manifest, {"inputs": [given]}, behind).request.files == [b"one", b"three"]
+
+
+def test_no_pictures_at_all(manifest):
+    assert parse(manifest, {"inputs": [image(shape=[0, 4, 3, 1], data=[])]}).request.images.shape == (0, 4, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], '"inputs" must be a list of one input'),
+        ({"inputs": []}, "list of one input"),
+        ({"inputs": [image(), image()]}, "list of one input"),
+        ({"inputs": [image(name="picture")]}, "no input 'picture'"),
+        ({"inputs": [image(datatype="FP32")]}, "datatype UINT8. Received: 'FP32'"),
+        ({"inputs": [image(shape=None)]}, "must have a shape"),
+        ({"inputs": [image(shape=[-2, 4, 3, 1])]}, "must have a shape"),
+        ({"inputs": [image(shape=[True, 4, 3, 1])]}, "must have a shape"),
+        ({"inputs": [image(shape=[2, 3, 4, 1])]}, r"takes images of \(batch, 4, 3, 1\)"),
+        ({"inputs": [image(data=[1, 2])]}, "2 values, the shape .* needs 24"),
+        ({"inputs": [image(data="text")]}, "list of numbers"),
+        ({"inputs": [image(data=None)]}, "list of numbers|values"),
+        ({"inputs": [image(data=[256] * 24)]}, "from 0 to 255"),
+        ({"inputs": [image(data=[0.5] * 24)]}, "whole numbers"),
+        ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),
+        ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
+        ({"inputs": [image()], "outputs": [{"name": "other"}]}, "no output 'other'"),
+        ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
+        ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [3], "data": []}]}, "0 files"),
+        ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [3]}]}, "base64"),
+    ],
+)
+def test_what_is_none_is_refused(manifest, given, said):
+    with pytest.raises(RequestError, match=said):
+        parse(manifest, given)
+
+
+def test_bytes_behind_the_json_must_fit(manifest):
+    with pytest.raises(RequestError, match="23 bytes follow"):
+        parse(manifest, {"inputs": [binary()]}, bytes(23))
+    with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] needs 24"):
+        parse(manifest, {"inputs": [binary(23)]}, bytes(23))
+    given = {"name": "image_bytes", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}
+    with pytest.raises(RequestError, match="longer than the body"):
+        parse(manifest, {"inputs": [given]}, struct.pack("<I", 3) + b"ab")
+
+
+@pytest.mark.parametrize("header", ["-1", "x", "9999", ""])
+def test_a_wrong_header_is_refused(manifest, header):
+    with pytest.raises(RequestError, match="Inference-Header-Content-Length"):
+        open_inference.parse(b"{}", header, manifest)
+
+
+def test_answers_in_json(manifest):
+    infer = parse(manifest, {"id": "7", "inputs": [image()]})
+    body, length = open_inference.format_response(OUTPUTS, manifest, infer)
+    assert length is None
+    assert json.loads(body) == {
+        "id": "7",
+        "model_name": "tiny",
+        "model_version": "1",
+        "outputs": [
+            {"name": "probabilities", "datatype": "FP32", "shape": [2, 2], "data": [0.25, 0.75, 1, 0]},
+            {"name": "class_id", "datatype": "INT64", "shape": [2], "data": [1, 0]},
+            {"name": "label", "datatype": "BYTES", "shape": [2], "data": ["b", "aé"]},
+        ],
+    }
+
+
+def test_answers_behind_the_json(manifest):
+    asked = [{"name": "label", "parameters": {"binary_data": True}}, {"name": "class_id"}]
+    body, length = open_inference.format_response(
+        OUTPUTS, manifest, parse(manifest, {"inputs": [image()], "outputs": asked})
+    )
+    head = json.loads(body[:length])
+    texts = struct.pack("<I", 1) + b"b" + struct.pack("<I", 3) + "aé".encode()
+    assert head["outputs"] == [
+        {"name": "label", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(texts)}},
+        {"name": "class_id", "datatype": "INT64", "shape": [2], "data": [1, 0]},
+    ]
+    assert body[length:] == texts
+
+
+def test_metadata(manifest):
+    found = open_inference.metadata(manifest, "onnxruntime_onnx", [1, 3])
+    assert (found["name"], found["versions"]) == ("tiny", ["1", "3"])
+    assert found["inputs"][0] == {"name": "image", "datatype": "UINT8", "shape": [-1, 4, 3, 1]}
+    assert {"name": "label", "datatype": "BYTES", "shape": [-1]} in found["outputs"]

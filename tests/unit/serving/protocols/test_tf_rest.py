@@ -1,0 +1,113 @@
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from serving.errors import RequestError
+from serving.manifest import Manifest
+from serving.protocols import tf_rest
+
+LISTS = [[[[row * 3 + column] for column in range(3)] for row in range(4)]] * 2
+PIXELS = np.array(LISTS, np.uint8)
+FILE = {"b64": base64.b64encode(b"a picture").decode()}
+
+
+@pytest.fixture
+def manifest(content):
+    return Manifest.model_validate({**content, "files": {name: _file() for name in ("model.onnx", "labels.txt")}})
+
+
+def _file():
+    return {"size": 1, "sha256": "0" * 64}
+
+
+def parse(manifest, **body):
+    return tf_rest.parse(json.dumps(body).encode(), manifest)
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ({"instances": LISTS}, True),
+        ({"instances": [{"image": one} for one in LISTS]}, True),
+        ({"inputs": LISTS}, False),
+        ({"inputs": {"image": LISTS}}, False),
+        ({"inputs": {"image": LISTS}, "signature_name": "serving_default"}, False),
+    ],
+)
+def test_pixels_in_rows_and_columns(manifest, body, rows):
+    found = parse(manifest, **body)
+    np.testing.assert_array_equal(found.request.images, PIXELS)
+    assert found.request.images.dtype == np.uint8
+    assert found.rows is rows
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": [FILE, FILE]},
+        {"instances": [{"image_bytes": FILE}] * 2},
+        {"inputs": [FILE, FILE]},
+        {"inputs": {"image_bytes": [FILE, FILE]}},
+    ],
+)
+def test_files(manifest, body):
+    found = parse(manifest, signature_name="serving_bytes", **body)
+    assert found.request.files == [b"a picture"] * 2
+    assert found.request.images is None
+
+
+def test_no_pictures_at_all(manifest):
+    assert parse(manifest, instances=[]).request.images.shape == (0, 4, 3, 1)
+    assert parse(manifest, instances=[], signature_name="serving_bytes").request.files == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{", "no JSON"),
+        (b"[1]", "must be a JSON object"),
+        (b"{}", 'either "instances" or "inputs"'),
+        (b'{"instances": [], "inputs": []}', "either"),
+        (b'{"instances": [], "signature_name": "other"}', "no signature 'other'"),
+        (b'{"instances": 3}', "must be a list"),
+        (b'{"inputs": 3}', "must be a list"),
+        (b'{"instances": [{"picture": 1}]}', "one input 'image'. Received: 'picture'"),
+        (b'{"instances": [[1, 2], [3]]}', r"takes images of \(batch, 4, 3, 1\)"),
+        (b'{"instances": [[[1]]]}', r"shape \(1, 1, 1\)"),
+        (b'{"instances": ["text"]}', "shape"),
+        (b'{"instances": [null], "signature_name": "serving_bytes"}', "b64"),
+        (b'{"instances": [{"b64": "?"}], "signature_name": "serving_bytes"}', "not base64"),
+        (b'{"instances": [{"b64": 3}], "signature_name": "serving_bytes"}', "not base64"),
+    ],
+)
+def test_what_is_none_is_refused(manifest, body, said):
+    with pytest.raises(RequestError, match=said):
+        tf_rest.parse(body, manifest)
+
+
+@pytest.mark.parametrize("value", [-1, 256, 0.5, 1e300, "1", None])
+def test_what_is_no_pixel_is_refused(manifest, value):
+    one = json.loads(json.dumps(LISTS[0]))
+    one[0][0][0] = value
+    with pytest.raises(RequestError):
+        parse(manifest, instances=[one])
+
+
+def test_answers():
+    outputs = {
+        "probabilities": np.float32([[0.25, 0.75], [1, 0]]),
+        "class_id": np.array([1, 0]),
+        "label": ["b", "a"],
+    }
+    rows = json.loads(tf_rest.format_response(outputs, rows=True))
+    assert rows == {
+        "predictions": [
+            {"probabilities": [0.25, 0.75], "class_id": 1, "label": "b"},
+            {"probabilities": [1, 0], "class_id": 0, "label": "a"},
+        ]
+    }
+    assert json.loads(tf_rest.format_response(outputs, rows=False)) == {
+        "outputs": {"probabilities": [[0.25, 0.75], [1, 0]], "class_id": [1, 0], "label": ["b", "a"]}
+    }

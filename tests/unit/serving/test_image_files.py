@@ -1,0 +1,177 @@
+import io
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.errors import ImageError
+from serving.image_files import SIDE, decode, read, shrunk
+
+SIZE = (5, 7)
+
+
+def pixels(shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+
+def saved(picture, form, **options):
+    file = io.BytesIO()
+    picture.save(file, form, **options)
+    return file.getvalue()
+
+
+def opaque(grey_or_colour):
+    colour = np.broadcast_to(grey_or_colour, (*SIZE, 3))
+    return np.dstack([colour, np.full(SIZE, 255, np.uint8)])
+
+
+@pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "WEBP", "PPM"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_come_back_unchanged(form, channels):
+    expected = pixels((*SIZE, channels))
+    found = decode(saved(Image.fromarray(expected.squeeze()), form, lossless=True), "a")
+    np.testing.assert_array_equal(found, opaque(expected))
+    assert found.dtype == np.uint8
+
+
+def test_jpeg_is_near():
+    encoded = saved(Image.fromarray(np.full(SIZE, 90, "uint8")), "JPEG", quality=95)
+    np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(90)), atol=3)
+
+
+def test_black_and_white_and_palettes_and_cmyk():
+    two = pixels(SIZE) > 127
+    np.testing.assert_array_equal(decode(saved(Image.fromarray(two), "PNG"), "a"), opaque((two * 255)[..., None]))
+    few = Image.fromarray(pixels((*SIZE, 3))).quantize(16)
+    np.testing.assert_array_equal(decode(saved(few, "PNG"), "a"), opaque(np.asarray(few.convert("RGB"))))
+    inks = Image.new("CMYK", SIZE[::-1], (255, 0, 0, 0))
+    np.testing.assert_allclose(decode(saved(inks, "JPEG"), "a").astype(int), opaque(np.uint8([0, 255, 255])), atol=8)
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_sixteen_bits_keep_their_upper_eight(form):
+    deep = np.random.default_rng(0).integers(0, 65_536, SIZE, dtype="uint16")
+    np.testing.assert_array_equal(decode(saved(Image.fromarray(deep), form), "a"), opaque((deep >> 8)[..., None]))
+
+
+def test_transparency_is_kept():
+    expected = pixels((*SIZE, 4))
+    np.testing.assert_array_equal(decode(saved(Image.fromarray(expected), "PNG"), "a"), expected)
+    one = saved(Image.fromarray(np.zeros((*SIZE, 3), "uint8")), "PNG", transparency=(0, 0, 0))
+    assert (decode(one, "a")[..., 3] == 0).all()
+
+
+@pytest.mark.parametrize(("way", "corner"), [(1, (0, 0)), (2, (0, -1)), (3, (-1, -1)), (6, (0, -1)), (8, (-1, 0))])
+def test_exif_turns_it(way, corner):
+    stored = np.zeros(SIZE, "uint8")
+    stored[0, 0] = 255
+    exif = Image.Exif()
+    exif[0x0112] = way
+    found = decode(saved(Image.fromarray(stored), "PNG", exif=exif), "a")
+    assert found.shape[:2] == (SIZE if way < 5 else SIZE[::-1])
+    assert found[(*corner, 0)] == 255
+
+
+def test_several_frames_are_refused():
+    first, second = (Image.fromarray(pixels(SIZE, seed)) for seed in (0, 1))
+    for form in ("TIFF", "GIF", "WEBP"):
+        with pytest.raises(ImageError, match="a has several frames"):
+            decode(saved(first, form, save_all=True, append_images=[second]), "a")
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "BMP", "TIFF", "GIF", "WEBP", "PPM"])
+def test_a_picture_cut_anywhere_is_refused_or_read(form):
+    whole = saved(Image.fromarray(pixels((*SIZE, 3))), form)
+    refused = 0
+    for length in range(len(whole)):
+        try:
+            assert decode(whole[:length], "cut").shape == (*SIZE, 4)
+        except ImageError as error:
+            assert "cut" in str(error)  # noqa: PT017  either outcome is right, another error is not
+            refused += 1
+    # The last bytes may be padding, an end mark, or nothing that pixels depend on.
+    assert refused > len(whole) / 2
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
+def test_what_is_no_picture_is_refused(content):
+    with pytest.raises(ImageError, match=r"^a\.png "):
+        decode(content, "a.png")
+
+
+def test_huge_pictures_are_refused_by_their_header():
+    # A PNG that says it has 60 000 x 60 000 pixels, and stops there.
+    header = saved(Image.fromarray(pixels(SIZE)), "PNG")
+    chunk = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + header[24:29]
+    huge = header[:12] + chunk + zlib.crc32(chunk).to_bytes(4, "big") + header[33:]
+    with pytest.raises(ImageError, match=r"60000 x 60000 pixels|larger than"):
+        decode(huge, "a")
+    with pytest.raises(ImageError, match="7 x 5 pixels, more than the limit of 34"):
+        decode(header, "a", pixels=34)
+    assert decode(header, "a", pixels=35).shape == (5, 7, 4)
+
+
+def test_files(tmp_path):
+    expected = pixels((*SIZE, 4))
+    Image.fromarray(expected).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read(tmp_path / "a.png"), expected)
+    with pytest.raises(ImageError, match=r"there is no file .*nothing\.png"):
+        read(tmp_path / "nothing.png")
+    with pytest.raises(ImageError, match="is a folder"):
+        read(tmp_path)
+
+
+def test_large_pictures_are_scaled_down_by_whole_factors():
+    expected = np.repeat(np.repeat(pixels((SIDE, 350, 4)), 3, axis=0), 3, axis=1)
+    expected[..., 3] = 255
+    np.testing.assert_array_equal(shrunk(expected), expected[::3, ::3])
+    small = expected[: 2 * SIDE - 1, : 2 * SIDE - 1]
+    assert shrunk(small) is small
+    # What is transparent has no colour to mix in.
+    expected[1::3, :, :3], expected[1::3, :, 3] = 255, 0
+    found, colour = shrunk(expected), expected[::3, ::3, :3]
+    np.testing.assert_allclose(found[..., :3].astype(int), colour, atol=2)
+    np.testing.assert_array_equal(found[..., 3], 170)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_a_file_is_scaled_down_as_its_pixels_are(mode):
+    # More rows than are converted at a time, and a factor that divides neither side.
+    size = (1543, 1399)
+    colours = Image.fromarray(pixels((9, 7, 4))).resize(size, Image.Resampling.BICUBIC)
+    if mode == "I;16":
+        picture = Image.fromarray(np.asarray(colours.convert("L")).astype(np.uint16) << 8)
+    else:
+        picture = colours.convert("RGB").quantize(9) if mode == "P" else colours.convert(mode)
+    shown = picture.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
+    expected = shown.convert("RGBa").reduce(3).convert("RGBA")
+    np.testing.assert_array_equal(decode(saved(picture, "PNG", compress_level=1), "a"), np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("size", "ratio", "expected"),
+    [
+        ((2100, 700), 4, (525, 175)),
+        ((2101, 703), 4, (526, 176)),
+        ((999, 40), 1, (999, 40)),
+        ((9000, 32), 8, (563, 2)),
+        ((9000, 3), 2, (500, 1)),
+    ],
+)
+def test_a_large_jpeg_is_decoded_smaller(size, ratio, expected):
+    picture = Image.fromarray(pixels((3, 4, 3))).resize(size, Image.Resampling.BICUBIC)
+    found = decode(saved(picture, "JPEG", quality=95), "a")
+    assert found.shape[1::-1] == expected
+    # An encoder fills the blocks at the right and at the bottom with the last pixels, which count more than once.
+    filled = np.pad(picture, ((0, -size[1] % ratio), (0, -size[0] % ratio), (0, 0)), mode="edge")
+    smaller = Image.fromarray(filled).reduce(ratio)
+    means = np.asarray(smaller.reduce(max(smaller.width // SIDE, 1))).astype(int)
+    # The block of a JPEG decoder is scaled by leaving out its finest waves, which means of pixels keep a little of.
+    assert np.abs(found[..., :3] - means).mean() < 1
+
+
+def test_of_two_pictures_in_a_jpeg_the_first_is_read():
+    first = Image.new("L", SIZE[::-1], 40)
+    encoded = saved(first, "MPO", save_all=True, append_images=[Image.new("L", (2, 2), 250)])
+    np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(40)), atol=3)
