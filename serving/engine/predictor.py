@@ -23,10 +23,6 @@ class Deadlines:
 
     Args:
         seconds: the limit.
-
-    Example:
-        with deadlines.start():
-            await answer  # raises TimeoutError
     """
 
     def __init__(self, seconds: float) -> None:

@@ -29,9 +29,6 @@ def supervise(work: Callable[[], object], count: int) -> int:
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
-
-    Example:
-        sys.exit(supervise(serve, 4))
     """
     with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics

@@ -165,7 +165,7 @@ class RemoteVersion:
             if found[name].shape != (len(images), *self._shape(name)):
                 raise refused(
                     self.connection.address,
-                    f"{name} of model {self.name!r} has the shape {found[name].shape} for {len(images)} images",
+                    f"{name} of model {self.name!r} have the shape {found[name].shape} for {len(images)} images",
                 )
         return found
 

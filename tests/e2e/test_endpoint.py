@@ -344,9 +344,9 @@ def test_mistakes_of_predict_are_told(models, tmp_path):
 
         assert "Set HIGHWAY_API_KEY" in said(endpoint.url, HIGHWAY_API_KEY="")
         assert "there is no model 'nothing'. Served are: digits." in said(endpoint.url, "nothing", HIGHWAY_API_KEY="k")
-        assert f"{bad} is no picture" in said(endpoint.url, HIGHWAY_API_KEY="k")
+        assert f"{bad} is not an image" in said(endpoint.url, HIGHWAY_API_KEY="k")
         endpoint.stop()
         start = time.monotonic()
         assert "cannot be reached" in said(endpoint.url)
         assert time.monotonic() - start > 2
-    assert "is no address of an endpoint" in said("localhost:80")
+    assert "is not the address of an endpoint" in said("localhost:80")

@@ -149,7 +149,7 @@ def test_files_are_chosen_dropped_and_pasted(page, pictures):
 
 def test_a_file_that_is_no_picture_is_told_until_another_comes(page, pictures):
     page.give("drop", pictures / "note.svg", "image/svg+xml")
-    page.until("return document.getElementById('message').textContent.includes('note.svg is no picture')")
+    page.until("return document.getElementById('message').textContent.includes('note.svg is not an image')")
     page.give("drop", pictures / "three.png", "image/png")
     assert page.verdict() == "3"
     assert page.get("message").text == ""

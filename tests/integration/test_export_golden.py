@@ -99,7 +99,7 @@ def test_pictures_and_gates_of_an_export_of_the_past():
     rgba = np.concatenate([np.repeat(IMAGES[0], 3, -1), np.full((28, 28, 1), 255, np.uint8)], -1)
     np.testing.assert_array_equal(model.to_input(rgba), IMAGES[0])
     assert model.predict(IMAGES)["gate_means"].shape == (len(IMAGES), len(model.manifest.gates))
-    with pytest.raises(ImageError, match=r"takes no picture files.*Export the run again"):
+    with pytest.raises(ImageError, match=r"takes no image files.*Export the run again"):
         open_model(FIRST).to_input(rgba)
 
 

@@ -117,7 +117,7 @@ BAD = {
     "pdf": (saved(written(3), "PDF"), "no picture"),
     "truncated png": (PNG[: len(PNG) // 2], "cannot be read"),
     "truncated jpeg": (saved(written(3), "JPEG")[:900], "cannot be read"),
-    "png of no pixels": (chunked(PNG, 0, 9), "picture 1"),
+    "png of no pixels": (chunked(PNG, 0, 9), "image 1"),
     "bomb": (saved(Image.new("1", (1500, 1500))), "1500 x 1500 pixels, more than the limit of 2,000,000"),
     "bomb by its header": (chunked(PNG, 60_000, 60_000), "limit of 2,000,000|2,000,000 pixels"),
     "very long": (saved(Image.new("1", (1, 2_000_001))), "limit of 2,000,000"),
@@ -141,7 +141,7 @@ def test_the_name_of_the_file_is_told(client):
     files = [("picture", ("good.png", PNG)), ("picture", ("bad.png", b"hello"))]
     answer = client.post("/predict/digits", files=files)
     assert answer.status_code == 400
-    assert answer.json()["error"].startswith("bad.png is no picture")
+    assert answer.json()["error"].startswith("bad.png is not an image")
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 28), (28, 1), (2, 1999), (1999, 2), (1, 1_900_000), (1_900_000, 1)])

@@ -294,7 +294,7 @@ def test_another_model_under_the_same_name_is_refused(server, exported, protocol
     with serve(tmp_path, server, protocol) as client:
         answer = predict(client, pictures(1))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "computes something else than version 2 of model 'tiny'" in answer.json()["error"]
+        assert "does not predict like version 2 of model 'tiny'" in answer.json()["error"]
 
 
 def test_a_damaged_version_is_refused_whatever_tf_serving_has(server, exported, protocol, tmp_path):

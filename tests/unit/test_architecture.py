@@ -37,11 +37,6 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/layers/scan.py": {"tensorflow"},
 }
 
-# Known cycles, to be removed. Add none.
-FOLDER_CYCLES = [
-    {"serving", "serving.api", "serving.protocols", "serving.tf_serving"},
-]
-
 
 @cache
 def sources() -> dict[str, Path]:
@@ -127,7 +122,7 @@ def test_no_cycle_of_folders():
         others = {folder(other) for other in imports(module) & sources().keys()}
         arrows.setdefault(here, set()).update(name for name in others if name != here and not name.startswith(below))
     found = cycles({name: sorted(others) for name, others in arrows.items()})
-    assert [group for group in found if group not in FOLDER_CYCLES] == []
+    assert found == []
 
 
 @pytest.mark.parametrize("part", MAY_USE)

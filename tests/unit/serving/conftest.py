@@ -6,9 +6,32 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from serving import files, manifest
+from serving.engine import backends
 
 SHAPE = (4, 3, 1)
 LABELS = ("zero", "one", "two", "three")
+
+
+class NoChildren:
+    """Calls functions in this process, in place of `ChildProcesses`."""
+
+    def __init__(self, **_):
+        pass
+
+    def call(self, function, *arguments):
+        return function(*arguments)
+
+    def end_idle(self):
+        pass
+
+    close = end_idle
+
+
+@pytest.fixture(autouse=True)
+def _trials_in_this_process(request, monkeypatch):
+    """Starts no interpreter for each version that is opened, unless that is the point."""
+    if "children" not in request.keywords:
+        monkeypatch.setattr(backends, "ChildProcesses", NoChildren)
 
 
 @pytest.fixture

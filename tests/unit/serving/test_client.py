@@ -102,13 +102,13 @@ def test_an_array_of_several_pictures(waits, shape):
 @pytest.mark.parametrize(
     ("pictures", "why"),
     [
-        ("seven.jpg", r"must be a list\. Received: 'seven\.jpg' \(str\)\. Put it into brackets"),
+        ("seven.jpg", r"must be a list\. Received: 'seven\.jpg' \(str\)\. Put it in brackets"),
         (b"x", "must be a list"),
         (np.zeros((28, 28), "uint8"), r"must be a list\. Received: an array of uint8 and shape \(28, 28\)"),
         (np.zeros((28, 28, 1), "uint8"), "must be a list"),
         (["nothing\0.png"], "cannot be read"),
-        ([b"x", 7], r"picture 2 is 7 \(int\)\. Expected a path"),
-        ([np.zeros((28, 28))], r"picture 1 is an array of float64 and shape \(28, 28\)\. Expected uint8"),
+        ([b"x", 7], r"image 2 is 7 \(int\)\. Expected a path"),
+        ([np.zeros((28, 28))], r"image 1 is an array of float64 and shape \(28, 28\)\. Expected uint8"),
         ([np.zeros((28, 28, 2), "uint8")], "with 1, 3 or 4 channels"),
         ([np.zeros((0, 28), "uint8")], "Expected uint8"),
     ],
@@ -167,7 +167,7 @@ def test_jitter(monkeypatch):
 
 @pytest.mark.parametrize("url", ["", "here", "localhost:80", "ftp://here", "http://", "http://here:port"])
 def test_what_is_no_address(url):
-    with pytest.raises(ClientError, match="is no address of an endpoint"):
+    with pytest.raises(ClientError, match="is not the address of an endpoint"):
         Client(url)
 
 
@@ -175,7 +175,7 @@ def test_other_servers_and_missing_files(waits, tmp_path):
     def page(_):
         return httpx.Response(200, text="<html>Welcome</html>")
 
-    with pytest.raises(ClientError, match=r"does not answer as an endpoint of highway-keras does.*Welcome"):
+    with pytest.raises(ClientError, match=r"does not answer like a highway-keras endpoint.*Welcome"):
         Client("http://here", transport=httpx.MockTransport(page)).predict("digits", [b"x"])
     with pytest.raises(ClientError, match="answered 502: <html>"):
         Client("http://here", transport=httpx.MockTransport(lambda _: httpx.Response(502, text="<html>"))).models()

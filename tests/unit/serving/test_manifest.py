@@ -46,7 +46,7 @@ def test_fields_of_a_later_writer_are_left_alone(version):
 def test_files_outside_the_folder_are_refused(version, name):
     files = json.loads((version / NAME).read_text())["files"]
     change(version, files={**files, name: files["labels.txt"]})
-    with pytest.raises(ModelError, match="must lie inside the folder"):
+    with pytest.raises(ModelError, match="must be inside the folder"):
         read(version)
 
 

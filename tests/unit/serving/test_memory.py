@@ -11,7 +11,7 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_what_is_free_goes_back_to_the_system():
     # Small enough to come from the heap; the last one keeps it from shrinking by itself.
     arrays = [np.ones(8192) for _ in range(1600)]

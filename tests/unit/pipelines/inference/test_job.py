@@ -87,7 +87,7 @@ def test_an_unreadable_picture_is_a_row_with_its_error(job, folder, said):
     bad = {row["path"]: row for row in rows(job().out) if row["error"]}
     assert [*bad] == [str(folder / "1" / "04.png"), str(folder / "2" / "gone.png")]
     first, second = bad.values()
-    assert "is no picture" in first["error"]
+    assert "is not an image" in first["error"]
     assert "there is no file" in second["error"]
     assert first["label"] is first["probabilities"] is None
     assert "2 unreadable" in said.getvalue()

@@ -62,7 +62,7 @@ def test_a_picture_is_decoded_from_where_it_is(opened, encoded, tmp_path):
     np.testing.assert_array_equal(second.image, expected)
     assert third == NetInput("c", None, "a link")
     assert fourth.image is None
-    assert fourth.error.startswith("d is no picture")
+    assert fourth.error.startswith("d is not an image")
 
 
 def test_an_error_about_an_odd_name_can_be_written(opened):

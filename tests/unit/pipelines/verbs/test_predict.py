@@ -67,7 +67,7 @@ def test_json_is_one_object_a_line_and_the_version_is_told_apart(pictures, capsy
 def test_one_bad_picture_is_an_error_before_any_result(pictures, tmp_path, capsys):
     bad = tmp_path / "bad.png"
     bad.write_bytes(pictures[0].read_bytes()[:-40])
-    assert f"{bad} cannot be read as a picture" in refused(capsys, MODEL, *pictures, bad)
+    assert f"{bad} cannot be read as an image" in refused(capsys, MODEL, *pictures, bad)
 
 
 def test_pictures_of_any_size_and_colour(pictures, tmp_path):

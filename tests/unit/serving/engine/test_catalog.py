@@ -299,7 +299,7 @@ def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
     root.mkdir()
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
-    assert "another folder than it was, and empty" in catalog.problem
+    assert "has been replaced by an empty folder" in catalog.problem
     assert [record.getMessage() for record in caplog.records] == ["repository lost"] * 2
     root.rmdir()
     (away / "digits" / "3").mkdir()
@@ -353,7 +353,7 @@ def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root
     (root / "digits" / "2" / "manifest.json").write_text("the second")
     catalog.refresh()
     assert catalog.find("digits") == "the second"
-    # What is bad now is told, and what was loaded is served on.
+    # What is bad now is told, and what was loaded stays in service.
     (root / "digits" / "2" / "bad").touch()
     (root / "digits" / "2" / "manifest.json").unlink()
     catalog._open = opened

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from serving import image_files
-from serving.engine.decoding import Decoder, glance
+from serving.engine.decoding import Decoder, estimate
 from serving.errors import BusyError, ImageError, LimitError
 from tests.endpoint import eventually
 
@@ -32,7 +32,7 @@ def saved(size, form="PNG", seed=0, **options):
 @pytest.fixture(scope="module")
 def decoder():
     with ThreadPoolExecutor(1) as light:
-        made = Decoder(light, processes=1, queue=1, pixels=10**8, seconds=1, room=2**27)
+        made = Decoder(light, processes=1, queue=1, pixels=10**8, seconds=1, memory=2**27)
         yield made
         made.close()
 
@@ -118,7 +118,7 @@ def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monk
     monkeypatch.setattr(Decoder, "decode_limited", decode)
     files = {"first": (600, 600), "bomb": (6000, 5000), "photograph": (1000, 700), "small": (9, 9)}
     files = {name: saved(size, compress_level=1) for name, size in files.items()}
-    assert glance(files["small"]).light
+    assert estimate(files["small"]).light
 
     async def ask(light):
         decoder = Decoder(light, processes=1, queue=2, pixels=10**8)
@@ -127,7 +127,7 @@ def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monk
         rest = [asyncio.create_task(decoder.decode(files[name], name, len)) for name in ("bomb", "photograph")]
         # Neither behind them nor refused.
         assert await decoder.decode(files["small"], "small", len) == 9
-        with pytest.raises(BusyError, match="2 large picture files are waiting already") as refused:
+        with pytest.raises(BusyError, match="2 large image files are waiting already") as refused:
             await decoder.decode(files["first"], "one more", len)
         assert refused.value.after > 0.3
         scans = saved((1000, 1000), "JPEG", progressive=True)

@@ -4,7 +4,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from serving.engine.decoding import LIGHT, glance
+from serving.engine.decoding import LIGHT, estimate
 
 
 def saved(picture, form, **options):
@@ -27,7 +27,7 @@ JPEG = saved(Image.new("RGB", (300, 300)), "JPEG")
     "file", [DIGIT, JPEG, saved(Image.new("RGBA", (280, 280)), "PNG"), with_chunk(DIGIT, b"pHYs", bytes(9))]
 )
 def test_what_is_small_and_plain_is_light(file):
-    assert glance(file).light
+    assert estimate(file).light
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,18 @@ def test_what_is_small_and_plain_is_light(file):
 )
 def test_what_is_large_or_odd_is_not(file):
     assert len(file) < 40_000
-    assert not glance(file).light
+    assert not estimate(file).light
 
 
 @pytest.mark.parametrize("file", [DIGIT, JPEG])
 def test_a_file_cut_anywhere_is_estimated(file):
     for length in range(200):
-        assert glance(file[:length]).seconds > 0
+        assert estimate(file[:length]).seconds > 0
 
 
 def test_more_work_takes_longer():
     def seconds(side, form, **options):
-        return glance(saved(Image.new("RGB", (side, side)), form, **options)).seconds
+        return estimate(saved(Image.new("RGB", (side, side)), form, **options)).seconds
 
     assert seconds(300, "JPEG") < seconds(1000, "JPEG") < seconds(1000, "JPEG", progressive=True)
     assert seconds(1000, "JPEG") > LIGHT

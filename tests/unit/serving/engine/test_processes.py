@@ -8,7 +8,7 @@ import pytest
 
 from serving.engine.processes import Offload
 from serving.errors import BusyError, RequestError
-from serving.protocols.request import decoded
+from serving.protocols.request import decode_base64
 from tests.endpoint import eventually
 
 
@@ -30,7 +30,7 @@ def test_what_goes_in_and_comes_out(offload):
         np.testing.assert_array_equal(await offload.run(np.add, found, found), [2, 4])
         # An error is that of the function, and harms nobody else.
         with pytest.raises(RequestError, match="is not base64"):
-            await offload.run(decoded, "?")
+            await offload.run(decode_base64, "?")
         assert await offload.run(os.getpid) == inside
 
     asyncio.run(both())
@@ -47,7 +47,7 @@ def test_one_that_is_killed_is_replaced(offload):
 
 
 def test_who_is_killed_twice_is_told_to_come_again(offload):
-    with pytest.raises(BusyError, match="was ended"):
+    with pytest.raises(BusyError, match="was killed"):
         asyncio.run(offload.run(os._exit, 1))
 
 

@@ -120,7 +120,7 @@ def test_an_old_version_says_that_it_cannot_take_files(client):
     body = {"signature_name": "serving_bytes", "instances": [{"b64": base64.b64encode(b"no picture").decode()}]}
     answer = client.post("/v1/models/tiny:predict", json=body)
     assert answer.status_code == 400
-    assert "picture 1 is no picture" in answer.json()["error"]
+    assert "image 1 is not an image" in answer.json()["error"]
 
 
 def test_explain_needs_gates(client):
@@ -130,7 +130,7 @@ def test_explain_needs_gates(client):
 
 
 def test_limits(version):
-    settings = Settings(models=version.parents[1], body=2000, pictures=2)
+    settings = Settings(models=version.parents[1], body=2000, images=2)
     raw = {"content-type": "application/octet-stream"}
     with LoadedClient(make_app(settings)) as client:
         answer = client.post("/predict/tiny", content=bytes(2001), headers=raw)
@@ -269,7 +269,7 @@ def test_odd_requests_are_refused(client, path, body, headers, said):
 
 
 def test_too_many_files_in_a_form(version):
-    with LoadedClient(make_app(Settings(models=version.parents[1], pictures=2))) as client:
+    with LoadedClient(make_app(Settings(models=version.parents[1], images=2))) as client:
         answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
         assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
 
@@ -310,7 +310,7 @@ def test_a_model_that_gives_no_numbers_is_an_error_in_all_protocols(version):
         }.items():
             answer = client.post(path, **body)
             assert answer.status_code == 500
-            assert "version 1 of model 'tiny' gave probabilities that are no numbers" in answer.json()["error"]
+            assert "version 1 of model 'tiny' computed NaN or infinity as probabilities" in answer.json()["error"]
 
 
 def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
@@ -333,7 +333,7 @@ def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
 def test_what_was_refused_is_told_with_its_reason(client, version):
     bad = version.parent / "2"
     shutil.copytree(version, bad)
-    reason = "holds version 1 of model 'tiny'"
+    reason = "has the manifest of version 1 of model 'tiny'"
     eventually(lambda: len(client.get("/v1/models/tiny").json()["model_version_status"]) == 2)
     found = client.get("/v1/models").json()
     assert (found["models"], found["wrong"]) == (["tiny"], {})
@@ -354,7 +354,7 @@ def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
     assert "cannot be read" in client.get("/models").json()[0]["wrong"]
     (status,) = client.get("/v1/models/tiny").json()["model_version_status"]
     assert (status["state"], status["status"]["error_code"]) == ("AVAILABLE", "OK")
-    assert "is served on" in status["status"]["error_message"]
+    assert "stays in service" in status["status"]["error_message"]
     assert 'highway_folder_wrong{model="",reason="the repository' in client.get("/metrics").text
     assert client.get("/v2/health/ready").status_code == 200
     away.rename(root)
@@ -385,11 +385,11 @@ def test_json_with_more_values_than_pictures_have_is_not_read(client):
     # Each empty list takes 64 bytes of memory.
     body = b'{"instances": [' + b"[]," * 40_000 + b"[]]}"
     answer = client.post("/v1/models/tiny:predict", content=body)
-    assert (answer.status_code, "far more values than 256 pictures" in answer.json()["error"]) == (413, True)
+    assert (answer.status_code, "far more values than 256 images" in answer.json()["error"]) == (413, True)
 
 
 def test_large_answers_say_the_same(version, expected):
-    settings = Settings(version.parents[1], pictures=9000)
+    settings = Settings(version.parents[1], images=9000)
     with TestClient(make_app(settings)) as client:
         many = IMAGES.repeat(3000, axis=0)
         raw = {"content-type": "application/octet-stream"}

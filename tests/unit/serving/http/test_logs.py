@@ -2,7 +2,7 @@ import json
 import logging
 import sys
 
-from serving.http.server import JsonFormatter
+from serving.http.logs import JsonFormatter
 
 
 def line(**fields):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from serving.errors import RequestError
 from serving.manifest import Manifest
-from serving.protocols import tf_rest, v2
+from serving.protocols import open_inference, tf_rest
 
 SCALARS = st.sampled_from(
     [None, True, False, 0, 1, 3, 12, -1, 256, 2**53, 2**63, 2**64 - 1, 0.5, 1e308, "", "AAAA", "é", "1"]
@@ -71,7 +71,7 @@ def right(request):
 def test_v2(manifest, body, behind):
     head = orjson.dumps(body)
     with contextlib.suppress(RequestError):
-        right(v2.parse(head + behind, str(len(head)), manifest).request)
+        right(open_inference.parse(head + behind, str(len(head)), manifest).request)
 
 
 @FUZZED

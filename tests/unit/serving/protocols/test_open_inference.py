@@ -102,7 +102,7 @@ def test_bytes_behind_the_json_must_fit(manifest):
     with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] needs 24"):
         parse(manifest, {"inputs": [binary(23)]}, bytes(23))
     given = {"name": "image_bytes", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}
-    with pytest.raises(RequestError, match="longer than the body"):
+    with pytest.raises(RequestError, match="exceeds the body"):
         parse(manifest, {"inputs": [given]}, struct.pack("<I", 3) + b"ab")
 
 

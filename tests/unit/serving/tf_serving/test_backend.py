@@ -9,7 +9,7 @@ from serving import manifest
 from serving.engine.settings import Settings
 from serving.errors import BusyError, UnavailableError
 from serving.model import open_without_graph
-from serving.tf_serving.backend import Remote
+from serving.tf_serving.backend import RemoteVersion
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (10, 4, 3, 1), dtype="uint8")
 
@@ -47,8 +47,8 @@ def connection():
 
 @pytest.fixture
 def remote(version, connection):
-    sight = open_without_graph(version, manifest.read(version))
-    return Remote("digits", 3, sight, connection, Settings(version.parents[1], batch=4, queue=12))
+    opened = open_without_graph(version, manifest.read(version))
+    return RemoteVersion("digits", 3, opened, connection, Settings(version.parents[1], batch=4, queue=12))
 
 
 def test_a_large_request_goes_in_parts_that_the_server_takes(remote, connection):
@@ -105,5 +105,5 @@ def test_outputs_of_another_shape_are_refused(remote, connection):
         return {"probabilities": np.zeros((10, 5), "float32")}
 
     connection.predict = other
-    with pytest.raises(UnavailableError, match=r"there:8500 .* the shape \(10, 5\) for 4 pictures"):
+    with pytest.raises(UnavailableError, match=r"there:8500 .* the shape \(10, 5\) for 4 images"):
         asyncio.run(remote.predict(IMAGES))

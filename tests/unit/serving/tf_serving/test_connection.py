@@ -101,9 +101,9 @@ def test_nobody_answers(silent, scheme):
     ("status", "body", "said"),
     [
         (200, b"<html>", "no JSON"),
-        (200, b"[]", "outputs of another form"),
-        (200, b'{"outputs": {"class_id": [1, 2]}}', "outputs of another form"),
-        (200, b'{"outputs": {"probabilities": [[1], [1, 2]]}}', "outputs of another form"),
+        (200, b"[]", "malformed outputs"),
+        (200, b'{"outputs": {"class_id": [1, 2]}}', "malformed outputs"),
+        (200, b'{"outputs": {"probabilities": [[1], [1, 2]]}}', "malformed outputs"),
         (404, b'{"error": "Servable not found"}', "Servable not found"),
         (500, b"[]", "status 500"),
     ],
@@ -129,10 +129,10 @@ def response(**tensors):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (response(), "outputs of another form"),
-        (response(probabilities=messages.TensorProto(dtype=8)), "outputs of another form"),
+        (response(), "malformed outputs"),
+        (response(probabilities=messages.TensorProto(dtype=8)), "malformed outputs"),
         (response(probabilities=messages.TensorProto(dtype=1, float_val=[1, 2], tensor_shape={"dim": [{"size": 3}]})),
-         "outputs of another form"),
+         "malformed outputs"),
     ],
 )  # fmt: skip
 def test_what_grpc_answers_is_no_prediction(answer, said):
