@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
-from serving.schemas import Guess, Prediction
 from serving.errors import ServingError
+from serving.schemas import Guess, Prediction
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,9 +39,9 @@ def predict(model: Path, images: Sequence[Path], count: int = TOP) -> tuple[Path
     """
     import numpy as np
 
+    from serving.image_files import read
     from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
-    from serving.image_files import read
 
     try:
         opened = open_model(model)

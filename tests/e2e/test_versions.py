@@ -50,7 +50,7 @@ def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path)
         assert (zebras["1"][0], "is not signed" in zebras["2"][1]) == ("AVAILABLE", True)
         assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
         away = models.rename(tmp_path / "away")
-        eventually(lambda: "stays in service" in statuses(endpoint, "digits")["1"][1])
+        eventually(lambda: "stay in service" in statuses(endpoint, "digits")["1"][1])
         assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
         folder = away / "zebras" / "2"
         (folder / signature.NAME).write_bytes(signature.sign(folder, key))

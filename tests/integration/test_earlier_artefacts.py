@@ -20,8 +20,8 @@ from pipelines.tuning import search_plan, search_state
 from pipelines.tuning.distributed import oracles
 from pipelines.verbs.cli import main
 from pipelines.verbs.tune import parse_tune
-from serving.http.app import make_app
 from serving.engine.settings import Settings
+from serving.http.app import make_app
 from serving.signature import public_key
 from tests.endpoint import LoadedClient
 from tests.golden.artefacts import TUNE

@@ -124,9 +124,9 @@ def test_what_a_graph_leaves_open_is_tried(version):
     ):
         checks.trial(model)
     model = SimpleNamespace(
-        **vars(opened) | {"picture": True}, predict=opened.predict, see=lambda _: np.zeros((5, 5, 1))
+        **vars(opened) | {"picture": True}, predict=opened.predict, to_input=lambda _: np.zeros((5, 5, 1))
     )
-    with pytest.raises(ModelError, match=r"makes \(5, 5, 1\) of a picture, and takes \(4, 3, 1\)"):
+    with pytest.raises(ModelError, match=r"converts an image to \(5, 5, 1\), and takes \(4, 3, 1\)"):
         checks.trial(model)
 
 

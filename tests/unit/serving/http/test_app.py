@@ -354,7 +354,7 @@ def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
     assert "cannot be read" in client.get("/models").json()[0]["wrong"]
     (status,) = client.get("/v1/models/tiny").json()["model_version_status"]
     assert (status["state"], status["status"]["error_code"]) == ("AVAILABLE", "OK")
-    assert "stays in service" in status["status"]["error_message"]
+    assert "stay in service" in status["status"]["error_message"]
     assert 'highway_folder_wrong{model="",reason="the repository' in client.get("/metrics").text
     assert client.get("/v2/health/ready").status_code == 200
     away.rename(root)
@@ -390,7 +390,7 @@ def test_json_with_more_values_than_pictures_have_is_not_read(client):
 
 def test_large_answers_say_the_same(version, expected):
     settings = Settings(version.parents[1], images=9000)
-    with TestClient(make_app(settings)) as client:
+    with LoadedClient(make_app(settings)) as client:
         many = IMAGES.repeat(3000, axis=0)
         raw = {"content-type": "application/octet-stream"}
         plain = client.post("/predict/tiny?top=1&seen=true", content=many.tobytes(), headers=raw).json()["predictions"]
