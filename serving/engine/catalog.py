@@ -202,6 +202,8 @@ class Catalog(Generic[T]):
             # Of the folder itself: failures of versions are recorded with these.
             self._models[name] = state
             problem = f"{folder} cannot be read: {error_reason(error)}. Loaded versions stay in service."
+        if self._stop.is_set():
+            return
         if problem != state.problem and problem:
             log.error("model not as it should be", extra={"model": name, "why": problem})
         state.problem = problem
