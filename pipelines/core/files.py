@@ -1,4 +1,4 @@
-"""Files that are complete or absent: written aside, flushed to disk, then renamed; and held by one process alone."""
+"""Atomic writes (written aside, flushed to disk, then renamed) and file locks."""
 
 import fcntl
 import os
@@ -13,20 +13,20 @@ from pipelines.core.errors import UserError, disk_is_full
 
 @contextmanager
 def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without an error.
+    """Replaces a file when the block ends without an error.
 
-    The temporary file keeps the suffix of `path`, because Keras and matplotlib choose the format by it.
+    The temporary file keeps the suffix of `path`, from which Keras and matplotlib infer the format.
 
     Args:
         path: the file to write or replace.
-        before: in the same folder, where the file that is replaced goes; None does not keep it. A process that is
-            killed between the two renames leaves it there, and nothing at `path`.
+        before: new path of the replaced file, in the same folder; None deletes it. A process that is killed between
+            the two renames leaves it there, and nothing at `path`.
 
     Yields:
-        The path to write to. If the block raises, it is removed and `path` stays as it was.
+        The temporary path to write to. If the block raises, it is removed and `path` stays as it was.
 
     Raises:
-        UserError: nothing can be written there, and not because the disk is full.
+        UserError: the folder is not writable. A full disk raises an `OSError`.
 
     Example:
         with replacing(run / "model.keras") as aside:
@@ -51,10 +51,10 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns the errors of a block that begins to write at `path` into a user's, short of a full disk.
+    """Turns an `OSError` of the block, other than a full disk, into a user error about `path`.
 
     Raises:
-        UserError: the folder cannot be made, or nothing may be written there.
+        UserError: the folder cannot be created, or is not writable.
     """
     try:
         yield
@@ -68,14 +68,14 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends without an error.
+    """Replaces a folder and its content when the block ends without an error.
 
     Args:
-        path: the folder to make or replace, with all that is in it. A process that is killed between the two renames
-            leaves the one before under its temporary name, and nothing at `path`.
+        path: the folder to create or replace. A process that is killed between the two renames leaves the old one
+            under a temporary name, and nothing at `path`.
 
     Yields:
-        The folder to write to. If the block raises, it is removed and `path` stays as it was.
+        The temporary folder to write to. If the block raises, it is removed and `path` stays as it was.
 
     Example:
         with replacing_folder(run / "analysis") as aside:
@@ -103,55 +103,73 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` to `path`, complete or not at all."""
+    """Writes `text` to `path` atomically."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def held(path: Path, refusal: str) -> Iterator[None]:
-    """Holds a file for this process, until the block ends or the process dies.
+def file_lock(path: Path, refusal: str, *, create: bool = False) -> Iterator[None]:
+    """Locks a file for this process until the block ends or the process dies.
 
     Args:
-        path: a file that is written once and never replaced; it can stand for the folder that it lies in.
-        refusal: what is said where another process holds it.
+        path: a file that is never replaced; it can stand for its folder.
+        refusal: the message if another process holds the lock.
+        create: whether to create the file, and its folder, if they are missing. Whoever holds the lock may remove them.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds the lock, or the folder cannot be created.
 
     Example:
-        with held(folder / "config.json", f"another process writes to {folder}. Wait for it."):
+        with file_lock(folder / "config.json", f"another process writes to {folder}. Wait for it."):
             ...
     """
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    handle = _locked(path, refusal, create)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(refusal) from error
         yield
     finally:
         os.close(handle)
 
 
+def _locked(path: Path, refusal: str, create: bool) -> int:
+    while True:
+        if create:
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+        except FileNotFoundError:
+            if not create:
+                raise
+            continue  # Its folder was removed at this moment.
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise UserError(refusal) from error
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # The file was removed before the lock was taken.
+
+
 def user_cache() -> Path:
-    """The folder for what this program can make anew; it may be missing."""
+    """Returns the cache folder of this program, which may be missing."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highway-keras"
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files that `replacing` could not, because its process was killed.
+    """Removes temporary files of `replacing` whose process was killed.
 
     Args:
-        folder: that nobody is writing to.
+        folder: a folder that no process writes to.
     """
     for path in folder.glob(".*-????????.*"):
-        # A process that is being killed may just have put it in its place.
+        # A process that is being killed may just have renamed it.
         path.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:
-    """Makes sure that what was written to a file, or renamed in a folder, is on disk."""
+    """Flushes a file, or the renames in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -160,7 +178,7 @@ def flush(path: Path) -> None:
 
 
 def _umask() -> int:
-    # The mask can only be read by setting it.
+    # Setting the mask is the only way to read it.
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

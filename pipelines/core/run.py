@@ -29,7 +29,7 @@ from pydantic import Field
 
 from pipelines.core.config import Config, Frozen, read
 from pipelines.core.errors import UserError
-from pipelines.core.files import flush, held, write_text, writing
+from pipelines.core.files import file_lock, flush, write_text, writing
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
@@ -217,7 +217,7 @@ def locked(run: Run) -> AbstractContextManager[None]:
     Raises:
         UserError: if another process holds it.
     """
-    return held(
+    return file_lock(
         run.path / "config.json",
         f"another process is training in {run.path}. Wait for it, or train in another folder with --run DIR.",
     )

@@ -3,12 +3,10 @@
 The parts are in a hidden folder next to the file, which appears when it is complete.
 """
 
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import flush, replacing, write_text
+from pipelines.core.files import file_lock, flush, replacing, write_text
 
 # Rows per row group of the file, the least that a reader holds in memory.
 GROUP = 32_768
@@ -131,40 +129,21 @@ def open_parts(out: Path, job: Description) -> Iterator[Parts]:
             parts.finish(table.schema)
     """
     folder = out.with_name(f".{out.name}.parts")
-    handle = _lock(folder, out)
     parts = Parts(out, folder, job)
-    try:
-        _check(parts)
+    refusal = f"another process is writing {out}. Wait for it, or name another file."
+    with file_lock(folder / LOCK, refusal, create=True):
         try:
-            write_text(folder / JOB, json.dumps(job, indent=2))
-            yield parts
-        finally:
-            if parts.is_complete:
-                # An earlier process was killed between its last two steps.
-                shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        if not parts.paths:
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
-
-
-def _lock(folder: Path, out: Path) -> int:
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise UserError(f"{out} cannot be written: {error.filename}: {error.strerror}.") from None
-        # A process that finishes the file may remove the folder at this moment.
-        with suppress(FileNotFoundError):
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            _check(parts)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                raise UserError(f"another process is writing {out}. Wait for it, or name another file.") from None
-            if os.fstat(handle).st_nlink:
-                return handle
-            os.close(handle)
+                write_text(folder / JOB, json.dumps(job, indent=2))
+                yield parts
+            finally:
+                if parts.is_complete:
+                    # An earlier process was killed between its last two steps.
+                    shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            if not parts.paths:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check(parts: Parts) -> None:

@@ -24,7 +24,7 @@ from typing import Literal
 
 from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space, read
 from pipelines.core.errors import UserError
-from pipelines.core.files import held, write_text
+from pipelines.core.files import file_lock, write_text
 from pipelines.recipes.provenance import flat
 from pipelines.tuning.space import Value, changed, gated
 
@@ -205,7 +205,7 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     Raises:
         UserError: another process holds the lock.
     """
-    return held(
+    return file_lock(
         folder / FILE,
         f"another process is searching in {folder}. Wait for it, or search in another folder with --to DIR.",
     )

@@ -18,7 +18,7 @@ from typing import Literal
 
 from pipelines.core.config import Config, Frozen, Share, read
 from pipelines.core.errors import UserError
-from pipelines.core.files import held, remove_leftovers, write_text
+from pipelines.core.files import file_lock, remove_leftovers, write_text
 from pipelines.recipes.provenance import flat
 
 FILE = "study.json"
@@ -98,7 +98,7 @@ def locked(folder: Path) -> AbstractContextManager[None]:
     Raises:
         UserError: another process holds it.
     """
-    return held(
+    return file_lock(
         folder / FILE,
         f"another process reproduces a study in {folder}. Wait for it, or name another folder with --to DIR.",
     )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.core import files
 from pipelines.core.errors import UserError
 from pipelines.inference import parts as module
 from pipelines.inference.parts import open_parts
@@ -177,7 +178,7 @@ def test_a_file_is_written_by_one_at_a_time(out, tmp_path):
 
 def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
     # Between opening the lock and taking it, another process finishes.
-    take, handles = module.fcntl.flock, []
+    take, handles = files.fcntl.flock, []
 
     def late(handle, how):
         if not handles:
@@ -185,7 +186,7 @@ def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
         handles.append(handle)
         take(handle, how)
 
-    monkeypatch.setattr(module.fcntl, "flock", late)
+    monkeypatch.setattr(files.fcntl, "flock", late)
     begin(out, "a")
     assert len(handles) == 2
     finish(out)
