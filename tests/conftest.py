@@ -8,27 +8,32 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import contextlib
+import ctypes
 import fcntl
+import gc
 import ipaddress
+import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-# Where tests run in the background this may be ignored, by their processes too, some of which are tested for it.
+# Background jobs ignore SIGINT, and so would the processes whose reaction to it is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# How long an example takes is no finding on a busy machine.
+# On a busy machine the time of an example means nothing.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
 def real_data():
-    """A function that gives the folder with a prepared TFDS data set, or skips the test by name."""
+    """A function that returns the folder of a prepared TFDS data set, or skips the test."""
 
     def folder(name: str) -> Path:
         root = os.environ.get("TFDS_DATA_DIR")
@@ -41,7 +46,7 @@ def real_data():
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch):
-    """A test that reaches for the network fails at once, on every machine alike."""
+    """Fails a test that connects to the network, on every machine alike."""
     connect = socket.socket.connect
 
     def is_local(host):
@@ -56,13 +61,44 @@ def _no_network(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def repository(tmp_path_factory, worker_id):
-    """A model repository with version 1 of `digits`, which reads digits and tells its gates; not to be changed."""
+def shared(tmp_path_factory, worker_id):
+    """A function that makes a folder once for all workers of pytest-xdist; tests only read it.
+
+    `shared(name, make)` calls `make(folder)` if there is no folder of that name yet, and returns the folder.
+    """
+    here = tmp_path_factory.getbasetemp()
+    root = (here if worker_id == "master" else here.parent) / "shared"
+    root.mkdir(exist_ok=True)
+
+    def folder(name, make):
+        path = root / name
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                aside = root / f"{name}.aside"
+                shutil.rmtree(aside, ignore_errors=True)
+                aside.mkdir()
+                make(aside)
+                aside.rename(path)
+        return path
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def repository(shared):
+    """A model repository with version 1 of `digits`, a classifier of digits with gates; not to be changed."""
     from tests.endpoint import make_repository
 
-    here = tmp_path_factory.getbasetemp()
-    # Made once for all workers of pytest-xdist.
-    root = (here if worker_id == "master" else here.parent) / "repository"
-    with (root.parent / "repository.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return root / "models" if (root / "models").is_dir() else make_repository(root)
+    return shared("repository", make_repository) / "models"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_memory():
+    """Frees compiled functions and nets between modules."""
+    yield
+    gc.collect()
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -1,6 +1,7 @@
-"""What is measured of a net on its way changes no bit of it, and is the same however often the run was killed."""
+"""Probes do not change training, and give the same rows however often a run is interrupted."""
 
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.core.config import SGD
-from pipelines.training import checkpoint, table
+from pipelines.training import figures, table
 from pipelines.training.probe import WATCHED, Probe
 from pipelines.training.train import resume, train
+from tests.interrupted import at, copied
 from tests.killed_run import differences
 from tests.toy_data import ToyData, toy_config
 
@@ -18,20 +20,24 @@ from tests.toy_data import ToyData, toy_config
 CONFIG = toy_config(epochs=3, steps_per_execution=2, optimizer=SGD(learning_rate=0.1, momentum=0.9))
 STEPS = (0, 3, 10, 13, 24, 30)
 IMAGES = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype("float32")
-
-
-class Killed(BaseException):
-    """As sudden as a signal."""
+MOMENTS = (
+    pytest.param(2, True, marks=pytest.mark.slow),  # nothing was ever saved, but the row before the first step is there
+    (4, True),  # a row that no checkpoint holds
+    pytest.param(4, False, marks=pytest.mark.slow),
+    pytest.param(16, False, marks=pytest.mark.slow),
+    pytest.param(30, True, marks=pytest.mark.slow),
+    pytest.param(30, False, marks=pytest.mark.slow),  # only the net has to be saved
+)
 
 
 def logits(net):
-    """A number that every weight decides; twice, as running a net must not change what it trains on."""
+    """A number that depends on every weight; computed twice, as running a net must not change its state."""
     first, second = (float(np.abs(net.predict(IMAGES, verbose=0)).sum()) for _ in range(2))
     assert first == second
     return {"size": first}
 
 
-def watched(run, data_dir):
+def probe(run, data_dir):
     assert run.record.steps_per_epoch == 10
     assert data_dir is None
     return Probe(STEPS, logits)
@@ -39,63 +45,60 @@ def watched(run, data_dir):
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
+    # Figures take a quarter of the time.
+    monkeypatch.setattr(figures, "draw_training", lambda run: None)
     return ToyData(side=28).install(monkeypatch)
 
 
-def begin(path, *, config=CONFIG, probe=watched):
+def begin(path, *, config=CONFIG, probe=probe):
     train(config, path, interval=2, console=Console(file=io.StringIO()), probe=probe)
     return path
+
+
+@pytest.fixture
+def probed(shared):
+    """The folder of a probed run (`whole`) and its copies at moments of training; not to be changed."""
+
+    def make(folder):
+        moments = {tuple(getattr(moment, "values", moment)) for moment in MOMENTS}
+        with copied(folder / "whole", folder, moments):
+            begin(folder / "whole")
+
+    return shared("probed", make)
 
 
 def rows(path):
     return {row["step"]: row["size"] for row in table.read(path / WATCHED)}
 
 
-def test_a_row_is_of_the_weights_of_its_step_and_training_is_as_without(tmp_path):
-    path = begin(tmp_path / "watched")
+def test_a_row_has_the_weights_of_its_step_and_training_does_not_change(probed, tmp_path):
+    path = probed / "whole"
     without = begin(tmp_path / "without", probe=None)
     assert differences(without, path) == []
     assert not (without / WATCHED).exists()
-    # Steps 3 and 13 lie inside of an execution.
+    # Steps 3 and 13 are inside an execution.
     assert list(rows(path)) == [0, 4, 10, 14, 24, 30]
     assert len(set(rows(path).values())) == 6
+    assert rows(path)[30] == pytest.approx(logits(runs.load_model(runs.open_run(path)))["size"], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_row_at_the_end_of_an_epoch_has_the_weights_of_a_run_that_ends_there(probed, tmp_path):
     shorter = begin(tmp_path / "shorter", config=CONFIG.model_copy(update={"epochs": 1}), probe=None)
-    for ended, step in ((shorter, 10), (path, 30)):
-        net = runs.load_model(runs.open_run(ended))
-        assert rows(path)[step] == pytest.approx(logits(net)["size"], rel=1e-6)
+    net = runs.load_model(runs.open_run(shorter))
+    assert rows(probed / "whole")[10] == pytest.approx(logits(net)["size"], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("step", "before"),
-    [
-        (2, True),  # nothing was ever saved, but the row before the first step is there
-        (4, True),  # a row that no checkpoint holds
-        (4, False),
-        (16, False),
-        (30, True),
-        (30, False),  # nothing left but to keep the net
-    ],
-)
-def test_wherever_it_was_killed(tmp_path, monkeypatch, step, before):
-    whole, path = begin(tmp_path / "whole"), tmp_path / "killed"
-    save = checkpoint.save
-
-    def saved(folder, model, progress, belongs_to):
-        if before and progress.step == step:
-            raise Killed
-        save(folder, model, progress, belongs_to)
-        if progress.step == step:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", saved)
-        with pytest.raises(Killed):
-            begin(path)
-    resume(path, interval=2, console=Console(file=io.StringIO()), probe=watched)
+@pytest.mark.parametrize(("step", "before"), MOMENTS)
+def test_wherever_it_was_killed(probed, tmp_path, step, before):
+    whole, path = probed / "whole", tmp_path / "killed"
+    shutil.copytree(at(probed, step, before), path)
+    resume(path, interval=2, console=Console(file=io.StringIO()), probe=probe)
     assert differences(whole, path) == []
     assert (path / WATCHED).read_bytes() == (whole / WATCHED).read_bytes()
 
 
-def test_a_mean_of_the_weights_does_not_get_into_what_is_measured(tmp_path):
+@pytest.mark.slow
+def test_the_moving_average_of_the_weights_is_not_measured(probed, tmp_path):
     averaged = CONFIG.model_copy(update={"optimizer": SGD(learning_rate=0.1, momentum=0.9, ema=0.9)})
-    assert rows(begin(tmp_path / "averaged", config=averaged)) == rows(begin(tmp_path / "plain"))
+    assert rows(begin(tmp_path / "averaged", config=averaged)) == rows(probed / "whole")

@@ -5,6 +5,7 @@ import pytest
 import highway_keras
 from pipelines.training import many_steps
 from pipelines.training.many_steps import ManySteps, devices
+from pipelines.training.net import drawing
 
 BATCH = 64
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
@@ -82,3 +83,29 @@ def test_all_devices_work():
 def test_an_execution_that_the_data_do_not_fill_is_shorter():
     model, _ = fitted(many=True, steps_per_execution=4, epochs=2, batches=6)
     assert int(model.optimizer.iterations) == 12
+
+
+OPTION = "jax_disable_most_optimizations"
+
+
+def drawn():
+    return np.asarray(keras.random.normal((31, 17), seed=3))
+
+
+def test_what_is_drawn_differs_by_a_rounding_at_most():
+    with drawing():
+        quickly = drawn()
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
+    np.testing.assert_allclose(quickly, drawn(), rtol=1e-5, atol=1e-6)
+
+
+@on_jax
+def test_all_else_is_optimized():
+    import jax
+
+    with drawing():
+        assert jax.config.read(OPTION)
+    assert not jax.config.read(OPTION)
