@@ -26,6 +26,8 @@ VOLATILITY = np.nan_to_num(forecasts.volatility(MARKET, 12), nan=5.0)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(forecasts, "REPEATS", 50)
+    monkeypatch.setattr(forecasts, "PENALTIES", (1.0,))
+    monkeypatch.setattr(forecasts, "FOLDS", 2)
 
 
 def asked(task):
