@@ -79,7 +79,7 @@ def base_name(data: str) -> str:
     return re.split("[/:]", data)[0]
 
 
-def found(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:
+def find(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:
     """Finds the builder of a prepared data set.
 
     Args:
@@ -93,7 +93,7 @@ def found(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:
         UserError: the name is unknown, the folder holds no data set, or its files are damaged.
     """
     if is_folder(data):
-        return in_folder(Path(data).expanduser())
+        return open_folder(Path(data).expanduser())
     builders = (builder(data, root) for root in roots(data, data_dir))
     return next((candidate for candidate in builders if is_complete(candidate)), None)
 
@@ -150,7 +150,7 @@ def reason(error: Exception) -> str:
     return text[:200].rstrip(" .") or type(error).__name__
 
 
-def in_folder(folder: Path) -> tfds.core.DatasetBuilder:
+def open_folder(folder: Path) -> tfds.core.DatasetBuilder:
     """Returns the builder of the prepared data set in a folder.
 
     Args:
@@ -170,7 +170,7 @@ def in_folder(folder: Path) -> tfds.core.DatasetBuilder:
         raise damaged(folder, error) from error
 
 
-def prepared(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
+def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     """Downloads a data set if necessary and prepares it atomically.
 
     Processes may prepare the same data set at the same time: the first to finish wins.
@@ -186,7 +186,7 @@ def prepared(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
         UserError: the data set cannot be downloaded, prepared or written; no files are left behind.
 
     Example:
-        prepared("cifar10", Path("~/data").expanduser())
+        prepare("cifar10", Path("~/data").expanduser())
     """
     candidates = roots(data, data_dir)
     root = next((root for root in candidates if is_writable(root)), None)

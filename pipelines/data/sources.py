@@ -16,7 +16,7 @@ import tensorflow_datasets as tfds
 from pipelines.core.config import Subset
 from pipelines.core.errors import UserError
 from pipelines.data import catalog
-from pipelines.data.catalog import prepared
+from pipelines.data.catalog import prepare
 from pipelines.data.parallel import fixed
 from pipelines.data.selection import PUBLISHED, draw_published, exchanged, subset
 from pipelines.data.stream import Stream
@@ -78,7 +78,7 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0, part:
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
     """
-    return summary(opened(data, data_dir), validation, part)
+    return summary(open_builder(data, data_dir), validation, part)
 
 
 def load(
@@ -113,7 +113,7 @@ def load(
         train = load("cifar10", "train", validation=5000)
         held_out = load("cifar10", "validation", validation=5000)  # cached
     """
-    builder = opened(data, data_dir)
+    builder = open_builder(data, data_dir)
     info = summary(builder, validation, part)
     if not info.counts[split]:
         hint = " Hold out some of the training split: --validation N." if split == "validation" else ""
@@ -124,14 +124,14 @@ def load(
     choose = _choice(builder, split, part)
     if info.labels and splits[source].num_examples * int(np.prod(info.shape)) > memory:
         return _streamed(builder, source, count, rest=source == split, choose=choose)
-    kept, held = _decoded(str(builder.data_dir), source, count)
-    whole = kept if source == split else held
+    remaining, held = _decoded(str(builder.data_dir), source, count)
+    whole = remaining if source == split else held
     return whole if choose is None else _selected(whole, choose(whole.labels))
 
 
-def opened(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
+def open_builder(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     """Returns the TFDS builder of a data set, prepared first if necessary; errors as for `describe`."""
-    return catalog.found(data, data_dir) or prepared(data, data_dir)
+    return catalog.find(data, data_dir) or prepare(data, data_dir)
 
 
 def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset = ALL) -> DataInfo:
@@ -242,7 +242,7 @@ def _choice(builder: tfds.core.DatasetBuilder, split: Split, part: Subset) -> Ch
         return None
     if seed is None:
         return lambda labels: subset(labels, count)
-    sizes = {name: int(found.num_examples) for name, found in builder.info.splits.items()}
+    sizes = {name: int(info.num_examples) for name, info in builder.info.splits.items()}
     return lambda _: draw_published(seed, split, count, sizes)
 
 

@@ -66,7 +66,7 @@ def _list(data_dir: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pipelines.data.catalog import INFO, KNOWN, OWN, data_root, found, in_folder
+    from pipelines.data.catalog import INFO, KNOWN, OWN, data_root, find, open_folder
 
     root = data_root(data_dir)
     console = Console()
@@ -79,7 +79,7 @@ def _list(data_dir: Path | None) -> None:
     listed = set()
     for name in KNOWN:
         try:
-            builder = found(name, data_dir)
+            builder = find(name, data_dir)
         except UserError as error:
             table.add_row(name, *[""] * 7, str(error))
             continue
@@ -93,7 +93,7 @@ def _list(data_dir: Path | None) -> None:
         if folder.resolve() in listed or folder.parts[len(root.parts)].startswith("."):
             continue
         try:
-            builder = in_folder(folder)
+            builder = open_folder(folder)
             table.add_row(builder.name, *_cells(builder))
         except UserError as error:
             table.add_row(str(folder.relative_to(root)), *[""] * 7, str(error))
@@ -119,11 +119,11 @@ def _prepare(name: str, data_dir: Path | None) -> None:
         data_dir.expanduser().mkdir(parents=True, exist_ok=True)
     load_frameworks()
     from pipelines.data.catalog import is_folder
-    from pipelines.data.sources import opened
+    from pipelines.data.sources import open_builder
 
     if is_folder(name):
         raise UserError(f"'{name}' is a folder; prepare takes the name of a data set. Did you mean --data-dir {name}?")
-    _say(f"{name} is ready in {opened(name, data_dir).data_dir}")
+    _say(f"{name} is ready in {open_builder(name, data_dir).data_dir}")
 
 
 def _show(name: str, data_dir: Path | None, to: Path | None) -> None:

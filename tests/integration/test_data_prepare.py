@@ -1,4 +1,4 @@
-"""Preparing data in processes of their own."""
+"""Data sets prepared by several processes at the same time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The published data sets, where they are prepared; only the test splits, which are read in a few seconds."""
+"""The published data sets if they are prepared; mostly their test splits, which are read in seconds."""
 
 import numpy as np
 import pytest
@@ -36,13 +36,13 @@ def test_mnist_as_it_was_published(real_data, split, first):
 
 @pytest.mark.parametrize(("seed", "ones"), [(0, 0.1245), (1, 0.119), (2, 0.111)])
 def test_a_seed_draws_the_test_images_of_the_study_in_numpy(real_data, seed, ones):
-    """Its plain nets guess: with every seed their accuracy is the share of ones."""
+    """The accuracy of plain nets, which guess, is the share of ones."""
     drawn = load("mnist", "test", real_data("mnist"), part=Subset(train=6000, test=2000, seed=seed))
     assert (drawn.labels == 1).mean() == ones
 
 
 def test_the_test_split_of_cifar_10(real_data):
-    """It lies in Parquet files, not in TFRecords."""
+    """The files are Parquet, not TFRecords."""
     data_dir = real_data("cifar10")
     labels = describe("cifar10", data_dir).labels
     assert {name: labels.index(name) for name in FIRST} == FIRST

@@ -1,23 +1,23 @@
-"""`highway data` on the real digits, through the program's entry."""
+"""`highway data` on real digits, called as the program."""
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from pipelines.data.catalog import prepared
+from pipelines.data.catalog import prepare
 from pipelines.verbs.cli import main
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     root = tmp_path_factory.mktemp("data_sets")
-    prepared("mnist_5k", root)
+    prepare("mnist_5k", root)
     return root
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """Nothing of the machine's user is read or written."""
+    """Isolates the test from the files of the user."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

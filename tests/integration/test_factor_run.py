@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.data import preprocess
-from pipelines.data.catalog import prepared
+from pipelines.data.catalog import prepare
 from pipelines.data.sources import load
 from pipelines.studies.papers.factors.walk_forward import WEIGHTS, measured
 from pipelines.training import checkpoint, table
@@ -23,7 +23,7 @@ from pipelines.verbs.train import parse_train
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     root = tmp_path_factory.mktemp("data_sets")
-    prepared("fama_french", root)
+    prepare("fama_french", root)
     return root
 
 

@@ -1,4 +1,4 @@
-"""`highway predict --out` in processes of its own: killed, interrupted, started twice; and over a real data set."""
+"""`highway predict --out` as a process: killed, interrupted, started twice; and on a real data set."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from tests import tiny_model
 
 ROOT = Path(__file__).parents[2]
 COUNT = 4_000
-# Parts small enough for many of them in a second.
+# Small parts, many per second.
 PROGRAM = """
 import sys
 from pipelines.verbs.cli import main
@@ -30,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """A folder with a model, and a tar file of many pictures of which some cannot be read."""
+    """A folder with a model, and a tar file of many images, some of them unreadable."""
     root = tmp_path_factory.mktemp("many")
     tiny_model.write(root / "tiny" / "1")
     with tarfile.open(root / "pictures.tar", "w") as archive:
@@ -47,7 +47,7 @@ def many(tmp_path_factory):
 
 @pytest.fixture
 def start(many):
-    """A function that starts the job in a process of its own."""
+    """A function that starts the job as a process."""
     running = []
 
     def run(out, *words):
@@ -114,7 +114,7 @@ def test_two_at_once_do_not_write_the_same_file(start, tmp_path):
     out = tmp_path / "out.parquet"
     first = start(out)
     wait_for_parts(first, out, 1)
-    # Or it could be done before the second one has started.
+    # Otherwise it could finish before the second one has started.
     first.send_signal(signal.SIGSTOP)
     second = start(out)
     _, complained = second.communicate(timeout=60)

@@ -228,7 +228,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, tol
 
 def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
     ToyData().install(monkeypatch)
-    monkeypatch.setattr("pipelines.data.catalog.found", lambda *_: object())
+    monkeypatch.setattr("pipelines.data.catalog.find", lambda *_: object())
     monkeypatch.setattr("pipelines.studies.run.step_timing.SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
     began = time.time()

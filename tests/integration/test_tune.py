@@ -164,7 +164,7 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path, toy)
     assert "died (killed by SIGKILL) and is restarted" in search.communicate()[0]
     assert ended(folder)
 
-    # In this process, where it needs no other.
+    # These checks need no process of their own.
     plan = parse_tune([str(toy / "toy.json"), *words]).plan
     with locked(folder), pytest.raises(UserError, match="another process is searching in"):
         tune(plan, folder)
@@ -244,7 +244,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
 
 @pytest.fixture
 def port(monkeypatch):
-    """A free port that this process may lead a search at."""
+    """A free port at which this process is the chief of a search."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

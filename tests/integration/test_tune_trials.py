@@ -1,4 +1,4 @@
-"""Trials in this process, on toy data."""
+"""Trials on toy data."""
 
 import math
 import shutil
@@ -33,7 +33,7 @@ def toy():
 
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
-    """The run directory of a trial without a pause, its score, and how often it said that it was alive."""
+    """The run directory of an uninterrupted trial, its score, and its number of heartbeats."""
     path, signs = tmp_path_factory.mktemp("trial") / "whole", []
     score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: signs.append(1))
     return path, score, len(signs)
@@ -46,14 +46,14 @@ def rows(path):
 def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(whole, toy):
     path, score, _ = whole
     assert score == max(row["val_accuracy"] for row in rows(path))
-    # Another worker that is given a trial finds it done.
+    # Another worker finds the trial complete.
     loss = train(CONFIG, path, None, None, Objective("val_loss", "min"))
     assert loss == min(row["val_loss"] for row in rows(path))
     assert "test" not in toy.asked
 
 
 def test_a_trial_tells_of_every_execution_of_training_and_validation(whole):
-    # At least one of training, one of validation and the end, in each of four epochs.
+    # At least one in training, one in validation and one at the end of each of four epochs.
     assert whole[2] >= 4 * 3
 
 
@@ -70,7 +70,7 @@ def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
         model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu"),
         epochs=3,
     )
-    for _ in range(2):  # The second worker finds it as the first left it.
+    for _ in range(2):  # The second worker reaches the same conclusion from the files.
         with pytest.raises(HopelessError, match="the loss is no longer finite"):
             train(config, tmp_path / "0", None, None, ACCURACY)
 

@@ -113,7 +113,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     from pipelines.training.prepare import prepare
 
     # Listing studies must not download anything; our own data sets come with packages.
-    if catalog.base_name(config.data) not in catalog.OWN and catalog.found(config.data, data_dir) is None:
+    if catalog.base_name(config.data) not in catalog.OWN and catalog.find(config.data, data_dir) is None:
         raise UserError(f"the data set '{config.data}' is not prepared: highway data prepare {config.data}")
     ready = prepare(config, data_dir)
     examples = sources.load(config.data, "train", data_dir, config.validation, config.subset)

@@ -1,31 +1,31 @@
-"""Data sets made on the spot: the real digits of mnist_5k, and tiny ones of any kind."""
+"""Data sets: the real digits of mnist_5k, and tiny random ones of any kind."""
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from pipelines.data.catalog import prepared
+from pipelines.data.catalog import prepare
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A folder of data sets in which mnist_5k is prepared; not to be changed."""
+    """A folder of data sets with mnist_5k; read only."""
     root = tmp_path_factory.mktemp("data_sets")
-    prepared("mnist_5k", root)
+    prepare("mnist_5k", root)
     return root
 
 
 @pytest.fixture(scope="session")
 def factors(tmp_path_factory):
-    """A folder of data sets in which fama_french is prepared; not to be changed."""
+    """A folder of data sets with fama_french; read only."""
     root = tmp_path_factory.mktemp("factor_sets")
-    prepared("fama_french", root)
+    prepare("fama_french", root)
     return root
 
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A function that prepares a data set of random images and gives its folder."""
+    """A function that prepares a data set of random images and returns its folder."""
 
     def make(splits, *, name="tiny", image=None, label=None, shape=(4, 4, 1), classes=3, dtype=np.uint8, vectors=None):
         features = {
@@ -38,14 +38,14 @@ def tiny(tmp_path):
             VERSION = tfds.core.Version("2.1.0")
 
             def _info(self):
-                kept = {name: feature for name, feature in features.items() if feature != "none"}
-                return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(kept))
+                selected = {name: feature for name, feature in features.items() if feature != "none"}
+                return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(selected))
 
             def _split_generators(self, _):
                 return {name: self._generate_examples(name, count) for name, count in splits.items()}
 
             def _generate_examples(self, name, count):
-                # The first pixel is the number of the split, the second the number of the example.
+                # The first two pixels are the numbers of the split and of the example.
                 random = np.random.default_rng(0)
                 for number in range(count):
                     pixels = random.integers(0, 256, shape, dtype)

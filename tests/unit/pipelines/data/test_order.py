@@ -39,13 +39,13 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 @pytest.mark.parametrize("count", [4_000, 45_000, 50_000, 60_000])
 def test_orders_are_as_good_as_random(count):
-    """With the 4 rounds of `tf.random.experimental.index_shuffle`, two epochs of 50 000 correlate by 0.7."""
+    """With the 4 rounds of `tf.random.experimental.index_shuffle`, two epochs of 50,000 have a correlation of 0.7."""
     epochs = [epoch(number, count) for number in range(20)]
-    noise = 5 / np.sqrt(count)  # Five standard deviations of a correlation by chance.
+    noise = 5 / np.sqrt(count)  # Five standard deviations of a random correlation.
     for first, second in itertools.pairwise(epochs):
         assert abs(np.corrcoef(first, second)[0, 1]) < noise
     for order in epochs:
         assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < noise
         assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < noise
-        # Steps from one example to the next: by chance the commonest comes less than a dozen times.
+        # Differences between consecutive examples: at random, the most frequent occurs less than a dozen times.
         assert np.unique(np.diff(order), return_counts=True)[1].max() < 16

@@ -21,14 +21,14 @@ chosen = st.builds(
 
 
 def reference(chosen, images, training):
-    """The same in numpy, float64, an image at a time."""
+    """The reference in NumPy, in float64, image by image."""
 
     def one(image):
         x = image.astype(np.float64) * chosen.scale + chosen.offset
         if chosen.contrast is None:
             return x
         x = x - x.mean()
-        return chosen.contrast * x / max(x.std(), FLAT * chosen.scale)  # Scaled first, as the settings say.
+        return chosen.contrast * x / max(x.std(), FLAT * chosen.scale)  # Scaling comes first.
 
     x = np.stack([one(image) for image in images])
     seen = np.stack([one(image) for image in training])
@@ -71,7 +71,7 @@ def test_batches_are_fitted_like_the_whole():
 
 def test_contrast_gives_every_image_the_same_mean_and_deviation():
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)
-    images[0] //= 50  # Faint, but no less for that.
+    images[0] //= 50  # Faint images are normalised alike.
     x = apply(Fitted(Preprocess(contrast=0.67), None), tf.constant(images)).numpy()
     np.testing.assert_allclose(x.mean(axis=(1, 2, 3)), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(axis=(1, 2, 3)), 0.67, rtol=1e-4)

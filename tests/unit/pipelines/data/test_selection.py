@@ -30,7 +30,7 @@ def test_equal_classes_stay_equal():
 
 
 def test_the_choice_never_changes():
-    # A run made today is compared with one made in a year: these very examples, on any version of NumPy.
+    # Runs a year apart must use the same examples, with any version of NumPy.
     assert np.flatnonzero(held_out(np.arange(40) % 4, 8)).tolist() == [2, 3, 11, 13, 18, 20, 21, 32]
 
 
@@ -66,7 +66,7 @@ def test_a_smaller_draw_is_part_of_a_larger_one(seed, sizes, data):
 
 
 def test_the_draw_never_changes():
-    # A source's runs are compared with ours on these very examples, on any version of NumPy.
+    # The runs of the source used these examples, with any version of NumPy.
     for split, count, first in (("train", 6000, [9, 24, 49, 60, 63, 65]), ("test", 2000, [8, 10, 12, 19, 24, 26])):
         published = np.argsort(published_order(split, SIZES[split]))
         assert np.sort(published[draw_published(0, split, count, SIZES)])[:6].tolist() == first

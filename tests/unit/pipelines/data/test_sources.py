@@ -13,7 +13,7 @@ SPLITS = ["train", "validation", "test"]
 
 
 def numbers(examples):
-    """Which examples of which split of the files these are, as `tiny` writes it into the first two pixels."""
+    """The split and number of examples, which `tiny` stores in the first two pixels."""
     return {tuple(pixels) for pixels in examples.images.reshape(len(examples), -1)[:, :2].tolist()}
 
 
@@ -38,7 +38,7 @@ def test_the_test_split_is_never_used_for_validation(tiny, own):
     data = tiny({"train": 40, "test": 20} | ({"validation": 10} if own else {}))
     seen = numbers(load(data, "train", validation=7)) | numbers(load(data, "validation", validation=7))
     assert not seen & numbers(load(data, "test", validation=7))
-    # Even without the files of the test split, training and validation are the same.
+    # Training and validation do not read the files of the test split.
     for file in Path(data).glob("*-test.*"):
         file.unlink()
     copy = Path(data).parent / "2.1.1"
@@ -133,7 +133,7 @@ def test_a_seed_draws_from_the_order_in_which_the_data_were_published(tiny, spli
     examples = load(data, split, part=part, memory=memory)
     pixels = np.concatenate([images.reshape(len(images), -1)[:, :2] for images in batches(examples)])
     assert len(examples) == len(pixels)
-    # The first pixel is the number of the split, the second that of the example.
+    # The first two pixels are the numbers of the split and of the example.
     assert {(split == "test", number) for number in expected[split]} == set(map(tuple, pixels.tolist()))
     assert sorted(examples.labels.tolist()) == sorted((expected[split] % 3).tolist())
 
@@ -211,7 +211,7 @@ def test_images_of_another_type_are_refused(tiny):
 
 
 def damaged(digits, tmp_path, name, contents):
-    """A copy of mnist_5k in which one file holds something else."""
+    """A copy of mnist_5k with the content of one file changed."""
     root = tmp_path / "sets"
     shutil.copytree(digits, root)
     file = next((root / "mnist_5k" / "1.0.0").glob(name))

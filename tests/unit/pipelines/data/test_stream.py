@@ -13,7 +13,7 @@ PLAIN = Fitted(Preprocess(scale=1.0), None)
 
 @pytest.fixture
 def large(tiny, monkeypatch):
-    """60 training examples of which 12 are held out; blocks of 20, so that an epoch has several."""
+    """60 training examples, 12 of them held out, in blocks of 20."""
     monkeypatch.setattr(stream, "BLOCK", 20)
     return tiny({"train": 60, "test": 7})
 

@@ -1,4 +1,4 @@
-"""A tiny model, and pictures that it tells apart."""
+"""A tiny model, and images that it distinguishes."""
 
 import io
 
@@ -11,7 +11,7 @@ from tests import tiny_model
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """The folder of a model with one version; not to be changed."""
+    """The folder of a model with one version; read only."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     tiny_model.write(folder / "1")
     return folder
@@ -19,7 +19,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def encoded():
-    """A function that gives the PNG file of a number, each another picture and of another size."""
+    """A function from a number to a PNG file with a random image of random size."""
 
     def make(number):
         random = np.random.default_rng(number)
@@ -33,7 +33,7 @@ def encoded():
 
 @pytest.fixture
 def folder(tmp_path, encoded):
-    """A folder with thirty pictures, in folders of their own and without order."""
+    """A folder with thirty images in subfolders, created out of order."""
     root = tmp_path / "pictures"
     for number in reversed(range(30)):
         path = root / f"{number % 3}" / f"{number:02}.png"

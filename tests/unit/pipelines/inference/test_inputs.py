@@ -68,7 +68,7 @@ def test_links_that_go_round_end(folder):
     added = ["nowhere.png", "other.png", "self.png"]
     assert below(folder / "0", folder / "0")[10:] == added
     assert len(names(folder / "**")) == 33
-    # A link that matches is named, and what is named is followed.
+    # A link that matches the glob counts as named, and is followed.
     assert len(names(folder / "**" / "*.png")) == 33 + 10
     assert len(names(folder / "0" / "round" / "1")) == 10
 

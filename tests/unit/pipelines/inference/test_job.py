@@ -23,13 +23,13 @@ from tests import tiny_model
 
 @pytest.fixture
 def said():
-    """What is written to the console."""
+    """The output of the console."""
     return io.StringIO()
 
 
 @pytest.fixture
 def job(model, folder, tmp_path):
-    """A function that makes a job over the thirty pictures."""
+    """A function that makes a job over the thirty images."""
 
     def make(*words, out="out.parquet", count=2, explain=False, version=model):
         return PredictionJob(version, tuple(map(str, words or [folder])), tmp_path / out, count, explain)
@@ -39,14 +39,14 @@ def job(model, folder, tmp_path):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Parts and batches of few pictures, so that thirty are many."""
+    """Small parts and batches, so that thirty images fill several."""
     monkeypatch.setattr(jobs, "GROUP", 8)
     monkeypatch.setattr("pipelines.inference.rows.BATCH", 4)
 
 
 @pytest.fixture
 def stop(monkeypatch):
-    """A function that has a job interrupted, or fail otherwise, before it writes that many parts."""
+    """A function that makes a job fail or be interrupted after a number of parts."""
 
     def after(count, error=KeyboardInterrupt):
         left, write = itertools.count(count, -1), parts.Parts.write
@@ -119,7 +119,7 @@ def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small,
     with pytest.raises(KeyboardInterrupt):
         run(job(), Console(file=said))
     assert not job().out.exists()
-    # Not those which the part that was not written would have had.
+    # Without the images of the part that was not written.
     assert (f"{8 * written} images are saved" if written else "Nothing is saved.") in said.getvalue()
     allow()
     done = run(job(), Console(file=said))
@@ -156,7 +156,7 @@ def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp
     with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file.* images are saved"):
         run(job(folder / "0", path, folder / "2"), Console(file=said))
     assert not job().out.exists()
-    # Still broken: nothing new, the same message.
+    # Still damaged: the same message, and no new rows.
     with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file"):
         run(job(folder / "0", path, folder / "2"), Console(file=said))
     path.write_bytes(whole)
@@ -226,7 +226,7 @@ def test_lines_tell_how_far_it_is(job, said, small):
     run(job(), Console(file=said))
     lines = said.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == ["8", "16", "24", "30"]
-    # The total is counted by a thread of its own: it may come late, but then it is right.
+    # The total is counted in a thread: it may be late, but is correct.
     totals = [match[1] for line in lines if (match := re.search(r"of (\d+) images  [\d,]+/s", line))]
     assert set(totals) <= {"30"}
 
@@ -237,7 +237,7 @@ def test_a_bar_on_a_terminal(job, said, small):
 
 
 def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path, said, monkeypatch):
-    # Decoding waits until so many were taken from a source without end; more must not come.
+    # Counts how far an endless source is read ahead of decoding.
     class Endless:
         taken = 0
 

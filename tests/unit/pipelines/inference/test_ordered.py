@@ -40,7 +40,7 @@ def test_no_more_are_taken_than_that_many_ahead(pool):
 
 
 def test_work_is_done_at_the_same_time(pool):
-    # Passes only if three are in it together.
+    # Passes only if three items are processed at the same time.
     meeting = threading.Barrier(3, timeout=20)
     assert len(list(ordered(pool, lambda _: meeting.wait(), range(9), 3))) == 9
 

@@ -177,7 +177,7 @@ def test_a_file_is_written_by_one_at_a_time(out, tmp_path):
 
 
 def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
-    # Between opening the lock and taking it, another process finishes.
+    # Another process finishes between opening and acquiring the lock.
     take, handles = files.fcntl.flock, []
 
     def late(handle, how):
@@ -194,7 +194,7 @@ def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
 
 
 def test_of_many_at_once_each_waits_or_is_refused(out):
-    # All write the same rows: whoever holds the file adds what is missing.
+    # All write the same rows: the holder of the lock adds missing ones.
     refused = []
 
     def work():

@@ -14,7 +14,7 @@ COUNT = 20
 
 @pytest.fixture
 def packed(tmp_path, encoded):
-    """A function that writes a tar file with twenty pictures and other things."""
+    """A function that writes a tar file with twenty images and other members."""
 
     def make(name="pictures.tar", mode="w", count=COUNT, **options):
         path = tmp_path / name
@@ -181,7 +181,7 @@ def test_damaged_compression_is_told(packed, name, mode, flip):
     try:
         found = listing(path)
     except UserError as error:
-        # One block was all there is.
+        # The file had a single block.
         failure = error
     else:
         list(found.fetched())

@@ -1,4 +1,4 @@
-"""Plans and states of searches that nobody ran."""
+"""Plans and states of fictitious searches."""
 
 from pipelines.core.config import Space
 from pipelines.studies.papers.optimization import STUDY

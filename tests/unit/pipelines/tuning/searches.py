@@ -1,4 +1,4 @@
-"""Searches with made-up scores."""
+"""Searches with fictitious scores."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from .plans import toy_state, toy_trial
 
 
 def hyperband_state(count, score=lambda values, epochs: 0.5 + 0.1 * epochs):
-    """Settings trained for one epoch, and every third of them for three: a trial of its own goes on with it."""
+    """Settings trained for one epoch, every third of which a further trial continues to three."""
     random = np.random.default_rng(0)
     first = [
         toy_trial(

@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_named_and_what_never_differs_takes_no_column(tmp_p
 
 
 def test_the_time_left_counts_what_runs():
-    # Two done at 15 s each; six to go, of which one has run for 5 s.
+    # Two finished in 15 s each; of the remaining six, one has run for 5 s.
     assert time_left(toy_plan(trials=8), STATE, 1, 105.0) == 6 * 15 - 5
     # One worker trains three of the five that have not begun.
     assert time_left(toy_plan(trials=8), STATE, 2, 105.0) == 3 * 15
@@ -101,5 +101,5 @@ def test_the_time_left_of_hyperband_is_that_of_the_epochs_left():
 
 def test_what_cannot_be_told_apart_is_the_epochs():
     assert pace([2, 2], [10.0, 14.0]) == (0.0, 6.0)
-    # A longer trial that took less time is chance.
+    # A longer trial that took less time is noise.
     assert pace([1, 3], [9.0, 7.0]) == (0.0, 3.0)

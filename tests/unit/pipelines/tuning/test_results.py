@@ -69,7 +69,7 @@ def test_each_net_of_a_study_has_its_winner(tmp_path):
     }
     files = results.write(tmp_path, plan, state)
     assert parse_train([str(files["plain-100"])]).config.model.preset == "mnist_dense_50_plain"
-    # A bias is drawn for every trial, and means nothing where there are no gates.
+    # A bias is sampled for every trial, without effect in nets without gates.
     assert [row["transform_bias"] for row in rows(plan, state)] == ["-2", "", "-2"]
 
 

@@ -25,7 +25,7 @@ VALUES = {
 }
 
 
-# With every field that can be searched.
+# Includes every field that can be searched.
 CONFIG = toy_config(schedule=ExponentialSchedule())
 
 

@@ -33,7 +33,7 @@ def refused(capsys, *words):
 
 
 def test_probabilities_are_those_of_the_net(pictures):
-    # More than one batch, and the last one not full.
+    # More than one batch, the last one partial.
     folder, predictions = predict(MODEL / "2", pictures * 8)
     assert folder == MODEL / "2"
     assert [prediction.file for prediction in predictions] == [str(picture) for picture in pictures * 8]

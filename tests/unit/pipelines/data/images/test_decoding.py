@@ -27,7 +27,7 @@ def saved(image, form, **options):
 
 
 def shown(data):
-    """As Pillow shows it."""
+    """The image as Pillow decodes it."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     return np.asarray(image.convert("RGBA"))
 
@@ -96,7 +96,7 @@ def test_large_pictures_shrink_as_behind_the_endpoint(graph, size, opaque):
     found, expected = graph(rgba).numpy().astype(int), image_files.shrunk(rgba).astype(int)
     assert found.shape == expected.shape
     assert max(found.shape[:2]) < 2 * image_files.SIDE
-    # What is shown of a colour: Pillow rounds it before it takes the mean, which faint pixels make a lot of.
+    # Premultiplied colours: Pillow rounds before it averages, which amplifies errors of nearly transparent pixels.
     shown, expected_shown = (one[..., :3] * one[..., 3:] / 255 for one in (found, expected))
     assert np.abs(found[..., 3] - expected[..., 3]).max() <= 1
     assert np.abs(shown - expected_shown).max() <= 3

@@ -18,7 +18,7 @@ def normalised():
 
 @pytest.fixture(scope="module")
 def digits():
-    """Real ones, as MNIST stores them."""
+    """Real digits as stored by MNIST."""
     return sources.load("mnist_5k", "train").images[:DIGITS, :, :, 0].astype(np.float32)
 
 
@@ -34,7 +34,7 @@ def test_dark_on_light_becomes_what_was_stored(normalised, digits):
 
 @pytest.mark.parametrize("factor", [2, 5, 20])
 def test_a_larger_digit_becomes_the_same(normalised, digits, factor):
-    # The centre of mass of some lies so close between two pixels that they end up in the other.
+    # Some centres of mass are so close to a pixel boundary that they round to the other pixel.
     large = [np.kron(255 - image, np.ones((factor, factor), np.float32)) for image in digits[:40]]
     near = [np.abs(normalised(one) - image).mean() < 6 for one, image in zip(large, digits, strict=False)]
     assert np.mean(near) >= 0.9
@@ -70,5 +70,5 @@ def test_every_picture_becomes_some_digit(normalised, image):
 
 
 def _stretched(image):
-    """The strongest ink is 255 at once; in some stored digits it is 254."""
+    """Scales the strongest ink to 255; in some stored digits it is 254."""
     return np.round(255 * image / image.max())

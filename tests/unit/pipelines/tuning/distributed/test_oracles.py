@@ -1,4 +1,4 @@
-"""Oracles without processes: workers are names, and time is what the test says."""
+"""Oracles without processes: workers are names, and the test sets the time."""
 
 import json
 import random
@@ -23,7 +23,7 @@ class Time:
 
 
 class Search:
-    """A chief that can be killed, and workers that can be too."""
+    """A chief that can be restarted, and workers that can be lost."""
 
     def __init__(self, folder, plan, objective=ACCURACY):
         self.folder, self.plan, self.objective, self.time = folder, plan, objective, Time()
@@ -105,7 +105,7 @@ def test_a_slow_worker_has_its_trial_back_unless_another_took_it(search):
     search.time.now += LEASE + 1
     search.oracle.expire()
     assert search.ask("b").trial_id == trial.trial_id
-    # Both run it now. Whoever is first counts, and the other hears of it.
+    # Both run it now. The first result counts, and the other worker is notified.
     search.finish(trial, 0.8)
     assert search.oracle.get_trial(trial.trial_id).status == "COMPLETED"
     search.finish(trial, 0.1)
@@ -169,7 +169,7 @@ def test_when_everything_was_killed_it_is_no_trials_fault(search):
 
 
 def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
-    # KerasTuner saves before it takes an ended trial from its worker: whatever was saved must be a good start.
+    # KerasTuner saves before it takes an ended trial from its worker: every saved state must be consistent.
     versions = []
     write = fault_tolerance.write_text
     monkeypatch.setattr(fault_tolerance, "write_text", lambda path, text: (versions.append(text), write(path, text)))
@@ -212,7 +212,7 @@ def test_a_deadline_blames_no_worker(search):
     for closing in (1, 2, 3, 4):
         search.time.now += 10
         search.oracle.close()
-        # Its worker hears of it at its next sign of life, and leaves.
+        # The worker learns of it at its next heartbeat, and leaves.
         assert search.oracle.get_trial(trial.trial_id).status == "STOPPED"
         assert search.oracle.tuner_ids == set()
         search.time.now += LEASE + 1
@@ -258,7 +258,7 @@ def score_of(trial):
 
 
 def run_to_its_end(search, workers=2, restarts=False):
-    """Workers that take turns at random, of whom one in four trials fails; gives what was drawn, in order."""
+    """Runs workers in random turns, with every fourth trial failing; returns the sampled values in order."""
     chance = random.Random(0)
     running = {}
     for _ in range(2000):
@@ -284,7 +284,7 @@ def test_a_chief_that_is_killed_all_the_time_draws_the_same(tmp_path, algorithm)
 
 
 def test_bayesian_optimisation_learns_and_survives(tmp_path, monkeypatch):
-    # The best of KerasTuner's starting points will do; refining all fifty takes a hundred times as long.
+    # Uses the best of KerasTuner's fifty starting points: refining them all takes a hundred times as long.
     monkeypatch.setattr(
         "keras_tuner.src.tuners.bayesian.scipy",
         SimpleNamespace(optimize=SimpleNamespace(minimize=lambda score, x0, **_: SimpleNamespace(fun=score(x0), x=x0))),
@@ -293,7 +293,7 @@ def test_bayesian_optimisation_learns_and_survives(tmp_path, monkeypatch):
     run_to_its_end(search, restarts=True)
     scores = [trial.score for trial in search.state().trials]
     assert len(scores) == 18
-    # The first are drawn at random, until there are enough to learn from.
+    # The initial points are random.
     first, last = ([score for score in part if score is not None] for part in (scores[:8], scores[-6:]))
     assert sum(last) / len(last) > sum(first) / len(first) + 0.1
 
@@ -307,7 +307,7 @@ def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):
         if trial.earlier:
             assert trials[trial.earlier].epochs < trial.epochs
             assert trials[trial.earlier].values == trial.values
-    # The first bracket draws nine trials of one epoch, whatever becomes of them.
+    # The first bracket has nine trials of one epoch, including failures.
     assert sum(trial.epochs == 1 for trial in trials.values()) == 9
 
 
@@ -333,8 +333,8 @@ def test_a_regression_is_ranked_by_its_loss(tmp_path):
 
 def test_a_damaged_state_is_reported(search):
     search.ask("a")
-    kept = json.loads(search.oracle.file.read_text())
-    del kept["clock"]
-    search.oracle.file.write_text(json.dumps(kept))
+    state = json.loads(search.oracle.file.read_text())
+    del state["clock"]
+    search.oracle.file.write_text(json.dumps(state))
     with pytest.raises(Exception, match=r"oracle\.json is damaged"):
         search.state()
