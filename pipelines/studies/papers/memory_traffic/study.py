@@ -25,7 +25,6 @@ from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers import depth_contrast, numpy_runs
-from pipelines.studies.papers.memory_traffic import hlo
 from pipelines.studies.papers.memory_traffic.lower_bound import Kind, least
 from pipelines.studies.papers.nets import NETS
 
@@ -97,7 +96,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
         parameters=net.count_params(),
     )
     return {
-        "counted": np.array(hlo.moved(compiled.program)),
+        "counted": np.array(step.moved(compiled.program)),
         "weights": np.array(bound.weights),
         "activations": np.array(bound.activations),
         "seconds": seconds,

@@ -35,7 +35,7 @@ def test_the_nets_are_those_of_the_recipe():
         assert config["model.transform_bias"] == bias
 
 
-def test_tables_put_what_was_tried_beforehand_beside_it(tmp_path):
+def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
     first, last = thousand.tabulated(made(tmp_path))
     assert first.head == ("gate bias", *(f"{what}" for n in (1, 2, 3) for what in (f"after {n}", "beforehand")))
     assert first.rows[0] == (
@@ -54,4 +54,4 @@ def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, lost):
     assert ("diverged (n = 2)" in {row[1] for row in last.rows}) == bool(lost)
     STUDY.draw(results, figures)
     files = ["training.png", "gates_over_depth.png", "gate_evolution.png"]
-    assert [picture.file for picture in figures.files] == files[: max(0, 3 - len(lost))]
+    assert [figure.file for figure in figures.files] == files[: max(0, 3 - len(lost))]

@@ -180,7 +180,7 @@ def test_all_tables_and_figures_are_made(tmp_path):
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     STUDY.draw(results, figures)
     names = ("gains", "gates_over_time", "gates_by_volatility")
-    assert [picture.file for picture in figures.files] == [
+    assert [figure.file for figure in figures.files] == [
         f"{name}_{task}.png" for task in ("return", "size") for name in names
     ]
 

@@ -36,7 +36,7 @@ def test_bytes_and_times_against_the_plain_net(tmp_path):
 def test_a_figure(tmp_path):
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(results(tmp_path), figures)
-    assert [picture.file for picture in figures.files] == ["movement.png"]
+    assert [figure.file for figure in figures.files] == ["movement.png"]
 
 
 def test_nets_that_diverged_are_left_out(tmp_path):
