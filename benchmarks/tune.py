@@ -39,14 +39,14 @@ class Workers:
 
 
 def run(session: Session) -> list[Row]:
-    """Measures one worker on one core, one on all, and one on each; if quick, only the last, for a trial each."""
+    """Measures one worker on one core, one on all, and one on each; if quick, only the first, for one trial."""
     cores = environment.available()
     ways = [
         Workers("1 worker on 1 core", 1, cores[:1], ours=False),
         Workers(f"1 worker on {len(cores)} cores", 1, cores, ours=True),
         Workers(f"{len(cores)} workers on 1 core each", len(cores), cores, ours=True),
-    ][2 if session.quick else 0 :]
-    epochs, trials = (1, len(cores)) if session.quick else (EPOCHS, len(cores) * PER_WORKER)
+    ][: 1 if session.quick else None]
+    epochs, trials = (1, 1) if session.quick else (EPOCHS, len(cores) * PER_WORKER)
     speeds: dict[str, list[float]] = {way.name: [] for way in ways}
     rounds = 1 if session.quick else ROUNDS
     for turn in range(rounds):
@@ -65,7 +65,7 @@ def run(session: Session) -> list[Row]:
 def cost(session: Session) -> float:
     """Seconds that `run` takes, roughly."""
     if session.quick:
-        return START + 2 * COMPILED
+        return START + COMPILED
     return ROUNDS * 2.5 * (START + len(environment.available()) * PER_WORKER * (COMPILED + EPOCHS * EPOCH))
 
 

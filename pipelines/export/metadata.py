@@ -37,6 +37,7 @@ def describe(
     version: int,
     folder: Path,
     *,
+    test: dict[str, Any] | None,
     kind: PictureKind,
     gates: tuple[str, ...] | None,
     parity: Parity,
@@ -49,6 +50,7 @@ def describe(
         weights: which of the run's weights.
         version: its number.
         folder: with all files but the manifest, inside the model's folder, which has the model's name.
+        test: from `test_result`.
         kind: how images of any size become inputs.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
         parity: of all forms.
@@ -81,7 +83,7 @@ def describe(
             parameters=run.record.parameters,
             weights=weights,
         ),
-        run=_training(run, weights),
+        run=_training(run, test),
         opset=OPSET,
         versions=environment.versions(PACKAGES),
         parity=parity,
@@ -90,7 +92,19 @@ def describe(
     )
 
 
-def _training(run: Run, weights: Weights) -> Training:
+def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
+    """Reads the result on the test split without its per-class part; None if these weights were not evaluated.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    found = evaluation.read(run.path / "evaluation.json", Evaluation)
+    if found is None or found.weights != weights:
+        return None
+    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})
+
+
+def _training(run: Run, test: dict[str, Any] | None) -> Training:
     record = run.record
     config = run.config.model_dump(mode="json")
     if os.sep in run.config.data:
@@ -106,13 +120,5 @@ def _training(run: Run, weights: Weights) -> Training:
         steps=record.step,
         seconds=record.seconds,
         metrics=record.metrics,
-        test=_test(run.path / "evaluation.json", weights),
+        test=test,
     )
-
-
-def _test(path: Path, weights: Weights) -> dict[str, Any] | None:
-    """The result on the test split without its per-class part; None if these weights were not evaluated."""
-    found = evaluation.read(path, Evaluation)
-    if found is None or found.weights != weights:
-        return None
-    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})

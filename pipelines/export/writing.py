@@ -26,6 +26,7 @@ class Job:
     run: Run
     weights: Weights
     trained: keras.Model
+    test: dict[str, Any] | None
     kind: PictureKind
     gates: bool
     data_dir: Path | None
@@ -48,7 +49,7 @@ def prepare(
         data_dir: folder of prepared data.
 
     Raises:
-        UserError: the data cannot be read, or is not the data of the run.
+        UserError: the data or the evaluation cannot be read, or the data is not that of the run.
     """
     split: Split = "validation" if run.record.data.counts.get("validation") else "train"
     images, _ = _examples(run, data_dir, split, parity.IMAGES)
@@ -57,7 +58,8 @@ def prepare(
             f"the images of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on images of "
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
-    return Job(run, weights, trained, kind or conversion.kind_of(run.record.data.name), gates, data_dir, split, images)
+    test, kind = metadata.test_result(run, weights), kind or conversion.kind_of(run.record.data.name)
+    return Job(run, weights, trained, test, kind, gates, data_dir, split, images)
 
 
 def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
@@ -100,6 +102,7 @@ def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
         job.weights,
         version,
         folder,
+        test=job.test,
         kind=job.kind,
         gates=gates if job.gates else None,
         parity=measured,

@@ -20,6 +20,7 @@ from tests.finished_run import finished, scramble
 from tests.integration.test_export_golden import ALONE, ONNX, SAVED_MODEL
 
 DEPTH = 1000
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Exports of the past and of today, in fresh processes that have nothing of this package.
+"""Exports of earlier releases and of today, in fresh processes that cannot import this package.
 
-tests/golden holds an export that was written once. What is read here is read by users' programs too: if one of these
-tests fails, the format has changed, and every model that was exported before is concerned.
+tests/golden has exports that were written once. Users' programs read them as these tests do: if one fails, the format
+has changed, and with it every model that was exported before.
 """
 
 import json
@@ -69,7 +69,7 @@ def today(tmp_path_factory):
 @pytest.mark.parametrize(
     ("program", "absent"),
     [
-        (SAVED_MODEL, "highway_keras,pipelines,serving"),
+        pytest.param(SAVED_MODEL, "highway_keras,pipelines,serving", marks=pytest.mark.slow),
         (ONNX, "highway_keras,pipelines,serving,keras,tensorflow"),
     ],
 )
@@ -134,6 +134,7 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(keras.ops.softmax(logits)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_a_model_file_of_the_past_is_loaded_on_every_backend(tmp_path, backend):
     words = [sys.executable, "-c", KERAS, GOLDEN / "model.keras", GOLDEN / "images.npy", tmp_path / "found.npy"]
