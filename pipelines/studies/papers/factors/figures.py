@@ -31,11 +31,11 @@ def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
         task: part of the file name.
         asked: the target, in words.
     """
-    walk, title = shown.walk, f"What forecasts of {asked} gain"
+    walk, title = shown.walk_forward, f"What forecasts of {asked} gain"
     with figures.figure(f"gains_{task}", (9.4, 4.6), title) as figure:
         axes = figure.subplots()
         for name in walk.forecasts:
-            axes.plot(TIMES, np.cumsum(walk.least - walk.errors(name)), label=name, **LINES[name])
+            axes.plot(TIMES, np.cumsum(walk.reference - walk.errors(name)), label=name, **LINES[name])
         axes.axhline(0, color=GREY, lw=0.8)
         axes.set_ylabel("squared errors saved, %²")
         _years(axes)
@@ -50,10 +50,10 @@ def over_time(figures: Figures, shown: Findings, task: str, asked: str) -> None:
         top.plot(TIMES, shown.volatility, color=ORANGE)
         top.set_ylabel(f"standard deviation of the\nlast {YEAR} returns, %")
         top.set_ylim(bottom=0)
-        opened = shown.walk.opened.mean(axis=0)
+        opened = shown.walk_forward.opened.mean(axis=0)
         bottom.plot(TIMES, opened, color=SKY, lw=0.5, label="one month")
         bottom.plot(TIMES[YEAR - 1 :], _smooth(opened), color=BLUE, lw=1.8, label=f"mean of {YEAR} months")
-        untrained = _smooth(shown.walk.untrained.mean(axis=0))
+        untrained = _smooth(shown.walk_forward.untrained.mean(axis=0))
         bottom.plot(TIMES[YEAR - 1 :], untrained, color=GREY, lw=1.2, ls="--", label="the same, before training")
         bottom.axhline(0, color=GREY, lw=0.8)
         bottom.set_ylabel("mean gate T minus its mean\nbefore the decade")

@@ -12,7 +12,7 @@ from pipelines.data import french_factors
 from pipelines.data.french_factors import MARKET
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers.factors.forecasts import Statistic, interval, r2, volatility
-from pipelines.studies.papers.factors.walk_forward import TESTED, Walk, walk
+from pipelines.studies.papers.factors.walk_forward import TESTED, WalkForward, walk_forward
 
 YEAR = 12
 """Months of a volatility window."""
@@ -49,7 +49,7 @@ class Findings:
     """Findings of a task.
 
     Args:
-        walk: the forecasts and gates.
+        walk_forward: the forecasts and gates.
         r2: R² of each forecast (mean of its runs) against the mean so far.
         lead: R² of the highway nets minus that of each other forecast.
         volatility: at the end of each month, in percent, float [n].
@@ -62,7 +62,7 @@ class Findings:
         fifths_untrained: the same before training.
     """
 
-    walk: Walk
+    walk_forward: WalkForward
     r2: Mapping[str, Estimate]
     lead: Mapping[str, Estimate]
     volatility: np.ndarray
@@ -82,7 +82,7 @@ def findings(results: Results, task: str) -> Findings | None:
         results: all runs of the study.
         task: "return" or "size".
     """
-    walked = walk(results, task)
+    walked = walk_forward(results, task)
     if walked is None:
         return None
     market = french_factors.read()[:, MARKET].astype(np.float64)
@@ -91,10 +91,10 @@ def findings(results: Results, task: str) -> Findings | None:
     errors = {name: walked.errors(name) for name in walked.forecasts}
     order = volatile.argsort(kind="stable")
     return Findings(
-        walk=walked,
-        r2={name: _estimate(r2, error, walked.least) for name, error in errors.items()},
+        walk_forward=walked,
+        r2={name: _estimate(r2, error, walked.reference) for name, error in errors.items()},
         lead={
-            name: _estimate(_lead, errors["highway"], error, walked.least)
+            name: _estimate(_lead, errors["highway"], error, walked.reference)
             for name, error in errors.items()
             if name != "highway"
         },

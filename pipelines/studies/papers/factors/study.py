@@ -50,10 +50,10 @@ def _known(results: Results) -> list[tuple[str, Findings]]:
 
 
 def _forecasts(task: str, shown: Findings) -> Table:
-    walk = shown.walk
+    walk = shown.walk_forward
     rows = []
     for name, runs in walk.forecasts.items():
-        each = [100 * r2(np.square(walk.targets - one), walk.least) for one in runs]
+        each = [100 * r2(np.square(walk.targets - one), walk.reference) for one in runs]
         spread = f"{np.mean(each):+.2f} ± {np.std(each, ddof=1):.2f} (n = {len(each)})" if len(each) > 1 else ""
         p = clark_west(walk.targets, runs.mean(axis=0), walk.means)
         lead = shown.lead[name].percent if name in shown.lead else ""
@@ -71,17 +71,17 @@ def _forecasts(task: str, shown: Findings) -> Table:
 
 
 def _decades(task: str, shown: Findings) -> Table:
-    walk = shown.walk
+    walk = shown.walk_forward
     errors = {name: walk.errors(name) for name in walk.forecasts}
     rows = []
     for name, part in _parts():
-        scores = (f"{100 * r2(error[part], walk.least[part]):+.2f}" for error in errors.values())
+        scores = (f"{100 * r2(error[part], walk.reference[part]):+.2f}" for error in errors.values())
         rows.append((name, f"{part.stop - part.start}", *scores))
     return Table(f"R² of the mean forecast by decade, {ASKED[task]}, %", ("decade", "months", *errors), tuple(rows))
 
 
 def _gates(task: str, shown: Findings) -> Table:
-    walk = shown.walk
+    walk = shown.walk_forward
     opened, untrained = walk.opened.mean(axis=0), walk.untrained.mean(axis=0)
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Walk-forward through the months of the factors.
+"""WalkForward-forward through the months of the factors.
 
 A fold learns from the months before a decade and forecasts the decade. Concatenated, the folds are one series of
 forecasts, each made from what came before its decade.
@@ -38,7 +38,7 @@ Fold = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Walk:
+class WalkForward:
     """Forecasts and gates of a task over all `n` months that are forecast.
 
     Args:
@@ -58,7 +58,7 @@ class Walk:
     levels: np.ndarray
 
     @property
-    def least(self) -> np.ndarray:
+    def reference(self) -> np.ndarray:
         """Squared errors of `means`, the reference, float [n]."""
         return np.square(self.targets - self.means)
 
@@ -105,7 +105,7 @@ def measured(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     return found
 
 
-def walk(results: Results, task: str) -> Walk | None:
+def walk_forward(results: Results, task: str) -> WalkForward | None:
     """Concatenates the folds of a task.
 
     Args:
@@ -113,7 +113,7 @@ def walk(results: Results, task: str) -> Walk | None:
         task: one of `KINDS`.
 
     Returns:
-        The walk; a seed that diverged in one fold is left out of all. None if no seed of a kind is left.
+        The forecasts; a seed that diverged in one fold is left out of all. None if no seed of a kind is left.
     """
     asked = _asked(task)
     runs = {kind: _whole(results, task, kind) for kind in KINDS[task]}
@@ -128,7 +128,7 @@ def walk(results: Results, task: str) -> Walk | None:
         [np.mean([run[name][state][tests].mean() for run in gated]) for state in ("untrained", "gates")]
         for name, tests in zip(FOLDS, TESTS, strict=True)
     ]
-    return Walk(
+    return WalkForward(
         targets=asked[_months(TESTED)],
         means=forecasts.mean_so_far(asked, _months(TESTED)),
         forecasts={**series, **_compared(task)},

@@ -104,7 +104,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     }
 
 
-class Found(NamedTuple):
+class Traffic(NamedTuple):
     """Measurements of an arm. Times are the best of all rounds, the least disturbed by other work."""
 
     parameters: int
@@ -120,15 +120,15 @@ class Found(NamedTuple):
         return self.counted / self.seconds
 
 
-def found(results: Results) -> dict[str, dict[str, Found]]:
+def traffic(results: Results) -> dict[str, dict[str, Traffic]]:
     """Returns the measurements by size and net, without arms that diverged."""
-    by_size: dict[str, dict[str, Found]] = {size: {} for size in SIZES}
+    by_size: dict[str, dict[str, Traffic]] = {size: {} for size in SIZES}
     for size in SIZES:
         for kind in KINDS:
             name = f"{size}-{kind}"
             if results.accuracies(name):
                 take = partial(results.measured, name)
-                by_size[size][kind] = Found(
+                by_size[size][kind] = Traffic(
                     results.of(name)[0].run.record.parameters,
                     counted=float(take("counted").mean()),
                     weights=float(take("weights").mean()),
@@ -146,7 +146,7 @@ def tabulated(results: Results) -> list[Table]:
         "ms per step", "relative to plain", "GB/s of the step", "GB/s of a copy",
     )  # fmt: skip
     tabulated = []
-    for size, nets in found(results).items():
+    for size, nets in traffic(results).items():
         plain = nets.get("plain")
         rows = tuple((KINDS[kind][0], *_row(one, plain)) for kind, one in nets.items())
         tabulated.append(Table(f"Bytes read and written in a training step: {SIZES[size].title}", head, rows, _NOTE))
@@ -161,7 +161,7 @@ _NOTE = (
 )
 
 
-def _row(one: Found, plain: Found | None) -> tuple[str, ...]:
+def _row(one: Traffic, plain: Traffic | None) -> tuple[str, ...]:
     least = one.weights + one.activations
     return (
         tables.number(one.parameters),
@@ -178,7 +178,7 @@ def _row(one: Found, plain: Found | None) -> tuple[str, ...]:
 
 def drawn(results: Results, figures: Figures) -> None:
     """Draws bytes and time of a step of every net, a row for each size."""
-    by_size = {size: nets for size, nets in found(results).items() if nets}
+    by_size = {size: nets for size, nets in traffic(results).items() if nets}
     if not by_size:
         return
     with figures.figure("movement", (9.4, 1 + 1.9 * len(by_size)), "Bytes and time of a training step") as figure:

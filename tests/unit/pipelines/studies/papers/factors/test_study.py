@@ -14,7 +14,7 @@ from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.papers.factors import forecasts, study
 from pipelines.studies.papers.factors.findings import findings
 from pipelines.studies.papers.factors.study import STUDY
-from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk
+from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk_forward
 from pipelines.training.evaluation import measure_regression as measure
 from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import RECORD
@@ -109,7 +109,7 @@ def test_folds_are_put_one_after_the_other(tmp_path):
     def placed(task, kind, tests, seed):
         return np.arange(tests.start, tests.stop) + 10_000.0 * seed
 
-    walked = walk(made(tmp_path, forecast=placed), "return")
+    walked = walk_forward(made(tmp_path, forecast=placed), "return")
     np.testing.assert_array_equal(walked.forecasts["plain"], np.add.outer([0, 10_000], np.arange(161, 1108)))
     np.testing.assert_array_equal(walked.targets, MARKET[162:])
     assert walked.means[0] == pytest.approx(MARKET[:162].mean())
@@ -120,7 +120,7 @@ def test_folds_are_put_one_after_the_other(tmp_path):
 
 
 def test_gates_are_relative_to_their_mean_before_the_decade(tmp_path):
-    walked = walk(made(tmp_path, slope=0.01), "return")
+    walked = walk_forward(made(tmp_path, slope=0.01), "return")
     first = VOLATILITY[:161].mean()
     np.testing.assert_allclose(walked.opened[0][:120], 0.01 * (VOLATILITY[161:281] - first), atol=0.006)
     assert walked.levels[:, 0] == pytest.approx(0.2 + np.array([4, 5, 6, 7, 8, 9, 0, 1]) / 100, abs=0.001)
@@ -186,7 +186,7 @@ def test_all_tables_and_figures_are_made(tmp_path):
 
 
 def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
-    walked = walk(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
+    walked = walk_forward(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
     assert {name: len(runs) for name, runs in walked.forecasts.items()} == {
         "highway": 2, "plain": 3, "residual": 3, "ridge": 1, "ridge with sizes": 1, "mean before the decade": 1
     }  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
 
 def test_a_task_of_which_no_run_is_left_is_not_shown(tmp_path):
     results = made(tmp_path, diverged={("return-plain-1960s", 0), ("return-plain-1990s", 1)})
-    assert walk(results, "return") is None
+    assert walk_forward(results, "return") is None
     assert {"size" in table.title for table in study.tabulated(results)} == {True}
 
 
