@@ -1,4 +1,4 @@
-"""What a run was made with: code, packages, machine. Asked once, kept in run.json."""
+"""The environment of a run: code, packages, machine."""
 
 import importlib.metadata
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 from pipelines.core.run import Code, Machine
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
-# Those that decide which number format is fast, and whether two timings can be compared.
+# They decide which number format is fast, and whether two timings are comparable.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
 DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 API_KEY = "HIGHWAY_API_KEY"
 """The key of an endpoint: required by `highway serve` if set, sent by `highway predict --url`."""
 COMMAND = "HIGHWAY_COMMAND"
-"""Set by a process for those that it starts: the command line that the user gave."""
+"""The command line of the user, for the processes that a command starts."""
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Versions of Python and of those packages that are installed; without names, of those that decide a result."""
+    """Returns the versions of Python and of installed packages, by default of those that decide a result."""
     found = {"python": platform.python_version()}
     for name in packages:
         try:
@@ -32,20 +32,20 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process, or of the one that started it for its work, as it could be typed again."""
+    """Returns the command line of the user, quoted for a shell."""
     if given := os.environ.get(COMMAND):
         return given
     path = Path(sys.argv[0])
-    # `python -m` puts the path of the module's file in place of its name.
+    # `python -m` replaces the name of the module by the path of its file.
     module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")
     program = ["python", "-m", module] if path.suffix == ".py" else [path.name or "python"]
     return shlex.join([*program, *sys.argv[1:]])
 
 
 def code() -> Code | None:
-    """The commit of the checkout that this code runs from; None when it runs from an installed package."""
+    """Returns the commit of the checkout that this code runs from; None for an installed package."""
     here = Path(__file__).parent
-    # A package installed below somebody else's checkout must not take that one's commit for its own.
+    # A package installed inside another checkout must not report that one's commit.
     if _git(here, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit = _git(here, "rev-parse", "HEAD")
@@ -54,19 +54,16 @@ def code() -> Code | None:
 
 
 def machine() -> Machine:
-    """The processor and the accelerators; asks the Keras backend, so Keras must be importable."""
+    """Returns processor and accelerators; imports Keras, whose backend knows the latter."""
     model, features = cpu()
     return Machine(cpu=model, cpu_features=features, cores=cores(), accelerators=accelerators())
 
 
 def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
-    """Model name of the processor and which of `FEATURES` it has.
+    """Returns the model name of the processor, and those of `FEATURES` that it has.
 
     Args:
-        info: where Linux describes the processor; elsewhere only the platform's name for it is known.
-
-    Returns:
-        The model name, and the features in the order of `FEATURES`.
+        info: Linux's description of the processor; elsewhere only the platform's name is known.
     """
     lines: dict[str, str] = {}
     if info.is_file():
@@ -79,28 +76,28 @@ def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
 
 
 def cores() -> int:
-    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    """Returns the number of cores that this process may use, in a container fewer than the machine has."""
     return len(available())
 
 
 def available() -> list[int]:
-    """The numbers of these cores."""
+    """Returns the numbers of these cores."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def devices(folder: Path = Path("/dev")) -> list[str]:
-    """The device files of GPUs and TPUs: known before any framework, which may yet be unable to use them.
+    """Returns the device files of GPUs and TPUs, without a framework, which may be unable to use them.
 
     Args:
-        folder: where the system keeps its device files.
+        folder: the system's folder of device files.
     """
     return sorted(path.name for pattern in DEVICES for path in folder.glob(pattern))
 
 
 def accelerators() -> tuple[str, ...]:
-    """Names of the GPUs and TPUs that the Keras backend found."""
+    """Returns the names of the GPUs and TPUs that the Keras backend found."""
     import keras
 
     if keras.backend.backend() == "jax":
@@ -114,7 +111,7 @@ def accelerators() -> tuple[str, ...]:
 
 
 def compute_capability() -> tuple[int, int] | None:
-    """Of the first NVIDIA GPU, as (major, minor); None for any other accelerator, or none."""
+    """Returns the compute capability of the first NVIDIA GPU as (major, minor); None for other accelerators."""
     import keras
 
     if keras.backend.backend() == "jax":

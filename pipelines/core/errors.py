@@ -1,4 +1,4 @@
-"""What ends a command with one message, no stack trace and a non-zero exit status: a user's mistake, or wish."""
+"""Errors that end a command with one message, without a stack trace: user errors and signals."""
 
 import difflib
 import errno
@@ -6,20 +6,20 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 
-# The last is what a limit on the size of files answers (`ulimit -f`).
+# EFBIG comes from a limit on the size of files (`ulimit -f`).
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UserError(Exception):
-    """What happened, what was expected and what to do; the command line prints it and exits with status 2."""
+    """An error that the user can fix: what happened, what was expected, what to do. The exit status is 2."""
 
 
 class StoppedError(Exception):
-    """What was stopped by a signal, in order, and how to go on; the command line prints it.
+    """A signal ended the command in an orderly way; the message says how to continue.
 
     Args:
         message: for the user.
-        number: of the signal; the exit status is 128 more, as in a shell.
+        number: number of the signal; the exit status is 128 more, as in a shell.
     """
 
     def __init__(self, message: str, number: signal.Signals) -> None:
@@ -28,16 +28,16 @@ class StoppedError(Exception):
 
 
 def disk_is_full(error: BaseException) -> str:
-    """In one line what said that there is no room to write to, or nothing if that is not what happened.
+    """Returns the message of a full disk in one line, or nothing if that is not the cause of an error.
 
     Args:
-        error: what was raised; what it came from is looked at too.
+        error: the error; its causes are checked too.
 
     Example:
         disk_is_full(OSError(28, "No space left on device"))  # "[Errno 28] No space left on device"
     """
     links = list(_chain(error))
-    # Frameworks hide the error number: h5py and TensorFlow pass on only the text, in errors of their own.
+    # h5py and TensorFlow raise errors of their own, with the text but not the number.
     full = any(
         (isinstance(link, OSError) and link.errno in FULL) or any(os.strerror(number) in str(link) for number in FULL)
         for link in links
@@ -54,15 +54,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not among `choices`, with the nearest one proposed.
+    """Returns the error for an unknown name, which suggests the nearest one.
 
     Args:
-        kind: what the name stands for, in the singular ("recipe").
-        name: what was given.
-        choices: every name that would have been right.
+        kind: the kind of thing, in the singular ("recipe").
+        name: the unknown name.
+        choices: the valid names.
 
     Returns:
-        A `UserError`, to be raised by the caller.
+        A `UserError` for the caller to raise.
     """
     choices = sorted(choices)
     close = nearest(name, choices)
@@ -71,7 +71,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice that is most like `name`, or None if none is like it.
+    """Returns the choice that is most similar to `name`, or None if none is similar.
 
     Example:
         nearest("trian", ["train", "export"])  # "train"

@@ -1,4 +1,4 @@
-"""The first import of TensorFlow, without what it writes to the terminal before it reads its own log settings."""
+"""Imports the frameworks without their notes and without packages that nothing here uses."""
 
 import logging
 import os
@@ -9,21 +9,21 @@ from contextlib import contextmanager
 
 from pipelines.core import environment
 
-# The older way to say the same, which JAX refuses to hear twice.
+# The older name of the same setting; JAX refuses both together.
 DEVICES_FLAG = "xla_force_host_platform_device_count"
-# What Keras imports at its start if it is installed, for parts of Keras that nothing here uses. It takes 1.2 s.
+# Keras imports them at its start if they are installed, for parts that nothing here uses. That takes 1.2 s.
 UNUSED = ("matplotlib", "pandas", "sklearn")
-# What TensorFlow imports for a converter of TensorFlow Lite. It takes 0.6 s.
+# TensorFlow imports it for a converter of TensorFlow Lite. That takes 0.6 s.
 UNUSED_BY_TENSORFLOW = ("jax",)
 
 
 def load() -> None:
-    """Imports TensorFlow and Keras; a verb calls this once its arguments are read and before it works.
+    """Imports TensorFlow and Keras; called once the arguments of a command are checked.
 
-    Some of TensorFlow's notes escape TF_CPP_MIN_LOG_LEVEL while it is imported (tensorflow 100442). They are held back
-    here, and shown only if the import fails.
+    Some of TensorFlow's notes ignore TF_CPP_MIN_LOG_LEVEL during its import (tensorflow 100442). They are shown only if
+    the import fails.
 
-    On JAX a CPU becomes one device for each core, as `pipelines.training.many_steps` needs it.
+    On JAX a CPU becomes one device per core, as `pipelines.training.many_steps` needs.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(environment.cores()))
@@ -36,8 +36,8 @@ def load() -> None:
 
 @contextmanager
 def _hidden(packages: Sequence[str]) -> Iterator[None]:
-    """In the block packages that were not imported before seem not to be installed."""
-    modules: dict[str, object] = sys.modules  # type: ignore[assignment]  # None stands for "not there"
+    """Hides packages that were not imported before: in the block they seem not to be installed."""
+    modules: dict[str, object] = sys.modules  # type: ignore[assignment]  # None stands for "missing"
     hidden = [name for name in packages if name not in modules]
     modules.update(dict.fromkeys(hidden))
     try:
@@ -49,7 +49,7 @@ def _hidden(packages: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    # The notes come from C++, which knows nothing of sys.stderr: the file descriptor itself must be turned.
+    # The notes come from C++, which bypasses sys.stderr: the file descriptor itself has to be redirected.
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -67,11 +67,7 @@ def _hushed() -> Iterator[None]:
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Keeps a logger to errors.
-
-    Args:
-        name: of the logger.
-    """
+    """Limits the logger of that name to errors."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

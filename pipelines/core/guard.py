@@ -1,6 +1,6 @@
-"""Where a process begins: sets the environment, and turns what a user can mend into one message.
+"""Entry point of processes: sets the environment, and reports user errors in one message.
 
-Nothing heavier than the standard library is imported here.
+Imports nothing but the standard library.
 """
 
 import os
@@ -14,22 +14,22 @@ ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow's notes on the CPU and on missing GPUs
     "ABSL_MIN_LOG_LEVEL": "2",
     "GRPC_VERBOSITY": "ERROR",
-    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data from its import on
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data as soon as it is imported
 }
-"""Set before any framework is imported, unless the user has."""
+"""Defaults, set before any framework is imported."""
 
 
 def guarded(program: str, action: Callable[[], None]) -> int:
-    """Sets the environment, acts, and turns what a user can mend into one message.
+    """Sets the environment, runs an action, and reports user errors in one message.
 
     Args:
-        program: what stands before the message.
-        action: what to do.
+        program: prefix of the message.
+        action: the action.
 
     Returns:
-        The exit status: 0; 2 for a user's mistake or a full disk; 130 when interrupted, and 143 after SIGTERM where
-        that is waited for. A bug keeps its stack trace and ends in status 1, as does, without a word, a command whose
-        output nobody reads any more.
+        The exit status: 0; 2 for a user error or a full disk; 130 when interrupted, and 143 after SIGTERM if the
+        action handles it. A bug keeps its stack trace and ends in status 1, as does, silently, a command whose output
+        pipe is closed.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -45,14 +45,14 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         sys.stderr.write(f"\n{program}: interrupted\n")
         return 130
     except BrokenPipeError:
-        _give_up_output()
+        _discard_output()
         return 1
     except Exception as error:
         full = disk_is_full(error)
         if not full:
             raise
-        _give_up_output()
-        return _fail(program, f"the disk is full ({full}). Free some space, or name another folder, and repeat.")
+        _discard_output()
+        return _fail(program, f"the disk is full ({full}). Free some space or name another folder, and repeat.")
     return 0
 
 
@@ -61,8 +61,8 @@ def _fail(program: str, message: str) -> int:
     return 2
 
 
-def _give_up_output() -> None:
-    # Python flushes stdout once more at its end, and would complain there again.
+def _discard_output() -> None:
+    # Python flushes stdout at exit, and would fail there again.
     try:
         sys.stdout.flush()
     except OSError:

@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 
 from pipelines.core.files import replacing
 
-MARKED = 60  # More points than these would run into each other.
+MARKED = 60  # With more points than this, markers overlap.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 STYLE = {
@@ -37,7 +37,7 @@ def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         path: of the image file.
         size: in inches.
     """
-    # Figure without pyplot: no window system, no state shared with the user's own plots.
+    # Without pyplot: no window system, no state shared with the user's own plots.
     with mpl.rc_context(STYLE), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")
         yield figure

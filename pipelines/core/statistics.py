@@ -1,4 +1,4 @@
-"""Correlations of two series."""
+"""Correlation of two series."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ Series = Sequence[float] | np.ndarray
 
 
 def correlation(one: Series, other: Series) -> float:
-    """Pearson's correlation of two series, float [n]; 0 where one of them is constant."""
+    """Returns Pearson's correlation of two series, float [n]; 0 if one of them is constant."""
     return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) and np.ptp(other) else 0.0
 
 
 def rank_correlation(one: Series, other: Series) -> float:
-    """Spearman's rank correlation of two series, float [n]; 0 where one of them is constant."""
+    """Returns Spearman's rank correlation of two series, float [n]; 0 if one of them is constant."""
     from scipy.stats import rankdata
 
     return correlation(rankdata(one), rankdata(other))

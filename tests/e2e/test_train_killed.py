@@ -13,7 +13,7 @@ from tests.killed_run import NEWEST, Command, differences, train, train_and_kill
 
 PROGRAM = (sys.executable, "-m", "tests.toy_train")
 # Every step is followed by a save, so that many kills hit one.
-STACK = """mnist_dense_50 --model.depth 3 --model.width 8 --model.dropout 0.2 --augment.pad 2 --epochs 16
+STACK = """mnist_dense_50 --model.depth 3 --model.width 8 --model.dropout 0.2 --augment.pad 2 --epochs 8
     --batch-size 20 --optimizer.ema 0.9 --schedule.kind cosine --schedule.warmup-steps 5 --steps-per-execution 2
     --precision mixed_float16 --checkpoint-steps 1"""
 CONVOLUTIONS = """mnist_conv_16 --model.width 4 --model.dropout 0.2 --augment.pad 2 --epochs 6 --batch-size 20
@@ -67,19 +67,22 @@ def saved(process, of):
         time.sleep(0.01)
 
 
+def stop(command, number, status):
+    process = command.start()
+    saved(process, command)
+    process.send_signal(number)
+    assert process.wait() == status, command.log.read_text()
+    output = command.log.read_text()
+    assert f"{number.name}: finishes the step and saves; a second signal ends at once" in output
+    assert re.search(rf"highway train: stopped by {number.name} after step \d+ of \d+, and saved", output)
+    assert output.endswith(f"Resume with: highway train --resume {command.run}\n")
+    assert "Traceback" not in output
+
+
 def test_stopped_and_killed(whole, stopped):
-    # Signals are handled the same way on every backend.
-    asked = ((signal.SIGTERM, 143), (signal.SIGINT, 130)) if os.environ["KERAS_BACKEND"] == "tensorflow" else ()
-    for number, status in asked:
-        process = stopped.start()
-        saved(process, stopped)
-        process.send_signal(number)
-        assert process.wait() == status, stopped.log.read_text()
-        output = stopped.log.read_text()
-        assert f"{number.name}: finishes the step and saves; a second signal ends at once" in output
-        assert re.search(rf"highway train: stopped by {number.name} after step \d+ of \d+, and saved", output)
-        assert output.endswith(f"Resume with: highway train --resume {stopped.run}\n")
-        assert "Traceback" not in output
+    if os.environ["KERAS_BACKEND"] == "tensorflow":
+        # Signals are handled the same way on every backend.
+        stop(stopped, signal.SIGTERM, 143)
     process = stopped.start()
     saved(process, stopped)
     # Within a few steps, often in the middle of a save.
@@ -90,6 +93,14 @@ def test_stopped_and_killed(whole, stopped):
         train(stopped)
     assert differences(whole, stopped.run) == []
     assert not list(stopped.run.rglob(".*"))
+
+
+@pytest.mark.slow
+def test_interrupted_again_and_again(whole, stopped):
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        stop(stopped, number, status)
+    train(stopped)
+    assert differences(whole, stopped.run) == []
 
 
 @pytest.mark.slow

@@ -48,8 +48,8 @@ def test_a_failed_import_is_not_hushed():
     ("environment", "expected"),
     [
         ({}, len(os.sched_getaffinity(0))),
-        ({"JAX_NUM_CPU_DEVICES": "3"}, 3),
-        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
+        pytest.param({"JAX_NUM_CPU_DEVICES": "3"}, 3, marks=pytest.mark.slow),
+        pytest.param({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4, marks=pytest.mark.slow),
     ],
 )
 def test_on_jax_a_cpu_is_as_many_devices_as_it_has_cores(monkeypatch, environment, expected):

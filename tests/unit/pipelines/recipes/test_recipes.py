@@ -149,7 +149,10 @@ def test_the_header_has_command_data_and_measurement(name):
         assert name in header
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name.endswith(KINDS) else name for name in recipes.names()],
+)
 def test_the_net_of_a_recipe_has_the_parameters_of_its_preset(name):
     import keras
 
