@@ -1,14 +1,14 @@
-// Shows an answer: the class, all probabilities, what the net saw, and how open the gates of its layers were.
+// Shows a prediction: the class, all probabilities, the input of the net, and the mean gates of its layers.
 const find = (id) => document.getElementById(id);
-const SHOWN = 10; // Bars; with no more classes than that they keep their places.
-const FEW = 24; // Layers up to which there is room for wide gaps,
-const MANY = 120; // and from which there is none at all.
-const TOPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]; // Of the axis of gates.
+const SHOWN = 10; // Bars; with at most so many classes, each has a fixed row.
+const FEW = 24; // Up to so many layers there is room for wide gaps,
+const MANY = 120; // and beyond so many there is none.
+const TOPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]; // Ends of the axis of the gates.
 
-// How many classes to ask for.
+// Number of classes to request.
 export const wanted = (classes) => Math.min(classes.length, SHOWN);
 
-// What there is to see before there is a picture.
+// Shows the empty state, before there is an image.
 export function showNothing(model, invitation) {
   find("answer").className = "card empty";
   const [label, share] = find("verdict").children;
@@ -39,12 +39,12 @@ export function show(answer, model, milliseconds) {
   find("source").textContent = `${answer.model}, version ${answer.version}, answered in ${Math.round(milliseconds)} ms`;
 }
 
-// The answer is not of the picture on the board.
+// Marks the prediction as outdated.
 export const showOld = () => find("answer").classList.add("old");
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
-// A row for each label; rows that are there are kept, so that their bars move.
+// One row per label; existing rows are reused, so that their bars move.
 function rows(labels) {
   const bars = find("bars");
   while (bars.children.length > labels.length) bars.lastChild.remove();
@@ -86,7 +86,7 @@ function route(gates, names) {
   const strip = find("gates");
   strip.className = gates.length <= FEW ? "few" : gates.length > MANY ? "many" : "";
   const widest = names[gates.indexOf(most)];
-  strip.setAttribute("aria-label", `Mean gates of ${gates.length} layers, most open is ${widest} with ${most.toPrecision(2)}`);
+  strip.setAttribute("aria-label", `Mean gates of ${gates.length} layers; ${widest} is the most open with ${most.toPrecision(2)}`);
   find("most").textContent = top;
   find("last").textContent = `layer ${gates.length}`;
   strip.replaceChildren(...gates.map((gate, place) => {

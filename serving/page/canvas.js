@@ -1,10 +1,10 @@
-// The drawing area: strokes by mouse, touch, pen and keyboard, or a picture from a file.
-const STEP = 12; // Pixels that an arrow key moves the pen.
-const WIDTH = 0.075; // Of a stroke, in parts of the side.
-const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+// The drawing area: strokes by mouse, touch, pen and keyboard, or an image from a file.
+const STEP = 12; // Pixels per press of an arrow key.
+const WIDTH = 0.075; // Width of a stroke, as a fraction of the side.
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-export class Board {
-  // `ring` shows where the pen of the keyboard is; `changed` is called after each change of what is drawn.
+export class Canvas {
+  // `ring` marks the pen when the keyboard is used; `changed` is called after each change.
   constructor(canvas, ring, changed) {
     this.canvas = canvas;
     this.ring = ring;
@@ -44,11 +44,11 @@ export class Board {
     this.changed();
   }
 
-  // Shows a picture in place of what is drawn; the file itself is what is sent.
+  // Shows an image instead of the drawing; the file itself is sent.
   async show(file) {
     const { context } = this;
     const { width, height } = this.canvas;
-    // What the browser cannot read, the endpoint perhaps can.
+    // The endpoint may read formats that the browser cannot.
     const bitmap = await createImageBitmap(file).catch(() => null);
     context.clearRect(0, 0, width, height);
     if (bitmap) {
@@ -66,8 +66,8 @@ export class Board {
     this.empty = false;
   }
 
-  // The picture to send: the chosen file, or the strokes as a PNG without paper; null if there is none.
-  async picture() {
+  // The image to send: the chosen file, or the strokes as a PNG on a transparent background; null if there is none.
+  async image() {
     if (this.empty) return null;
     return this.file ?? new Promise((done) => this.canvas.toBlob(done, "image/png"));
   }
@@ -79,21 +79,21 @@ export class Board {
     this.canvas.setPointerCapture(event.pointerId);
     this.pointer = event.pointerId;
     this.#pointed(true);
-    this.pen = this.#place(event);
+    this.pen = this.#position(event);
     this.#stroke(this.pen);
   }
 
   #move(event) {
     if (event.pointerId !== this.pointer) return;
-    // Between two frames a fast stroke has several places.
-    const places = event.getCoalescedEvents?.() ?? [];
-    for (const one of places.length ? places : [event]) this.#stroke(this.#place(one));
+    // A fast stroke has several points between two frames.
+    const points = event.getCoalescedEvents?.() ?? [];
+    for (const one of points.length ? points : [event]) this.#stroke(this.#position(one));
   }
 
   #key(event) {
     if (!this.draws || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") return this.clear();
-    if (event.key !== " " && !(event.key in WAYS)) return;
+    if (event.key !== " " && !(event.key in DIRECTIONS)) return;
     event.preventDefault();
     this.#pointed(false);
     const fresh = !this.pressed.has(event.key);
@@ -101,10 +101,10 @@ export class Board {
     if (event.key === " ") {
       if (fresh) this.#stroke(this.pen);
     } else {
-      // All arrows that are held: two of them go across.
+      // All arrow keys that are held: two of them draw diagonally.
       const to = { ...this.pen };
       for (const key of this.pressed) {
-        const [across, down] = WAYS[key] ?? [0, 0];
+        const [across, down] = DIRECTIONS[key] ?? [0, 0];
         to.x = Math.min(Math.max(to.x + STEP * across, 0), this.canvas.width);
         to.y = Math.min(Math.max(to.y + STEP * down, 0), this.canvas.height);
       }
@@ -125,7 +125,7 @@ export class Board {
     this.ring.hidden = true;
   }
 
-  // By keyboard the focus and the place of the pen are shown; with a pointer they would be in the way.
+  // Focus and pen are shown only while the keyboard is used.
   #pointed(value) {
     this.canvas.classList.toggle("pointed", value);
     this.ring.hidden = value;
@@ -138,7 +138,7 @@ export class Board {
     this.ring.style.top = `${(100 * this.pen.y) / this.canvas.height}%`;
   }
 
-  #place(event) {
+  #position(event) {
     const box = this.canvas.getBoundingClientRect();
     return {
       x: ((event.clientX - box.left) / box.width) * this.canvas.width,
@@ -148,7 +148,7 @@ export class Board {
 
   #stroke(to) {
     const { context, canvas } = this;
-    // A stroke over a picture begins a drawing.
+    // A stroke over an image starts a new drawing.
     if (this.file) context.clearRect(0, 0, canvas.width, canvas.height);
     this.file = null;
     context.strokeStyle = getComputedStyle(canvas).color;
@@ -156,7 +156,7 @@ export class Board {
     context.lineCap = context.lineJoin = "round";
     context.beginPath();
     context.moveTo(this.pen.x, this.pen.y);
-    // A point has no length, and would not be drawn.
+    // A line of length zero would not be drawn.
     context.lineTo(to.x + (to.x === this.pen.x && to.y === this.pen.y ? 0.01 : 0), to.y);
     context.stroke();
     this.pen = to;

@@ -1,9 +1,9 @@
-// Asks the endpoint that the page came from, with the key if it wants one.
+// Sends requests to the endpoint, with the key if it requires one.
 export class Refused extends Error {
-  constructor(said, status = 0, after = 0) {
-    super(said);
+  constructor(message, status = 0, after = 0) {
+    super(message);
     this.status = status;
-    this.after = after; // Seconds after which to try again; 0 is not at all.
+    this.after = after; // Seconds until a retry; 0 is never.
   }
 }
 
@@ -19,9 +19,9 @@ export async function ask(path, options = {}) {
   }
   const body = await answer.json().catch(() => ({}));
   if (answer.status === 401) {
-    const asked = !form.hidden;
+    const visible = !form.hidden;
     form.hidden = false;
-    if (!asked) form.querySelector("input").focus();
+    if (!visible) form.querySelector("input").focus();
     throw new Refused(key ? "This key is not accepted." : "", 401);
   }
   form.hidden = true;
@@ -30,13 +30,13 @@ export async function ask(path, options = {}) {
   return body;
 }
 
-// Calls back when the user has given a key.
-export function onKey(given) {
+// Calls back when the user has entered a key.
+export function onKey(callback) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const input = form.querySelector("input");
     sessionStorage.setItem("key", input.value);
     input.value = "";
-    given();
+    callback();
   });
 }

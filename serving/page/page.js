@@ -1,30 +1,30 @@
-// The page of the endpoint: draws, sends, and shows what comes back. No library, nothing from elsewhere.
-import { Board } from "./board.js";
+// The page of the endpoint: draws, sends, and shows predictions. No library, no resources from other sites.
+import { Canvas } from "./canvas.js";
 import { show, showNothing, showOld, wanted } from "./answer.js";
 import { Refused, ask, onKey } from "./endpoint.js";
 
 const find = (id) => document.getElementById(id);
 const [model, version] = ["model", "version"].map(find);
-const LOOK = 5000; // Milliseconds between two looks at what is served,
-const SOON = 500; // and while the endpoint is still loading it.
-const board = new Board(find("canvas"), find("pen"), () => predict());
+const POLL = 5000; // Milliseconds between two requests for the list of models,
+const SOON = 500; // and while the endpoint is still loading them.
+const canvas = new Canvas(find("canvas"), find("pen"), () => predict());
 let models = null;
 
-// What is wrong with the models, and with the last picture: each is told until it is over.
-const wrong = { models: "", picture: "" };
+// Problems with the list of models and with the last image, each shown until it is solved.
+const problems = { models: "", image: "" };
 
-async function told(about, work) {
+async function report(about, work) {
   try {
     await work();
-    wrong[about] = "";
+    problems[about] = "";
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    wrong[about] = error.message;
-    if (about === "picture") showOld();
-    if (about === "picture" && error.after) setTimeout(predict, 1000 * error.after);
+    problems[about] = error.message;
+    if (about === "image") showOld();
+    if (about === "image" && error.after) setTimeout(predict, 1000 * error.after);
   }
-  const said = wrong.models || wrong.picture;
-  if (find("message").textContent !== said) find("message").textContent = said;
+  const message = problems.models || problems.image;
+  if (find("message").textContent !== message) find("message").textContent = message;
 }
 
 const chosen = () => models?.find((one) => one.name === model.value);
@@ -40,20 +40,20 @@ async function list() {
     model.disabled = version.disabled = document.querySelector("main").hidden = !models.length;
     choose(before[1]);
   }
-  if (all.loading) setTimeout(() => told("models", list), SOON);
+  if (all.loading) setTimeout(() => report("models", list), SOON);
   if (!models.length) {
     throw new Refused(all.loading ? "The models are being loaded." : "No model is served yet. Export one with `highway export`.");
   }
 }
 
-// Versions that were refused, and folders that cannot be read, each with the reason.
+// Refused versions and unreadable folders, each with the reason.
 function showRefused({ statuses, wrong }) {
   const versions = Object.entries(statuses).flatMap(([name, all]) =>
     all.filter((one) => one.state === "END").map((one) => `${name}, version ${one.version}: ${one.status.error_message}`));
   const lines = [...Object.values(wrong), ...versions];
   const [summary, list] = find("refused").children;
   find("refused").hidden = !lines.length;
-  const folders = Object.keys(wrong).length ? "Not all folders of models can be read" : "";
+  const folders = Object.keys(wrong).length ? "Some model folders cannot be read" : "";
   const refused = versions.length ? `${versions.length} refused version${versions.length > 1 ? "s" : ""}` : "";
   summary.textContent = [folders, refused].filter(Boolean).join("; ");
   list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
@@ -66,71 +66,71 @@ function choose(before = "") {
   version.replaceChildren(new Option("newest", ""), ...labels, ...numbers);
   if ([...version.options].some((option) => option.value === before)) version.value = before;
   const draws = one?.input.pictures === "digit";
-  if (draws !== board.draws) board.clear();
-  board.draws = draws;
-  find("invitation").textContent = draws ? "Draw a digit here,\nor drop or paste a picture" : "Drop or paste a picture here";
+  if (draws !== canvas.draws) canvas.clear();
+  canvas.draws = draws;
+  find("invitation").textContent = draws ? "Draw a digit here,\nor drop or paste an image" : "Drop or paste an image here";
   find("keys").textContent = draws
-    ? "By keyboard: arrow keys move the pen, with the space bar held they draw, Escape clears."
-    : "Of other shapes than the net's the middle is taken.";
+    ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears."
+    : "Images are cropped to the centre to fit the aspect ratio of the net.";
   predict();
 }
 
-// One request at a time; what was drawn meanwhile is sent when it is back.
-let asking = false;
+// One request at a time; changes in the meantime are sent afterwards.
+let busy = false;
 let again = false;
 
 async function predict() {
-  find("invitation").hidden = !board.empty;
-  if (asking) {
+  find("invitation").hidden = !canvas.empty;
+  if (busy) {
     again = true;
     return;
   }
-  asking = true;
+  busy = true;
   find("answer").ariaBusy = "true";
   do {
     again = false;
-    await told("picture", once);
+    await report("image", once);
   } while (again);
-  asking = false;
+  busy = false;
   find("answer").ariaBusy = "false";
 }
 
 async function once() {
   const one = chosen();
-  const picture = one && (await board.picture());
-  if (!picture) {
+  const image = one && (await canvas.image());
+  if (!image) {
     const draws = one?.input.pictures === "digit";
-    showNothing(one, !one ? "" : draws ? "Draw a digit to see what the net makes of it" : "Give the net a picture");
+    showNothing(one, !one ? "" : draws ? "Draw a digit to see a prediction" : "Choose an image to see a prediction");
     return;
   }
   const query = new URLSearchParams({ top: wanted(one.classes), seen: true, explain: one.gates });
   const which = version.value && `&${version.value}`;
   const body = new FormData();
-  body.append("picture", picture, picture.name ?? "drawing.png");
+  body.append("picture", image, image.name ?? "drawing.png");
   const start = performance.now();
   const answer = await ask(`predict/${encodeURIComponent(one.name)}?${query}${which}`, { method: "POST", body });
-  // It may have been cleared meanwhile.
-  if (!board.empty) show(answer, one, performance.now() - start);
+  // The canvas may have been cleared in the meantime.
+  if (!canvas.empty) show(answer, one, performance.now() - start);
 }
 
 async function take(file) {
   if (!file) return;
-  await board.show(file);
+  await canvas.show(file);
   predict();
 }
 
 model.addEventListener("change", () => choose());
 version.addEventListener("change", predict);
-find("clear").addEventListener("click", () => board.clear());
+find("clear").addEventListener("click", () => canvas.clear());
 find("pick").addEventListener("click", () => find("file").click());
 find("file").addEventListener("change", (event) => {
   take(event.target.files[0]);
-  // So that the same file can be chosen again.
+  // Allows choosing the same file again.
   event.target.value = "";
 });
-onKey(() => told("models", list));
+onKey(() => report("models", list));
 document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
-// Dropped beside the board, a file would replace the page.
+// A file dropped next to the canvas would replace the page.
 for (const kind of ["dragenter", "dragover"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();
@@ -146,8 +146,8 @@ document.addEventListener("drop", (event) => {
   take(event.dataTransfer.files[0]);
 });
 
-told("models", list);
-// New versions appear by themselves.
+report("models", list);
+// New versions appear without a reload.
 setInterval(() => {
-  if (!document.hidden && find("key").hidden) told("models", list);
-}, LOOK);
+  if (!document.hidden && find("key").hidden) report("models", list);
+}, POLL);

@@ -48,7 +48,7 @@ def fine(page: Browser, endpoint: Endpoint) -> None:
 def shares(page):
     script = """return [...document.querySelectorAll("#bars li")].map(
         (row) => [row.querySelector(".name").textContent, row.querySelector(".share").textContent])"""
-    return [(name, float(share.removesuffix(" %"))) for name, share in page.driver.execute_script(script)]
+    return [(name, float(share.removesuffix("%"))) for name, share in page.driver.execute_script(script)]
 
 
 def seen(page):
@@ -61,7 +61,7 @@ def seen(page):
 
 def test_it_is_empty_first(page):
     assert "Draw a digit" in page.get("invitation").text
-    assert page.get("verdict").text == "Draw a digit to see what the net makes of it"
+    assert page.get("verdict").text == "Draw a digit to see a prediction"
     assert len(page.driver.find_elements("css selector", "#bars li")) == 10
     assert page.get("message").text == ""
 
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_picture_is_told_until_another_comes(page, pictures):
 
 def test_photographs(page, pictures):
     choose(page, "model", "photographs")
-    page.until("return document.getElementById('invitation').textContent === 'Drop or paste a picture here'")
+    page.until("return document.getElementById('invitation').textContent === 'Drop or paste an image here'")
     page.give("paste", pictures / "red.jpg", "image/jpeg")
     assert page.verdict() == "red"
     found = shares(page)

@@ -28,10 +28,9 @@ class NoChildren:
 
 
 @pytest.fixture(autouse=True)
-def _trials_in_this_process(request, monkeypatch):
-    """Starts no interpreter for each version that is opened, unless that is the point."""
-    if "children" not in request.keywords:
-        monkeypatch.setattr(backends, "ChildProcesses", NoChildren)
+def _trials_in_this_process(monkeypatch):
+    """Starts no interpreter for each version that is opened."""
+    monkeypatch.setattr(backends, "ChildProcesses", NoChildren)
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""`highway serve --workers 2`: one endpoint to its clients, whatever becomes of a process."""
+
+import os
+import signal
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from tests import tiny_model
+from tests.endpoint import Endpoint, eventually, is_loaded
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+PIXELS = bytes(range(12))
+RAW = {"content-type": "application/octet-stream"}
+
+
+def workers(endpoint):
+    pid = endpoint.process.pid
+    return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def is_there(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ask(endpoint):
+    """Predicts over a connection of its own, which any worker may accept; gives the version."""
+    answer = httpx.post(f"{endpoint.url}/predict/tiny", content=PIXELS, headers=RAW, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["version"]
+
+
+def predictions(endpoint):
+    lines = httpx.get(f"{endpoint.url}/metrics", timeout=60).text.splitlines()
+    name = 'highway_requests_total{route="/predict/{name}",status="200"} '
+    return next((float(line.removeprefix(name)) for line in lines if line.startswith(name)), 0.0)
+
+
+def both_are_loaded(endpoint):
+    return all(is_loaded(httpx.get(f"{endpoint.url}/v2/health/ready", timeout=60)) for _ in range(20))
+
+
+@pytest.fixture
+def models(tmp_path):
+    tiny_model.write(tmp_path / "models" / "tiny" / "1")
+    return tmp_path / "models"
+
+
+def test_workers_are_one_endpoint(models, tmp_path):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(folder)) as endpoint:
+        eventually(lambda: both_are_loaded(endpoint), 60)
+        assert [ask(endpoint) for _ in range(30)] == [1] * 30
+        # Whichever answers knows of all of them.
+        assert [predictions(endpoint) for _ in range(8)] == [30] * 8
+        first = workers(endpoint)
+        assert len(first) == 2
+
+        os.kill(min(first), signal.SIGKILL)
+        eventually(lambda: len(workers(endpoint) - first) == 1, 60)
+        eventually(lambda: both_are_loaded(endpoint), 60)
+        assert {ask(endpoint) for _ in range(30)} == {1}
+        assert predictions(endpoint) == 60
+        (line,) = (one for one in endpoint.log() if one["message"] == "worker ended")
+        assert (line["pid"], line["status"]) == (min(first), -signal.SIGKILL)
+
+        aside = tiny_model.write(tmp_path / "aside" / "tiny" / "2", seed=1)
+        aside.rename(models / "tiny" / "2")
+        eventually(lambda: all(ask(endpoint) == 2 for _ in range(20)), 60)
+
+        last = workers(endpoint)
+        assert endpoint.stop() == 0
+        assert not any(map(is_there, last))
+    # Their metrics lay there.
+    assert list(folder.iterdir()) == []
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(models, tmp_path):
+    with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(tmp_path)) as endpoint:
+        left = workers(endpoint)
+        assert endpoint.stop(signal.SIGKILL) == -signal.SIGKILL
+        eventually(lambda: not any(map(is_there, left)), 60)

@@ -1,0 +1,106 @@
+"""Versions that would take the endpoint down, or block it forever."""
+
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from serving import files, manifest
+from serving.engine.backends import InProcessBackend
+from serving.engine.catalog import Catalog
+from serving.engine.processes import ChildProcesses
+from serving.engine.settings import Settings
+from serving.errors import TrialError
+from tests import tiny_model
+from tests.endpoint import eventually
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Two models; the first predictions of the first one never end."""
+    root = tmp_path / "models"
+    endless(tiny_model.write(root / "endless" / "1"))
+    tiny_model.write(root / "tiny" / "1")
+    return root
+
+
+def endless(folder):
+    body = helper.make_graph(
+        [helper.make_node(kind, [name], [f"{name}_next"]) for kind, name in [("Identity", "go"), ("Neg", "value")]],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.FLOAT, []),
+        ],
+        [
+            helper.make_tensor_value_info("go_next", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value_next", TensorProto.FLOAT, []),
+        ],
+    )
+    model = onnx.load(folder / manifest.ONNX)
+    model.graph.initializer.append(numpy_helper.from_array(np.array(2**62), "steps"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0, "float32"), "zero_float"))
+    model.graph.node.insert(0, helper.make_node("Loop", ["steps", "", "zero_float"], ["looped"], body=body))
+    product = next(node for node in model.graph.node if node.op_type == "MatMul")
+    product.output[0] = "product"
+    place = list(model.graph.node).index(product) + 1
+    model.graph.node.insert(place, helper.make_node("Add", ["product", "looped"], ["logits"]))
+    onnx.save(model, folder / manifest.ONNX)
+    content = json.loads((folder / manifest.NAME).read_text())
+    content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
+    (folder / manifest.NAME).write_text(json.dumps(content))
+
+
+def backend(root, seconds):
+    return InProcessBackend(Settings(root), None, lambda _: lambda *_: None, ChildProcesses(seconds=seconds))
+
+
+def test_a_prediction_that_never_ends_stops_no_other_model(repository):
+    made = backend(repository, 4.0)
+    catalog = Catalog(repository, made.open)
+    catalog.refresh()
+    made.children.close()
+    assert catalog.names() == ["tiny"]
+    assert "crashed, or took more than" in catalog.models()["endless"].failed[1].reason
+    # The machine may have been busy.
+    assert catalog.models()["endless"].failed[1].pause == 1.0
+
+
+def test_a_graph_that_crashes_the_runtime_is_refused(repository):
+    made = backend(repository, 60.0)
+    errors = []
+
+    def open_it():
+        try:
+            made.open(repository / "endless" / "1")
+        except TrialError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=open_it)
+    thread.start()
+    eventually(lambda: made.children._busy)
+    os.kill(next(iter(made.children._busy))._process.pid, signal.SIGSEGV)
+    thread.join(20)
+    assert "crashed" in errors[0]
+    # The next version has a new process; nothing stays behind.
+    assert made.open(repository / "tiny" / "1").manifest.name == "tiny"
+    made.rest()
+    assert not made.children._idle
+
+
+def test_what_is_wrong_is_reported_as_from_this_process(repository):
+    made = backend(repository, 60.0)
+    (repository / "tiny" / "1" / "labels.txt").write_text("other\n")
+    catalog = Catalog(repository, made.open)
+    with pytest.raises(manifest.ModelError, match=r"labels\.txt is damaged"):
+        made.open(repository / "tiny" / "1")
+    threading.Timer(0.5, made.interrupt).start()
+    # An endpoint that stops does not wait for a trial.
+    catalog.refresh()
+    assert catalog.names() == []
