@@ -1,4 +1,4 @@
-"""The figures of a run, drawn from what its folder holds."""
+"""The figures of a run, drawn from the content of its folder."""
 
 from collections.abc import Sequence
 
@@ -56,12 +56,12 @@ def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: 
 
 
 def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
-    """Loss and accuracy, or mean absolute error, over steps, in training and validation.
+    """Draws loss and accuracy, or mean absolute error, over steps, in training and validation.
 
     Args:
         figure: an empty figure.
-        rows: of metrics.csv.
-        title: above both.
+        rows: rows of metrics.csv.
+        title: title of the figure.
     """
     steps = [row["step"] for row in rows]
     marker = "o" if len(rows) <= MARKED else None
@@ -89,20 +89,20 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
 
 
 def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: str) -> None:
-    """The mean gate of each layer: before and after training, and on the way.
+    """Draws the mean gate of each layer: before, after and during training.
 
     Args:
         figure: an empty figure.
-        rows: of metrics.csv.
+        rows: rows of metrics.csv.
         before: the mean gates before training, by layer.
-        title: above both.
+        title: title of the figure.
     """
     layers = list(before)
     history = np.array([[row[f"gate/{layer}"] for layer in layers] for row in rows])
     steps = np.array([0, *(row["step"] for row in rows)])
     numbers = np.arange(1, len(layers) + 1)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-    # Gates that start nearly closed end on a scale of their own; those of hundreds of layers are no line any more.
+    # Gates that start nearly closed may end magnitudes higher; those of hundreds of layers are no line.
     first = np.array(list(before.values()))
     logarithmic = history[-1].max() > 20 * first.min() > 0
     after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MARKED else {"marker": "o", "ms": 4}
@@ -117,7 +117,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     left.set_ylabel("mean of T (0: layer carries its input on)")
     left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     left.legend(loc="best" if len(layers) <= MARKED else "upper left")
-    # Each epoch's column reaches back to the epoch before it.
+    # The column of an epoch reaches back to the epoch before.
     norm = "log" if logarithmic and history.min() > 0 else "linear"
     mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis", norm=norm)
     right.grid(visible=False)
@@ -130,21 +130,21 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
 
 
 def confusion(figure: Figure, result: Evaluation, title: str) -> None:
-    """How often each class was taken for each other.
+    """Draws the confusion matrix.
 
-    Rows are shares of the true class; up to 20 classes carry their names and counts.
+    Rows are shares of the true class; up to 20 classes have names and counts.
 
     Args:
         figure: an empty figure.
         result: the evaluation.
-        title: above it.
+        title: title of the figure.
     """
     counts = np.array(result.confusion)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes = figure.subplots()
     axes.grid(visible=False)
-    # Mistakes are few: a root makes them visible beside the diagonal.
-    picture = axes.imshow(shares, cmap="Blues", norm=mpl.colors.PowerNorm(0.5, 0, 1))
+    # Errors are rare: a square root makes them visible next to the diagonal.
+    image = axes.imshow(shares, cmap="Blues", norm=mpl.colors.PowerNorm(0.5, 0, 1))
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     if len(counts) <= 20:
@@ -156,13 +156,13 @@ def confusion(figure: Figure, result: Evaluation, title: str) -> None:
             if count:
                 color = "white" if shares[row, column] > 0.4 else "black"
                 axes.text(column, row, f"{count}", ha="center", va="center", fontsize=9, color=color)
-    bar = figure.colorbar(picture, ax=axes, fraction=0.046, pad=0.03, label="share of the true class")
-    bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], labels=["0 %", "1 %", "5 %", "10 %", "25 %", "50 %", "100 %"])
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, label="share of the true class")
+    bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1], labels=["0%", "1%", "5%", "10%", "25%", "50%", "100%"])
     axes.set_title(f"{title}\n{result.accuracy:.2%} of {result.count:,} correct")
 
 
 def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
-    """Predictions and targets: along the test split, and one against the other on the same scale.
+    """Draws predictions and targets: over the test split, and against each other.
 
     Args:
         figure: an empty figure.

@@ -1,4 +1,4 @@
-"""Many small training steps on JAX as one program that uses all cores of a CPU."""
+"""Many small training steps on JAX as one program on all cores of a CPU."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,28 +8,28 @@ from typing import Any
 import keras
 import numpy as np
 
-# Fewer examples do not keep a core busy: at 30 layers of 50 units, one core (Xeon, avx512_bf16) made 370 steps/s of 128
-# examples, 630 of 64, 910 of 32 and 1 150 of 16.
+# Fewer examples do not keep a core busy: at 30 layers of 50 units, one core (Xeon, avx512_bf16) trained 370 steps/s of
+# 128 examples, 630 of 64, 910 of 32 and 1,150 of 16.
 FEWEST_EXAMPLES = 32
 AXIS = "batch"
-# Elements of a gradient that is copied faster than waited for.
+# Elements up to which copying a gradient is faster than a separate exchange.
 SMALL = 65_536
 
 
 class ManySteps(keras.Model):
-    """A functional model whose `fit`, on JAX alone, runs `steps_per_execution` steps in one compiled loop.
+    """A functional model whose `fit`, on JAX only, runs `steps_per_execution` steps in one compiled loop.
 
-    Keras would run one program a step, and a product of a narrow net keeps one core busy. Here each batch is divided
-    among devices, of which `pipelines.core.frameworks` makes one for each core. The numbers are those of one step after
-    the other on one device, up to rounding, as gradients are averaged over devices first.
+    Keras would run a program per step, and the matrix product of a narrow net keeps only one core busy. Here each batch
+    is divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of single steps on one
+    device up to rounding, as gradients are averaged over devices first.
 
-    The loss must be a mean over the batch, and the state of a metric a sum over examples, as those of Keras are. A
-    model with state of its own, such as the seed of a dropout layer, is trained on one device.
+    The loss must be a mean over the batch, and the state of a metric a sum over examples, as in Keras. A model with
+    state of its own, such as the seed of a dropout layer, trains on one device.
 
     Args:
-        inputs: of the model.
-        outputs: of the model.
-        batch_size: examples a step.
+        inputs: inputs of the model.
+        outputs: outputs of the model.
+        batch_size: examples per step.
         **kwargs: as `keras.Model`.
 
     Example:
@@ -48,7 +48,7 @@ class ManySteps(keras.Model):
             self.train_function = self._many_steps()
 
     def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
-        """As Keras has it, with gradients averaged over devices; called by Keras, which differentiates it."""
+        """Keras's method, with gradients averaged over devices."""
         return super().compute_loss_and_updates(_averaging()(trainable_variables), *args, **kwargs)
 
     def _many_steps(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
@@ -76,7 +76,7 @@ class ManySteps(keras.Model):
         program = jax.jit(execution, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
 
         def stacked(*arrays: Any) -> Any:
-            """Batches as one array, each device's part of them copied once."""
+            """Stacks batches in one array; the part of each device is copied once."""
             shape = len(arrays), *arrays[0].shape
             parts = divided.addressable_devices_indices_map(shape)
             local = [
@@ -88,14 +88,14 @@ class ManySteps(keras.Model):
             batches = list(islice(iterator, self.steps_per_execution))
             if not batches:
                 raise StopIteration
-            # What an epoch starts with lies on one device; with the same state on all, the program is compiled once.
+            # An epoch starts with its state on one device; replicated to all, the program compiles only once.
             return program(jax.device_put(state, whole), jax.tree.map(stacked, *batches))
 
         return train_function
 
 
 def _averaging() -> Callable[[Any], Any]:
-    """The identity, whose gradients are averaged over devices: small ones together, as each exchange is a wait."""
+    """Returns an identity that averages its gradients over devices: small ones together, as each exchange is a wait."""
     import jax
     from jax.flatten_util import ravel_pytree
 
@@ -115,11 +115,11 @@ def _averaging() -> Callable[[Any], Any]:
 
 
 def devices(batch_size: int, available: int) -> int:
-    """Among how many devices a batch is divided: as many as divide it evenly and leave each enough to do.
+    """Returns the number of devices for a batch: as many as divide it evenly and have enough work each.
 
     Args:
-        batch_size: examples a step.
-        available: devices that there are.
+        batch_size: examples per step.
+        available: number of devices.
 
     Example:
         devices(128, available=16)  # 4, of 32 examples each

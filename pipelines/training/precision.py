@@ -1,8 +1,8 @@
-"""The number format of a run, and what "auto" makes of the machine at hand.
+"""The number format of a run, and the choice of "auto" for a machine.
 
 Measured on two busy cores of an Intel Xeon with amx_bf16, TensorFlow 2.21: median milliseconds of a training step at
 batch 100, float32 / mixed_bfloat16: mnist_conv_16 82 / 59, mnist_conv_32 171 / 109, fitnet_a 207 / 136,
-fitnet_c 2016 / 1105, cifar10_19 2991 / 1137, mnist_dense_50 10 / 32. Convolutions gain; small dense products lose.
+fitnet_c 2016 / 1105, cifar10_19 2991 / 1137, mnist_dense_50 10 / 32. Convolutions gain; small dense layers lose.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 
 
 def resolve(wanted: Literal["auto"] | Policy, net: keras.Model, machine: Machine) -> Precision:
-    """The policy to train with.
+    """Chooses the policy to train with.
 
     Args:
-        wanted: what the configuration asks for.
-        net: the net, in any precision: whether it has convolutions decides on a CPU.
+        wanted: the precision of the configuration.
+        net: the net, in any precision; on a CPU the choice depends on whether it has convolutions.
         machine: the hardware.
 
     Returns:
@@ -57,12 +57,9 @@ def _of_cpu(net: keras.Model, machine: Machine) -> Precision:
 
 @contextmanager
 def policy(name: Policy) -> Iterator[None]:
-    """Keras's global dtype policy, until the block ends.
+    """Sets Keras's global dtype policy until the block ends.
 
-    Loss scaling comes by itself only for a model that was made under the policy: single layers do not count.
-
-    Args:
-        name: the policy.
+    Keras adds loss scaling only to a model that is built under the policy: the policies of its layers do not count.
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)

@@ -1,4 +1,4 @@
-"""All that a configuration decides before the first step, without writing anything."""
+"""Prepares the training of a configuration, without writing anything."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,11 @@ class Prepared:
     """A net that is ready to be trained.
 
     Args:
-        data: what it is trained on.
+        data: the data.
         machine: the hardware.
-        precision: the number format, and why.
+        precision: the number format and its reason.
         steps_per_epoch: steps in an epoch.
-        net: the net alone, without loss and optimiser, so that it can be saved.
+        net: the net without loss and optimizer, so that it can be saved.
         model: the same weights, compiled.
     """
 
@@ -37,17 +37,14 @@ class Prepared:
 
 
 def prepare(config: Config, data_dir: Path | None) -> Prepared:
-    """Looks at data and machine, and makes the net and its optimiser.
+    """Builds the net and its optimizer for the data and the machine.
 
     Args:
-        config: what to train.
-        data_dir: where prepared data lies; None for the default of TFDS.
-
-    Returns:
-        What training begins with.
+        config: the configuration.
+        data_dir: folder of prepared data; None for the default of TFDS.
 
     Raises:
-        UserError: the configuration cannot be trained: data, net, optimiser or schedule cannot be what is asked for.
+        UserError: the configuration cannot be trained: its data are not available, or its net or schedule is invalid.
     """
     data = sources.describe(config.data, data_dir, config.validation, config.subset)
     steps_per_epoch = data.counts["train"] // config.batch_size

@@ -1,4 +1,4 @@
-"""What is seen while a run trains: a bar on a terminal, a line an epoch elsewhere."""
+"""Progress of a training run: a bar on a terminal, a line per epoch elsewhere."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 
 from pipelines.training.checkpoint import Progress
 
-# Faster than the eye, and slow enough not to wait for the accelerator at each step.
+# Faster than the eye, but not so fast that every step waits for the accelerator.
 INTERVAL = 0.1
 LINE = {
     "loss": "loss {:.4f}",
@@ -26,11 +26,11 @@ class ProgressBar(keras.callbacks.Callback):
     """Shows epoch, loss, accuracy or mean absolute error, the same on validation, examples a second and the time left.
 
     Args:
-        console: where to.
-        epochs: of the whole run.
-        steps_per_epoch: in each.
-        batch_size: examples a step.
-        progress: where the run stands, in steps.
+        console: where to print.
+        epochs: epochs of the whole run.
+        steps_per_epoch: steps in each.
+        batch_size: examples per step.
+        progress: the progress of the run.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ProgressBar(keras.callbacks.Callback):
         """Keras's hook."""
         now = time.perf_counter()
         if self.counted_from is None:
-            # The first call of a run compiles; it says nothing about speed.
+            # The first call compiles, so its time does not count.
             self.counted_from = (now, batch)
         elif batch > self.counted_from[1]:
             since, first = self.counted_from

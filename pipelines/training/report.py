@@ -17,7 +17,7 @@ FIGURES = {
 
 
 def write(run: Run) -> None:
-    """Writes report.md from what the run directory holds.
+    """Writes report.md from the content of the run directory.
 
     Args:
         run: a finished run, evaluated or not.
@@ -26,7 +26,7 @@ def write(run: Run) -> None:
 
 
 def text(run: Run) -> str:
-    """The report as Markdown."""
+    """Returns the report as Markdown."""
     config, record, machine = run.config, run.record, run.record.machine
     data = record.data
     counts = ", ".join(f"{count:,} {split}" for split, count in data.counts.items() if count)
@@ -51,8 +51,8 @@ def text(run: Run) -> str:
         table(("measured on", "accuracy", "loss"), _results(run))
         if data.labels
         else table(("measured on", "mean absolute error", "loss"), _regression(run)),
-        "The loss of training and validation includes the weight penalty; training is measured with dropout and "
-        "augmentation, while the weights still change.",
+        "The loss of training and validation includes the weight penalty; training metrics are means over the "
+        "epoch, with dropout and augmentation.",
         "## How it was made",
         table(("", ""), made),
         "Every setting is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv).",
@@ -71,7 +71,7 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
         rows.append(
             (
                 f"test split, {result.count:,} images, {result.weights} weights",
-                f"**{result.accuracy:.2%}** (95 % interval {low:.2%} to {high:.2%})",
+                f"**{result.accuracy:.2%}** (95% interval {low:.2%} to {high:.2%})",
                 f"{result.loss:.4f}",
             )
         )
@@ -100,7 +100,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
+    """Formats a table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""metrics.csv: one row an epoch, the columns those of the first row."""
+"""metrics.csv: a row per epoch, with the columns of the first."""
 
 import csv
 import io
@@ -12,10 +12,10 @@ Row = dict[str, float]
 
 
 def append(path: Path, row: Row) -> None:
-    """Adds a row, and the head before the first.
+    """Appends a row, after the head if it is the first.
 
     Args:
-        path: the file; made if missing.
+        path: the file; created if missing.
         row: values by column.
     """
     text = io.StringIO()
@@ -23,7 +23,7 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         writer.writerow(row)
     writer.writerow([f"{value:.9g}" for value in row.values()])
-    # Not buffered, and what a full disk takes half of is taken back: other verbs read the file meanwhile.
+    # Unbuffered, and truncated if a full disk cuts a row short: other commands read the file meanwhile.
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:
@@ -40,10 +40,10 @@ def _write(file: io.FileIO, data: bytes) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows, oldest first; none if there is no file.
+    """Reads the rows, oldest first; none if there is no file.
 
     Raises:
-        UserError: if a cell is no number, or a row is short.
+        UserError: a cell is no number, or a row is short.
     """
     if not path.exists():
         return []
@@ -55,10 +55,10 @@ def read(path: Path) -> list[Row]:
 
 
 def truncate(path: Path, rows: int) -> None:
-    """Keeps the first `rows` rows: a run that was killed may have written more than its checkpoint holds.
+    """Drops all but the first rows: a killed run may have written more than its checkpoint has.
 
     Raises:
-        UserError: if there are fewer.
+        UserError: there are fewer rows.
     """
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if rows and len(lines) < rows + 1:

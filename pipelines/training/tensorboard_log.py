@@ -1,4 +1,4 @@
-"""tensorboard/: the rows of metrics.csv as curves, one folder for training and one for validation."""
+"""tensorboard/: the rows of metrics.csv as curves, in a folder for training and one for validation."""
 
 import shutil
 from pathlib import Path
@@ -10,21 +10,21 @@ import tensorflow as tf
 from pipelines.training.table import Row
 
 VALIDATION = "val_"
-# Curves of mean gates. Those of 999 layers took TensorBoard more than a second an epoch, and nobody tells them apart.
+# Most curves of mean gates. Those of 999 layers took more than a second per epoch, and are indistinguishable.
 GATES = 100
-# What the curves are drawn over, and the names of places in it.
+# Columns that are positions, not values.
 AXES = ("epoch", "step", "seconds")
 
 
 class Curves:
-    """Writes event files for TensorBoard, under the names that Keras's callback gives.
+    """Writes event files for TensorBoard, with the names of Keras's callback.
 
-    That callback keeps events in memory for up to two minutes, which a kill loses, and repeats those of the epochs that
-    are trained again. Here all rows are written anew when a run goes on, and each epoch is on disk when it is over.
+    That callback buffers events for up to two minutes, which a kill loses, and repeats those of epochs that are trained
+    again. Here all rows are rewritten when a run resumes, and each epoch is on disk when it ends.
 
     Args:
-        folder: to write to; what is there is replaced.
-        rows: of metrics.csv so far.
+        folder: folder of the event files; its content is replaced.
+        rows: rows of metrics.csv so far.
 
     Example:
         with Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves:
@@ -51,7 +51,7 @@ class Curves:
         """Writes the values of an epoch.
 
         Args:
-            row: by column of metrics.csv.
+            row: values by column of metrics.csv.
         """
         values = {name: value for name, value in row.items() if name not in AXES}
         gates = [name for name in values if name.startswith("gate/")]

@@ -1,6 +1,6 @@
-"""The program `highway`: finds the verb and runs it.
+"""The program `highway`: dispatches to its verbs.
 
-Nothing heavier than the standard library is imported here, so that `highway --help` answers at once.
+Imports nothing but the standard library, so that `highway --help` answers at once.
 """
 
 import importlib
@@ -10,26 +10,26 @@ from pipelines.core.errors import unknown
 from pipelines.core.guard import guarded
 
 VERBS = {
-    "train": "train the net of a recipe, or go on with a run that was stopped",
+    "train": "train the net of a recipe, or resume an interrupted run",
     "tune": "search the hyperparameters of a recipe, with any number of workers",
-    "evaluate": "measure a run on the test images",
-    "analyze": "read the gates of a trained net, and close its layers one by one",
-    "reproduce": "run a study: its tables and figures, beside the source's own numbers",
-    "export": "write a version of a model: SavedModel, ONNX, labels, manifest",
-    "release": "say which versions of a model are served, label them, configure TF Serving",
-    "serve": "answer predictions over HTTP, with a page to try them",
+    "evaluate": "evaluate a run on the test split",
+    "analyze": "analyze the gates of a trained net, and lesion its layers",
+    "reproduce": "run a study: tables and figures next to the source's numbers",
+    "export": "export a version of a model: SavedModel, ONNX, labels, manifest",
+    "release": "choose and label the served versions of a model, and configure TF Serving",
+    "serve": "serve predictions over HTTP, with a page to try them",
     "predict": "classify images with an exported model",
-    "recipes": "list the recipes, or show the numbers of one and where they come from",
-    "data": "list data sets, prepare one, look at its images, measure its throughput",
+    "recipes": "list the recipes, or show the numbers of one and their sources",
+    "data": "list data sets, prepare one, show its images, measure its throughput",
 }
-"""What each verb does, by the name of its module in this folder."""
+"""A summary of each verb, by the name of its module in this folder."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        argv: the words after `highway`; None takes them from the process.
+        argv: the words after `highway`; None takes those of the process.
 
     Returns:
         The exit status, as `guarded`.
@@ -61,10 +61,10 @@ def _help() -> str:
        highway VERB --help
        highway --version
 
-Trains, measures, exports and uses highway networks.
+Trains, evaluates, exports and serves highway networks.
 
 {verbs}
 
-A first run of a few minutes on real digits, with no download:
+A first run on real digits, which takes a few minutes and needs no download:
   highway train demo
 """

@@ -1,6 +1,6 @@
-"""`make demo`: the whole way once, on 5 000 real digits: train, evaluate, export, predict. No download.
+"""`make demo`: trains, evaluates, exports and predicts once, on 5,000 real digits, without a download.
 
-Every step is a verb of `highway` with its own arguments; the commands are printed, to be tried one by one.
+Every step is a verb of `highway`, and prints its command.
 """
 
 import sys
@@ -35,7 +35,7 @@ NEXT = """[bold]try next[/]
 
 
 def main() -> None:
-    """Trains, evaluates, exports and predicts, and says where everything lies and what to try next."""
+    """Trains, evaluates, exports and predicts, then lists the results and what to try next."""
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()
@@ -44,7 +44,7 @@ def main() -> None:
     _title(console, f"highway evaluate {run}")
     result = evaluate(run)
     assert isinstance(result, Evaluation)  # Digits are classes.
-    console.print(f"{result.correct} of {result.count} test images right: {result.accuracy:.2%}", highlight=False)
+    console.print(f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}", highlight=False)
     _title(console, f"highway export {run} --to {model} --gates")
     version = export(run, model, gates=True)
     console.print(parity(version), highlight=False, soft_wrap=True, end="")
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _free_name() -> tuple[Path, Path]:
-    """The first of demo, demo-2, demo-3, ... that no run and no model has."""
+    """Returns the first of demo, demo-2, demo-3, ... that no run and no model has."""
     names = (RECIPE if number == 1 else f"{RECIPE}-{number}" for number in count(1))
     pairs = ((Path("runs") / name, Path("models") / name) for name in names)
     return next((run, model) for run, model in pairs if not run.exists() and not model.exists())
@@ -103,7 +103,7 @@ def _summary(run: Path, version: Path, accuracy: float, seconds: float) -> Table
     from pipelines.training import report
 
     report.write(open_run(run))
-    shown = Table(title=f"{accuracy:.2%} of the test digits right, {seconds:.0f} s in all", show_header=False)
+    shown = Table(title=f"{accuracy:.2%} of the test digits correct, {seconds:.0f} s in all", show_header=False)
     shown.title_justify = "left"
     for what, where in (
         ("run directory", run),

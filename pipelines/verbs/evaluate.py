@@ -15,12 +15,12 @@ from pipelines.training.evaluation import Evaluation, Regression
 
 
 class Arguments(Frozen):
-    """Measures a run on the test split: accuracy, loss and each class; of a regression, errors and R^2."""
+    """Evaluates a run on the test split: accuracy, loss and each class; for a regression, errors and R^2."""
 
     run: tyro.conf.Positional[Path]
     """The run directory."""
     weights: Weights = "final"
-    """Weights after the last step, or of the epoch that did best on validation."""
+    """Weights after the last step, or of the best epoch on validation."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     Raises:
         UserError: see `evaluate`.
     """
-    given = parse(Arguments, arguments, "highway evaluate", Arguments.__doc__ or "")
+    given = parse(Arguments, arguments, "highway evaluate")
     console = Console()
     result = evaluate(given.run, given.weights, given.data_dir)
     console.print(table(result))
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
 
 
 def table(result: Evaluation | Regression) -> Table:
-    """The result as a table: all, then the classes, of many classes the five worst; or the errors of a regression."""
+    """Formats an evaluation: the total and each class (of many the five worst), or the errors of a regression."""
     shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
     if isinstance(result, Regression):
         for name in ("examples", "RMSE", "mean absolute error", "R^2"):
@@ -58,7 +58,7 @@ def table(result: Evaluation | Regression) -> Table:
         shown.caption = f"R^2 against the mean of training, {result.training_mean:.4g}"
         return shown
     low, high = result.interval
-    for name in ("class", "images", "correct", "accuracy", "95 % interval"):
+    for name in ("class", "images", "correct", "accuracy", "95% interval"):
         shown.add_column(name, justify="left" if name == "class" else "right")
     shown.add_row(
         "all", f"{result.count:,}", f"{result.correct:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}"
@@ -69,5 +69,5 @@ def table(result: Evaluation | Regression) -> Table:
     for item in classes:
         ends = "{:.2%} to {:.2%}".format(*evaluation.interval(item.correct, item.count)) if item.count else ""
         shown.add_row(item.label, f"{item.count:,}", f"{item.correct:,}", f"{item.accuracy:.2%}", ends)
-    shown.caption = f"cross-entropy {result.loss:.4f}" + ("; the five worst of all classes" if many else "")
+    shown.caption = f"cross-entropy {result.loss:.4f}" + ("; the five worst classes" if many else "")
     return shown

@@ -1,4 +1,4 @@
-"""`highway recipes`: what there is to train, and where each number comes from."""
+"""`highway recipes`: lists the recipes, and shows the source of each number."""
 
 from functools import partial
 from typing import Any, Literal
@@ -18,15 +18,15 @@ LEGEND = """\
 recorded       read in the authors' own files or printed in the paper
 count-matched  chosen so that the parameter count meets the paper's
 assumed        ours, because the source is silent
-default        no part of the recipe
-Any field can be set anew on the command line:"""
+default        not set by the recipe
+Any field can be overridden on the command line:"""
 
 
 class Arguments(Frozen):
-    """What to tell of the recipes."""
+    """The arguments of `highway recipes`."""
 
     action: tyro.conf.Positional[Literal["list", "show"]] = "list"
-    """All recipes, or every number of one."""
+    """List all recipes, or show every number of one."""
     name: tyro.conf.Positional[str | None] = None
     """The recipe to show."""
 
@@ -43,11 +43,13 @@ def main(arguments: list[str]) -> None:
     asked = parse(Arguments, arguments, "highway recipes", "Lists the recipes, or shows the numbers of one.")
     console = Console()
     if not console.is_terminal:
-        # What is read by a program is neither boxed nor folded.
+        # Programs read it: no folding.
         console = Console(width=400)
     if asked.action == "show":
         if asked.name is None:
-            raise UserError(f"which recipe? highway recipes show NAME. Choices: {', '.join(recipes.names())}.")
+            raise UserError(
+                f"which recipe? The command is highway recipes show NAME. Choices: {', '.join(recipes.names())}."
+            )
         _show(console, asked.name)
     elif asked.name is not None:
         raise UserError(f"'list' takes no name. Did you mean: highway recipes show {asked.name}")
@@ -62,14 +64,16 @@ def _list(console: Console) -> None:
         if not name.endswith(KINDS):
             table.add_row(name, recipe.config.data, recipe.source, recipe.published)
     console.print(table)
-    console.print("Twins to compare with, but for demo: NAME_plain and NAME_residual.", highlight=False)
-    console.print("highway recipes show NAME tells every number; highway train NAME runs it.", highlight=False)
+    console.print(
+        "Twins for comparison, except for demo and mnist_dense_1000: NAME_plain and NAME_residual.", highlight=False
+    )
+    console.print("highway recipes show NAME lists every number; highway train NAME trains it.", highlight=False)
 
 
 def _show(console: Console, name: str) -> None:
     recipe = recipes.get(name)
     tag = tags(recipe)
-    table = _table(console, "field", "value", "where from")
+    table = _table(console, "field", "value", "source")
     for field, value in flat(recipe.config).items():
         table.add_row(field, _text(value), tag.get(field, "default"))
     say = partial(console.print, highlight=False, markup=False)
@@ -77,7 +81,7 @@ def _show(console: Console, name: str) -> None:
     say(f"{recipes.header(name)}\n")
     say(table)
     say(f"\n{LEGEND}\n  highway train {recipe.name} --epochs {recipe.config.epochs}")
-    say("highway tune searches, within bounds of ours:")
+    say("highway tune searches within these bounds, which are ours:")
     for parameter, bounds in flat(recipe.search).items():
         if bounds:
             say(f"  --search.{parameter.replace('_', '-')} {_text(bounds)}")

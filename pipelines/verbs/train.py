@@ -19,18 +19,18 @@ _RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neithe
 _HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
        highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
 
-Trains the net of a recipe and keeps all of the run in a folder; any field of the recipe can be set anew:
+Trains the net of a recipe and writes everything to a run directory; any field of the recipe can be overridden:
   highway train mnist_conv_32 --epochs 2 --data mnist_5k --optimizer.learning-rate 0.02
 
   highway train RECIPE --help   every field, with the recipe's value
-  highway train best.json       a recipe file, as `highway tune` writes it
-  highway recipes               the recipes and where they come from
-  --run DIR                     folder of the new run (default: runs/RECIPE)
-  --resume RUN                  go on with a run that was stopped
-  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2 % of the time)
+  highway train best.json       a recipe file of `highway tune`
+  highway recipes               the recipes and their sources
+  --run DIR                     run directory (default: runs/RECIPE)
+  --resume RUN                  resume an interrupted run
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2% of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
-Ctrl-C and SIGTERM let the step end and save, with status 130 and 143; a second one ends at once.
+Ctrl-C and SIGTERM finish the step and save, with status 130 and 143; a second one ends at once.
 
 recipes:
   {recipes}
@@ -39,40 +39,40 @@ recipes:
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What `highway train` was asked for."""
+    """The arguments of `highway train`."""
 
     config: Config | None
-    """The recipe with its overrides; None when a run is resumed, as that run holds its own."""
+    """The recipe with its overrides; None for a resumed run, which has its own."""
     run: Path | None
     """The new run directory; None for the default."""
     resume: Path | None
-    """The run directory to go on with."""
+    """The run directory to resume."""
     data_dir: Path | None
-    """Where prepared data lies; None for the default of TFDS."""
+    """Folder of prepared data; None for the default of TFDS."""
     interval: int | Literal["auto"] = "auto"
     """Steps between two checkpoints."""
 
 
 class _NewRun(Config):
-    """Everything that decides what a run computes, and where it is kept."""
+    """The configuration of a run, and its folder."""
 
     run: Path | None = None
-    """Folder of the new run; none is runs/RECIPE."""
+    """Run directory; none is runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
-    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
+    """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
 
 
 class _ResumedRun(Frozen):
-    """Goes on with a run that was stopped; its configuration is the one it was started with."""
+    """Resumes an interrupted run with the configuration it was started with."""
 
     resume: Path
-    """Folder of the run."""
+    """The run directory."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
-    """Steps between two checkpoints; "auto" saves as often as costs less than 2 % of the time."""
+    """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
 
 
 def main(arguments: list[str]) -> None:
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
-    """Reads `RECIPE [--any.field VALUE ...]` or `--resume RUN`, and where and how often to write.
+    """Parses `RECIPE [--any.field VALUE ...]` or `--resume RUN`.
 
     Args:
         arguments: the words after `highway train`.
@@ -103,7 +103,8 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         The checked arguments.
 
     Raises:
-        UserError: no or an unknown recipe, an unknown field, a value out of range, or overrides of a resumed run.
+        UserError: the recipe is missing or unknown, a field is unknown, a value is out of range, or a resumed run is
+            overridden.
         SystemExit: after `--help` (status 0), or when the value of an option is missing (2).
 
     Example:
@@ -111,7 +112,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     """
     if any(word.partition("=")[0] == "--resume" for word in arguments):
         try:
-            resumed = parse(_ResumedRun, arguments, TRAIN, _ResumedRun.__doc__ or "")
+            resumed = parse(_ResumedRun, arguments, TRAIN)
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
         return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
@@ -120,7 +121,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
             raise SystemExit(0)
         raise UserError(
-            f"which recipe? It comes first: {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
+            f"which recipe? The command is {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
         )
     recipe = recipes.named_recipe(arguments[0])
     default = _NewRun(**dict(recipe.config))
@@ -131,7 +132,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
 
 
 def folder(given: TrainArguments) -> Path:
-    """The run directory that is meant: the one to resume, the one that was named, or runs/RECIPE."""
+    """Returns the run directory: the one to resume, the one given, or runs/RECIPE."""
     if given.resume is not None:
         return given.resume
     return given.run or Path("runs") / (given.config.recipe if given.config else "")

@@ -150,7 +150,7 @@ def test_the_plain_twin_trains(data_dir, tmp_path):
         (["factor", "--augment.pad", "2", "--augment.mirror"], "for --augment.pad, --augment.mirror."),
         (["factor", "--preprocess.contrast", "1"], "for --preprocess.contrast."),
         (["factor", "--label-smoothing", "0.1"], "for --label-smoothing."),
-        (["mnist_conv_16", "--data", "fama_french"], "cannot be made for fama_french (inputs of 4, outputs: 1)"),
+        (["mnist_conv_16", "--data", "fama_french"], "cannot be built for fama_french (inputs of 4, outputs: 1)"),
     ],
 )
 def test_what_belongs_to_images_is_refused_before_anything_is_written(words, told, data_dir, tmp_path, capsys):

@@ -206,7 +206,7 @@ def test_a_folder_in_use_is_left_alone(toy, tmp_path, monkeypatch, capsys):
     ("changes", "told"),
     [
         ({"batch_size": 201}, "larger than the 200 training examples"),
-        ({"model": ModelConfig(preset="mnist_conv_16", width=3, match="width")}, "cannot be made for toy .*match"),
+        ({"model": ModelConfig(preset="mnist_conv_16", width=3, match="width")}, "cannot be built for toy .*match"),
         ({"schedule": CosineSchedule(warmup_steps=20)}, "warm-up of 20 steps"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_mistake_leaves_no_folder(toy, tmp_path, changes, told):
 
 def test_images_too_small_for_the_net_are_told(monkeypatch, tmp_path):
     ToyData(side=4).install(monkeypatch)
-    with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be made for toy .inputs of 4x4x1, outputs: 4."):
+    with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be built for toy .inputs of 4x4x1, outputs: 4."):
         trained(tmp_path / "toy", toy_config(model=ModelConfig(preset="mnist_conv_16")))
     assert not list(tmp_path.iterdir())
 

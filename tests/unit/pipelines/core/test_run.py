@@ -127,9 +127,9 @@ except UserError as error:
     [
         ("running", "final", "is unfinished"),
         ("diverged", "final", "diverged"),
-        ("finished", "final", "is missing, although"),
+        ("finished", "final", "is missing although"),
         ("running", "best", "is unfinished"),
-        ("finished", "best", "is missing, although"),
+        ("finished", "best", "is missing although"),
     ],
 )
 def test_a_missing_model_says_why(made, state, weights, told):
