@@ -1,1 +1,1 @@
-"""What `highway analyze` does: measures one trained net, draws it, and writes a page about it."""
+"""`highway analyze`: measures a trained net, and writes a page with tables and figures."""

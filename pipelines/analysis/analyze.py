@@ -1,4 +1,4 @@
-"""Analyses a run: reads its gates, closes its layers, and writes a folder with what was found."""
+"""Analyses a run: reads its gates, closes its layers, and writes the results into a folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,24 +29,25 @@ def analyze(
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> tuple[Path, "Analysis"]:
-    """Analyses a run, and writes a folder that is complete or absent.
+    """Analyses a run, and writes a folder, completely or not at all.
 
     Args:
         path: the run directory.
-        to: the folder to write, or to replace if an analysis is in it; None for analysis/ in the run directory.
+        to: the folder to write; an analysis in it is replaced. None for analysis/ in the run directory.
         weights: "final" or "best".
         data: data set to read; None for the one that the run was trained on.
-        split: to read; "auto" is the training split, and for the routes of examples validation where there is one.
-        examples: read at most as many, evenly spaced over the split; None for all.
-        units: whether to close each unit, or channel, alone too.
-        data_dir: where prepared data lies; None for the default of TFDS.
-        console: for progress; None for one of standard output.
+        split: to read; "auto" is the training split, and for the routes of examples the validation split if there is
+            one.
+        examples: read at most this many, evenly spaced over the split; None for all.
+        units: also close each unit or channel alone.
+        data_dir: folder of prepared data; None for the default of TFDS.
+        console: for progress; None for standard output.
 
     Returns:
-        The folder, and what was measured.
+        The folder, and the measurements.
 
     Raises:
-        UserError: if the run has no such net or no highway layers, the data does not fit or has no such split, or the
+        UserError: the run has no such net or no highway layers, the data does not fit or has no such split, or the
             folder holds something else.
 
     Example:
@@ -59,22 +60,22 @@ def analyze(
     frameworks.load()
     from pipelines.analysis import examples as reading
     from pipelines.analysis import measuring, writing
-    from pipelines.analysis.progress import Shown
+    from pipelines.analysis.progress import ProgressDisplay
 
     net = reading.opened(run, weights, data=data, data_dir=data_dir)
     held_out: Split = "validation" if net.info.counts["validation"] else "train"
     splits: tuple[Split, Split] = ("train", held_out) if split == "auto" else (split, split)
     whole, routed = (reading.part(net, one, examples) for one in splits)
-    # It counts the programs of several models as one that is traced again and again.
+    # TensorFlow takes the programs of several models for one that is traced again and again, and warns.
     with frameworks.quiet("tensorflow"):
-        found = measuring.measure(net, whole, routed, Shown(console or Console()), units=units)
+        found = measuring.measure(net, whole, routed, ProgressDisplay(console or Console()), units=units)
     with replacing_folder(folder) as aside:
         writing.write(found, run, weights, aside)
     return folder, found
 
 
 def _refuse_other(folder: Path) -> None:
-    """Raises a `UserError` if there is something in the folder, and it is no analysis."""
+    """Raises a `UserError` if the folder holds something other than an analysis."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / PAGE).is_file()):
         raise UserError(
             f"{folder} holds something else, and only an analysis is replaced. Take another folder: --to DIR."

@@ -1,4 +1,4 @@
-"""A trained net, and the examples that are read of its data: preprocessed, in batches."""
+"""Opens a trained net, and reads examples of its data: preprocessed, in batches."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,39 +16,39 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
 from pipelines.data.stream import Stream
 
-# Numbers a batch, so that what is kept of the intact net takes some 100 MB at most; and never more examples than help.
+# Values per batch, so that the outputs of the intact net take 100 MB at most; and examples, as more do not help.
 VALUES, LARGEST = 2**24, 500
 
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A trained net, and what its examples are made with."""
+    """A trained net, with all that is needed to read examples for it."""
 
     model: keras.Model
     layout: Layout
-    """Of its highway layers."""
+    """Layout of its highway layers."""
     fitted: Fitted
     """The preprocessing of its training."""
     config: Config
-    """Names the data, and what of them is held out or used."""
+    """Names the data, its validation split and its subset."""
     data_dir: Path | None
-    """Where prepared data lies; None for the default of TFDS."""
+    """Folder of prepared data; None for the default of TFDS."""
     info: DataInfo
-    """What is known of the data."""
+    """Description of the data."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some examples of one split, preprocessed."""
+    """Preprocessed examples of a split."""
 
     name: str
     """Name and version of the data."""
     split: Split
-    """Where the examples come from."""
+    """The split."""
     of: int
-    """Examples of the whole split."""
+    """Number of examples in the split."""
     count: int
-    """Those that are read."""
+    """Number of examples that are read."""
     batches: tf.data.Dataset
     """Pairs (x, y); y is one-hot, or the target."""
     labels: tuple[str, ...]
@@ -56,20 +56,20 @@ class Part:
 
 
 def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> OpenedNet:
-    """Opens the net of a run, to be read on the data that it was trained on, or on others.
+    """Opens the net of a run, for its own data or other data.
 
     Args:
         run: the run.
-        weights: of its end, or of its best epoch.
+        weights: after the last step, or of the best epoch.
         data: a data set; None for the run's own.
-        data_dir: where prepared data lies; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the default of TFDS.
 
     Returns:
         The net; no example is read yet.
 
     Raises:
-        UserError: the run has no such net or no highway layers, or the data is not what it was trained on, or the net
-            cannot take it.
+        UserError: the run has no such net or no highway layers, or the data is not what it was trained on or does not
+            fit.
 
     Example:
         net = opened(open_run(Path("runs/mnist_dense_50")))
@@ -83,7 +83,7 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
         raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
     config = run.config
     if data not in (None, config.data):
-        # What is held out and used was said of the run's own data.
+        # Validation split and subset are those of the run's own data.
         config = config.model_copy(update={"data": data, "validation": 0, "subset": Subset()})
     return OpenedNet(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
 
@@ -93,13 +93,13 @@ def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
     own = config.data == run.config.data
     if own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"the data is not what {run.path} was trained on: {info.name} {info.version}, and it was "
-            f"{record.name} {record.version}. Point --data-dir at the first, or name other data with --data."
+            f"the data is not what {run.path} was trained on: it is {info.name} {info.version}, the run had "
+            f"{record.name} {record.version}. Point --data-dir at the latter, or name other data with --data."
         )
     if (info.shape, len(info.labels)) != (record.shape, len(record.labels)):
         raise UserError(
             f"the net of {run.path} takes {_form(record.shape, record.labels)}. {info.name} has "
-            f"{_form(info.shape, info.labels)}: take other data."
+            f"{_form(info.shape, info.labels)}: name other data."
         )
     return info
 
@@ -109,12 +109,12 @@ def _form(shape: tuple[int, ...], labels: tuple[str, ...]) -> str:
 
 
 def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
-    """Some examples of a split.
+    """Reads examples of a split.
 
     Args:
         net: from `opened`.
         split: "train", "validation" or "test".
-        limit: at most as many examples, evenly spaced over the split; None takes all.
+        limit: at most this many examples, evenly spaced over the split; None for all.
 
     Raises:
         UserError: there is no such split.
@@ -127,18 +127,18 @@ def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
 
 
 def batch_size(layout: Layout) -> int:
-    """How many examples a batch should have for nets of such a layout."""
+    """Returns the batch size for nets of this layout."""
     return max(1, min(LARGEST, VALUES // layout.values))
 
 
 def spaced(examples: Examples | Stream, limit: int | None) -> Examples | Stream:
-    """At most `limit` of some examples, evenly spaced, because data may lie in the order of its classes."""
+    """Takes at most `limit` examples, evenly spaced, because data may be sorted by class."""
     count = len(examples)
     if limit is None or limit >= count:
         return examples
     if isinstance(examples, Examples):
         places = np.arange(limit) * count // limit
         return Examples(examples.images[places], examples.labels[places])
-    # An example is taken where the number of those to take has grown.
+    # An example is taken where the number of examples to take grows.
     taken = examples.records.enumerate(1).filter(lambda place, _: place * limit // count > (place - 1) * limit // count)
     return replace(examples, records=taken.map(lambda _, record: record), count=limit)

@@ -9,7 +9,7 @@ from highway_keras.analysis import GateStatistics, Layout, plots
 from pipelines.analysis.measuring import Analysis
 from pipelines.core.plotting import saved
 
-ALL_CLASSES = 10  # Of more classes only two are drawn, as in the paper.
+ALL_CLASSES = 10  # If there are more, only two are drawn, as in the paper.
 BIAS, MEAN, GATE, OUTPUT = "bias of the gate", "mean of T", "T, one example", "output, one example"
 
 
@@ -17,8 +17,8 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
     """Draws all figures of an analysis.
 
     Args:
-        analysis: what was measured.
-        folder: where to.
+        analysis: the measurements.
+        folder: for the files.
         title: run and data, above each.
     """
     height = map_height(analysis.layout)
@@ -47,12 +47,12 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
 
 
 def map_height(layout: Layout) -> float:
-    """Inches of a map: few layers need no room, and many no more than a page."""
+    """Height of a map, in inches."""
     return float(np.clip(1.6 + 0.11 * len(layout.layers), 3.2, 7.0))
 
 
 def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs: np.ndarray) -> None:
-    """The four maps of the paper's Figure 2.
+    """Draws the four maps of the paper's Figure 2.
 
     Args:
         figure: an empty figure.
@@ -65,7 +65,7 @@ def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs:
 
 
 def drawn_classes(found: GateStatistics, labels: tuple[str, ...]) -> dict[int, str]:
-    """All classes, or of many the two whose gates differ most from the mean."""
+    """Returns all classes, or the two whose gates differ most from the mean if there are many."""
     if len(labels) <= ALL_CLASSES:
         return dict(enumerate(labels))
     strength = np.nan_to_num(np.square(found.differences)).mean(axis=1)

@@ -1,4 +1,4 @@
-"""What is measured of one net, and all of it."""
+"""Measures a net: statistics of its gates, lesions, one example and routes."""
 
 from dataclasses import dataclass
 
@@ -8,74 +8,71 @@ from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Progress, padded
 from pipelines.analysis.examples import OpenedNet, Part
-from pipelines.analysis.progress import Shown
+from pipelines.analysis.progress import ProgressDisplay
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The numbers of one net; `gates` counts the units, or channels, of all layers."""
+    """The measurements of a net; `gates` counts the units or channels of all layers."""
 
     layout: Layout
-    """Which gate belongs to which layer."""
+    """Maps gates to layers."""
     whole: Part
-    """What statistics and lesions were measured on."""
+    """Examples for statistics and lesions."""
     routed: Part
-    """What the routes were measured on."""
+    """Examples for routes."""
     statistics: GateStatistics
-    """Means of T, of each class too, and how often gates are nearly closed or open."""
+    """Means of T, also by class, and shares of nearly closed and open gates."""
     lesions: Lesions
     """Scores with each layer closed."""
     unit_lesions: Lesions | None
     """Scores with each unit closed; None if not asked for."""
     example_gates: np.ndarray
-    """float `[gates]`: T for the first example; of a channel the mean over its places."""
+    """float `[gates]`: T for the first example; for a channel the mean over its places."""
     example_outputs: np.ndarray
-    """float `[gates]`: the outputs for it."""
+    """float `[gates]`: the outputs for the first example."""
     routes: np.ndarray
     """float32 `[examples, layers]`: mean T of each layer for each example."""
     classes: np.ndarray | None
-    """int `[examples]`: the class of each of those; None for regression."""
+    """int `[examples]`: the class of each example; None for regression."""
 
 
-def measure(net: OpenedNet, whole: Part, routed: Part, shown: Shown, *, units: bool) -> Analysis:
+def measure(net: OpenedNet, whole: Part, routed: Part, progress: ProgressDisplay, *, units: bool) -> Analysis:
     """Runs all analyses.
 
     Args:
-        net: what is read.
-        whole: the examples for statistics and lesions.
-        routed: the examples for routes.
-        shown: where progress goes.
-        units: whether to close each unit alone, too.
-
-    Returns:
-        What was measured.
+        net: to read.
+        whole: examples for statistics and lesions.
+        routed: examples for routes.
+        progress: of the steps.
+        units: also close each unit alone.
     """
-    with shown.step("gates", whole.count) as told:
-        found = statistics(net, whole, told)
-    with shown.step("lesions", whole.count) as told:
-        by_layer = lesions(net, whole, told)
+    with progress.step("gates", whole.count) as advance:
+        found = statistics(net, whole, advance)
+    with progress.step("lesions", whole.count) as advance:
+        by_layer = lesions(net, whole, advance)
     by_unit = None
     if units:
-        with shown.step("unit lesions", whole.count) as told:
-            by_unit = lesions(net, whole, told, units=True)
-    with shown.step("routes", routed.count) as told:
-        of_examples, classes = routes(net, routed, told)
+        with progress.step("unit lesions", whole.count) as advance:
+            by_unit = lesions(net, whole, advance, units=True)
+    with progress.step("routes", routed.count) as advance:
+        of_examples, classes = routes(net, routed, advance)
     return Analysis(net.layout, whole, routed, found, by_layer, by_unit, *example(net, whole), of_examples, classes)
 
 
-def statistics(net: OpenedNet, part: Part, told: Progress | None = None) -> GateStatistics:
-    """The gates over some examples, each class apart if there are classes."""
-    return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, told)
+def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> GateStatistics:
+    """Measures the gates over some examples, also by class if there are classes."""
+    return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, advance)
 
 
-def lesions(net: OpenedNet, part: Part, told: Progress | None = None, *, units: bool = False) -> Lesions:
-    """The scores on some examples with each layer closed, or each unit."""
+def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, units: bool = False) -> Lesions:
+    """Measures the scores on some examples with each layer closed, or each unit."""
     close = analysis.lesion_units if units else analysis.lesion_layers
-    return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, told)
+    return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, advance)
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """T and the outputs for the first example of a part, `[gates]` each; of a channel the mean of its places."""
+    """Returns T and the outputs for the first example, `[gates]` each; for a channel the mean over its places."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
     read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
     transform, outputs = (
@@ -85,14 +82,14 @@ def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
     return transform, outputs
 
 
-def routes(net: OpenedNet, part: Part, told: Progress | None = None) -> tuple[np.ndarray, np.ndarray | None]:
-    """The mean gate of each layer for each example, `[examples, layers]`, and the class of each."""
+def routes(net: OpenedNet, part: Part, advance: Progress | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns the mean gate of each layer for each example, `[examples, layers]`, and the examples' classes."""
     reader = analysis.GateModel(net.model, mean=True)
     found: list[np.ndarray] = []
     classes: list[np.ndarray] = []
     for x, y, count, _ in padded(part.batches):
         found.append(np.stack(list(reader.read(x, len(x)).values()), axis=1)[:count])
         classes.append(y[:count])
-        if told:
-            told(sum(map(len, found)))
+        if advance:
+            advance(sum(map(len, found)))
     return np.concatenate(found), np.concatenate(classes).argmax(axis=1) if part.labels else None

@@ -1,4 +1,4 @@
-"""What is seen while a net is analysed: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress of an analysis: a bar with the time left on a terminal, a line now and then elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-EVERY = 20.0  # seconds between two lines
+from pipelines.core.durations import clock
+
+INTERVAL = 20.0
+"""Seconds between two lines."""
 
 
-class Shown:
-    """Shows how far each step is, and the time that it has left.
+class ProgressDisplay:
+    """Shows the progress of each step, and its time left.
 
     Args:
-        console: where to.
+        console: for the bar or the lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -25,11 +28,11 @@ class Shown:
         """Shows one step.
 
         Args:
-            name: what is done.
-            examples: to be done.
+            name: of the step.
+            examples: number of examples to process.
 
         Yields:
-            A function to be told the number of examples done.
+            A function that takes the number of examples done.
         """
         started = time.perf_counter()
         if not self._console.is_terminal:
@@ -49,22 +52,21 @@ class Shown:
             yield lambda done: bar.update(task, completed=done)
 
     def _lines(self, name: str, examples: int, started: float) -> Callable[[int], None]:
-        said = started
+        printed = started
         first: tuple[float, int] | None = None
 
-        def told(done: int) -> None:
-            nonlocal said, first
+        def advance(done: int) -> None:
+            nonlocal printed, first
             now = time.perf_counter()
-            # The first batch compiles, and says nothing about speed.
+            # The first batch compiles, and has another speed.
             first = first or (now, done)
-            if now - said < EVERY or done == first[1]:
+            if now - printed < INTERVAL or done == first[1]:
                 return
-            said = now
-            left = round((examples - done) * (now - first[0]) / (done - first[1]))
-            clock = f"{left // 3600}:{left % 3600 // 60:02}:{left % 60:02}"
-            self._print(f"{name}: {done:,} of {examples:,} examples, {clock} left")
+            printed = now
+            left = (examples - done) * (now - first[0]) / (done - first[1])
+            self._print(f"{name}: {done:,} of {examples:,} examples, {clock(left)} left")
 
-        return told
+        return advance
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What was measured of a net as arrays by name, as files keep them, and back again."""
+"""Converts measurements to named arrays, as in files, and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,37 +12,37 @@ Arrays = Mapping[str, np.ndarray]
 
 SHAPES = {
     "layers": "names of the highway layers, `[layers]`",
-    "units": "units or channels of each, `[layers]`; what is `[gates]` has them one after another",
+    "units": "units or channels of each, `[layers]`; arrays `[gates]` have them one after another",
     "places": "places that share a channel: pixels of a map, `[layers]`",
     "dtypes": "number format in which each layer computes, `[layers]`",
-    "initial_bias": "where the biases of each layer's transform gates started, `[layers]`",
+    "initial_bias": "initial bias of each layer's transform gates, `[layers]`",
     "bias": "biases of the transform gates, `[gates]`",
     "mean": "mean of T, `[gates]`",
-    "below": "how often T is below 0.1, `[gates]`",
-    "above": "how often T is above 0.9, `[gates]`",
+    "below": "share of examples and places with T below 0.1, `[gates]`",
+    "above": "share of examples and places with T above 0.9, `[gates]`",
     "slope": "largest slope T (1 - T) on any example and place, `[gates]`",
     "dead": "whether no gradient reaches the gate, `[gates]`",
-    "class_means": "mean of T over the examples of each class, `[classes, gates]`; one row where there are none",
+    "class_means": "mean of T over the examples of each class, `[classes, gates]`; one row without classes",
     "class_counts": "examples of each class, `[classes]`",
-    "example_gates": "T for the first example, of a channel the mean over its places, `[gates]`",
-    "example_outputs": "outputs of the layers for it, `[gates]`",
+    "example_gates": "T for the first example, for a channel the mean over its places, `[gates]`",
+    "example_outputs": "outputs of the layers for the first example, `[gates]`",
     "lesion_loss": "loss with each layer closed, `[layers]`",
     "lesion_accuracy": "accuracy with each layer closed, `[layers]`",
     "lesion_intact_loss": "loss of the intact net on the same examples, `[]`",
-    "lesion_intact_accuracy": "accuracy of the intact net on them, `[]`",
-    "lesion_examples": "how many these are, `[]`",
+    "lesion_intact_accuracy": "accuracy of the intact net on the same examples, `[]`",
+    "lesion_examples": "number of these examples, `[]`",
     "unit_lesion_loss": "loss with each unit or channel closed, `[gates]`",
     "unit_lesion_accuracy": "accuracy with each unit or channel closed, `[gates]`",
     "unit_lesion_intact_loss": "loss of the intact net on the same examples, `[]`",
-    "unit_lesion_intact_accuracy": "accuracy of the intact net on them, `[]`",
-    "unit_lesion_examples": "how many these are, `[]`",
+    "unit_lesion_intact_accuracy": "accuracy of the intact net on the same examples, `[]`",
+    "unit_lesion_examples": "number of these examples, `[]`",
     "routes": "mean of T of each layer for each example, `[examples, layers]`",
-    "route_classes": "the class of each of these examples, `[examples]`",
+    "route_classes": "class of each of these examples, `[examples]`",
 }
 
 
 def of_statistics(found: GateStatistics) -> dict[str, np.ndarray]:
-    """Statistics as arrays; what is big, in single precision.
+    """Converts statistics to arrays, large ones in single precision.
 
     Args:
         found: from `gate_statistics`.
@@ -66,7 +66,7 @@ def of_statistics(found: GateStatistics) -> dict[str, np.ndarray]:
 
 
 def statistics(arrays: Arrays) -> GateStatistics:
-    """The statistics that `of_statistics` made arrays of."""
+    """Restores the statistics from the arrays of `of_statistics`."""
     return GateStatistics(
         layout=_layout(arrays),
         bias=arrays["bias"],
@@ -81,11 +81,11 @@ def statistics(arrays: Arrays) -> GateStatistics:
 
 
 def of_lesions(found: Lesions, prefix: str = "lesion") -> dict[str, np.ndarray]:
-    """Lesions of all layers, or of all units, as arrays.
+    """Converts lesions of all layers, or of all units, to arrays.
 
     Args:
         found: from `lesion_layers` or `lesion_units`.
-        prefix: of the arrays' names; "unit_lesion" for those of units.
+        prefix: of the arrays' names; "unit_lesion" for lesions of units.
     """
     return {
         **_of_layout(found.layout),
@@ -96,7 +96,7 @@ def of_lesions(found: Lesions, prefix: str = "lesion") -> dict[str, np.ndarray]:
 
 
 def lesions(arrays: Arrays, prefix: str = "lesion") -> Lesions:
-    """The lesions that `of_lesions` made arrays of."""
+    """Restores the lesions from the arrays of `of_lesions`."""
     layout = _layout(arrays)
     intact = {
         name.removeprefix(f"{prefix}_intact_"): float(value)
@@ -115,6 +115,6 @@ def _of_layout(layout: Layout) -> dict[str, Any]:
 
 
 def _layout(arrays: Arrays) -> Layout:
-    """The layers one by one, those of a stack too."""
+    """The layers one by one, also those of a stack."""
     rows = zip(arrays["layers"], arrays["units"], arrays["places"], strict=True)
     return Layout(tuple(Call(str(name), None, int(units), int(places)) for name, units, places in rows))

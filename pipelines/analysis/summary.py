@@ -8,13 +8,13 @@ from highway_keras.analysis import GateStatistics, Layout, Lesions, effective_de
 from highway_keras.analysis.statistics import LEFT, RIGHT
 
 LOSS, ACCURACY = 0.1, 0.001
-"""What a layer must cost to count: a share of the intact net's loss, and a share of the examples."""
+"""Costs above which a layer counts: a share of the intact net's loss, and a share of the examples."""
 CHANGE = 0.9
 """The share of a change for which `changed` gives the layer."""
 
 
 def tolerances(lesions: Lesions) -> dict[str, float]:
-    """What a lesion must cost to count, in the unit of each score."""
+    """Costs above which a lesion counts, in the unit of each score."""
     of = {"loss": LOSS * lesions.intact["loss"], "accuracy": ACCURACY}
     return {score: of[score] for score in ("loss", "accuracy") if score in lesions.scores}
 
@@ -106,6 +106,6 @@ def gate_name(layout: Layout, gate: int) -> str:
 
 
 def _up_to(parts: np.ndarray, share: float) -> int:
-    """How many of some parts, from the first on, make a share of their sum."""
+    """The number of parts, from the first on, that add up to a share of their sum."""
     sums = np.cumsum(parts)
     return int(np.searchsorted(sums, share * sums[-1])) + 1

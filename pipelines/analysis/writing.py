@@ -1,4 +1,4 @@
-"""The files of an analysis: numbers, figures and a page."""
+"""Writes the files of an analysis: numbers, figures and a page."""
 
 import csv
 import io
@@ -24,9 +24,9 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
     """Writes layers.csv, arrays.npz, the figures and analysis.md.
 
     Args:
-        analysis: what was measured.
+        analysis: the measurements.
         run: the run.
-        weights: those that were measured.
+        weights: that were measured.
         folder: an empty folder.
     """
     rows = list(layers(analysis))
@@ -41,7 +41,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
 
 
 def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
-    """A row for each layer, with its means over units and examples."""
+    """Yields a row for each layer, with means over units and examples."""
     found, layout = analysis.statistics, analysis.layout
     columns = {
         "bias": by_layer(layout, found.bias),
@@ -63,7 +63,7 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
 
 
 def arrays(analysis: Analysis) -> dict[str, Any]:
-    """The contents of arrays.npz; `storage.SHAPES` describes them."""
+    """Returns the contents of arrays.npz; `storage.SHAPES` describes them."""
     found = {
         **storage.of_statistics(analysis.statistics),
         "example_gates": analysis.example_gates,
@@ -79,7 +79,7 @@ def arrays(analysis: Analysis) -> dict[str, Any]:
 
 
 def page(analysis: Analysis, run: Run, weights: Weights, rows: Sequence[dict[str, object]]) -> str:
-    """analysis.md: tables and figures."""
+    """Returns the text of analysis.md."""
     lesions = analysis.lesions
     intact = ", ".join(f"{name} {value:.4g}" for name, value in lesions.intact.items())
     code = environment.code()

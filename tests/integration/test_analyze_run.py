@@ -175,7 +175,7 @@ def test_what_cannot_be_analysed_says_why(once, toy, tmp_path, monkeypatch, caps
     other = DataInfo("other", "2.0.0", (8, 8, 1), ("a", "b"), {"train": 1, "validation": 1, "test": 1})
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
     assert "is not what" in refused(capsys, once)
-    assert "with 2 classes: take other data" in refused(capsys, once, "--data", "other")
+    assert "with 2 classes: name other data" in refused(capsys, once, "--data", "other")
 
 
 def refuse_empty(*_, **__):

@@ -104,7 +104,7 @@ def chart(results: Results, figures: Figures) -> None:
             axes.set_title(title)
             for (row, column), value in np.ndenumerate(values):
                 text = cell(results, arm(DEPTHS[row], BIASES[column]), value, form)
-                # The green channel tells dark from light.
+                # The green channel separates dark from light.
                 colour = "black" if math.isnan(value) or mesh.to_rgba([value])[0, 1] > 0.5 else "white"
                 size = 7 if math.isnan(value) else 8.5
                 axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
@@ -176,9 +176,9 @@ STUDY = Study(
     seeds=3,
     differs=(
         "The source says that very low and very high biases fail to converge in reasonable time, and gives neither "
-        "depths and biases nor figures. Here reasonable time is three epochs.",
+        "depths and biases nor figures. Here, reasonable time is three epochs.",
         "Optimiser, batch size and epochs are those of the nets of 1 000 layers; the source names none.",
-        "The net without any block, beside which those of closed gates are put, is ours.",
+        "The net without any block, as a reference for closed gates, is ours.",
     ),
     tables=tabulated,
     draw=drawn,

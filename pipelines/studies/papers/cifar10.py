@@ -3,9 +3,9 @@
 Command     highway reproduce cifar10      (--schedule short on a CPU)
 Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-10, all images
-Published   Table 3, with the nets that it cites; the authors' log
-Sources     the recipe cifar10_19 says where each number of the training is from; `recipes.short` of the short ones
-Measured    docs/results/cifar10 (short schedule)
+Published   Table 3, including the nets that it cites; the authors' log
+Sources     the recipe cifar10_19 has the provenance of each number, `recipes.short` that of the short trainings
+Measured    docs/results/cifar10
 """
 
 from pipelines import recipes
@@ -27,17 +27,17 @@ CITED = (
 )
 LOG = Log("the authors' log", {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214})
 DIFFERS = (
-    "The scale of the contrast normalisation is not recorded (0.67 fits the recorded loss before training best), nor "
-    "whether the mean that is subtracted is that of each pixel or of each channel.",
+    "Not recorded: the scale of the contrast normalisation (0.67 fits the recorded loss before training best), and "
+    "whether the subtracted mean is per pixel or per channel.",
     "The nets that the paper cites are not trained here: their numbers are those that it prints.",
-    "The number format, where it is not that of Caffe, float32.",
+    "The number format, unless it is Caffe's, float32.",
 )
 
 STUDY = paper_tables.study(
     "cifar10",
     title="A highway net of 19 layers on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
-    asks="how well does a highway net of 19 layers name small photographs of ten classes?",
+    asks="how well does a highway net of 19 layers classify small photographs of ten classes?",
     nets=(PaperNet("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
     short=(
         PaperNet("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),

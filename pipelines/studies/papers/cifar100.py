@@ -3,9 +3,9 @@
 Command     highway reproduce cifar100     (--schedule short on a CPU)
 Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-100, all images
-Published   Table 3, with the nets that it cites; the end of the authors' log
-Sources     the recipe cifar100_19 says where each number of the training is from; `recipes.short` of the short one
-Measured    docs/results/cifar100 (short schedule)
+Published   Table 3, including the nets that it cites; the end of the authors' log
+Sources     the recipe cifar100_19 has the provenance of each number, `recipes.short` that of the short training
+Measured    docs/results/cifar100
 """
 
 from pipelines import recipes
@@ -25,14 +25,14 @@ CITED = (
     PaperNet("DSN", Published(best=0.6543)),
     PaperNet("All-CNN", Published(best=0.6629)),
 )
-# No more than its end is handed down.
+# Only its end is recorded.
 LOG = Log("the authors' log", {200_000: 0.6809})
 
 STUDY = paper_tables.study(
     "cifar100",
     title="A highway net of 19 layers on CIFAR-100",
     source="Srivastava, Greff, Schmidhuber 2015, Table 3, and the authors' log",
-    asks="how well does a highway net of 19 layers name small photographs of a hundred classes?",
+    asks="how well does a highway net of 19 layers classify small photographs of a hundred classes?",
     nets=(PaperNet("Highway, 19 layers", PUBLISHED, arm="highway-19", recipe=RECIPE), *CITED),
     short=(
         PaperNet("Highway, one cycle", arm="one-cycle", recipe=one_cycle(RECIPE)),

@@ -1,34 +1,31 @@
-"""Clusters of rows by k-means, and how far they are what the classes are."""
+"""Clusters of rows by k-means, and their agreement with classes."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 SAMPLE = 2000
-"""Rows on which a silhouette is measured: its cost grows with their square."""
+"""Rows on which a silhouette is computed: its cost grows with their square."""
 RESTARTS = 4
 
 
 class Clusters(NamedTuple):
-    """Rows that were divided into clusters."""
+    """Rows divided into clusters."""
 
     assigned: np.ndarray
-    """The cluster of each row, int32 `[rows]`; clusters are numbered from the largest on."""
+    """The cluster of each row, int32 `[rows]`; cluster 0 is the largest."""
     distances: np.ndarray
-    """Of each row from the centre of its cluster, float32 `[rows]`."""
+    """Distance of each row from the centre of its cluster, float32 `[rows]`."""
     silhouette: float
-    """How much nearer a row is to its own cluster than to the next, from -1 to 1, on average; NaN for one cluster."""
+    """Mean silhouette coefficient, from -1 to 1; NaN for one cluster."""
 
 
 def clustered(rows: np.ndarray, count: int) -> Clusters:
-    """Divides rows by k-means.
+    """Clusters rows by k-means; equal rows give equal clusters.
 
     Args:
         rows: float `[rows, columns]`.
-        count: clusters; no more than rows that differ.
-
-    Returns:
-        The clusters; the same for the same rows.
+        count: number of clusters; at most the number of distinct rows.
 
     Example:
         clustered(signatures(model, images, per="unit"), 10).assigned
@@ -51,7 +48,7 @@ def clustered(rows: np.ndarray, count: int) -> Clusters:
 
 
 def class_shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """Which share of each cluster each class has: float `[clusters, classes]`, each row with the sum 1.
+    """Share of each class in each cluster: float `[clusters, classes]`; rows sum to 1.
 
     Example:
         class_shares(np.array([0, 0, 1]), np.array([2, 1, 1]), 3)  # [[0, 0.5, 0.5], [0, 1, 0]]
@@ -62,21 +59,21 @@ def class_shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.n
 
 
 def purity(assigned: np.ndarray, labels: np.ndarray) -> float:
-    """The share of rows that are of the commonest class of their cluster."""
+    """Share of rows that are of the commonest class of their cluster."""
     pairs = np.zeros((assigned.max() + 1, labels.max() + 1), int)
     np.add.at(pairs, (assigned, labels), 1)
     return float(pairs.max(axis=1).sum() / len(labels))
 
 
 def rand_index(one: np.ndarray, other: np.ndarray) -> float:
-    """The adjusted Rand index of two divisions of the same rows: 1 for the same, about 0 for unrelated ones."""
+    """Adjusted Rand index of two clusterings of the same rows: 1 for equal, about 0 for unrelated ones."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(one, other))
 
 
 def mutual_information(assigned: np.ndarray, labels: np.ndarray) -> float:
-    """The adjusted mutual information of clusters and classes: 1 where each tells the other, about 0 for chance."""
+    """Adjusted mutual information of clusters and classes: 1 if they are the same, about 0 for chance."""
     from sklearn.metrics import adjusted_mutual_info_score
 
     return float(adjusted_mutual_info_score(labels, assigned))

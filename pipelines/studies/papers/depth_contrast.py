@@ -1,9 +1,9 @@
-"""Highway against plain nets over depth on few digits, after a study in numpy.
+"""Highway against plain nets over depth on few digits, after a study in NumPy.
 
 Command     highway reproduce depth-contrast
 Net         a projection from 784 to 50 tanh units, then 5 to 100 blocks of 50 tanh units, highway (gate bias -2) or
-            plain, and a softmax; weights U(+-1/sqrt(fan_in))
-Data        MNIST, 6 000 training and 2 000 test images, drawn by the seed as the source draws them; pixels in [-1, 1]
+            plain, and a softmax; weights U(±1/sqrt(fan_in))
+Data        MNIST, 6,000 training and 2,000 test images, drawn by the seed as the source draws them; pixels in [-1, 1]
 Published   test accuracies after the last epoch and training losses of 5 to 50 blocks, one run each, and three runs of
             30 blocks
 Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks has all numbers of the training: Adam
@@ -71,8 +71,8 @@ def tabulated(results: Results) -> list[Table]:
             "Accuracy on test images, in percent",
             ("blocks", *COLUMNS),
             accuracies,
-            f"{tables.SPREAD}; one number of the source is one run of it. Its three seeds have images of their own, "
-            "which ours take in turn",
+            f"{tables.SPREAD}; a single number of the source is one run. Its three seeds draw images of their own, "
+            "which our seeds use in turn",
         ),
         numpy_runs.compared(results),
         Table(
@@ -188,20 +188,20 @@ def _arm(kind: str, blocks: int) -> Arm:
 STUDY = Study(
     name="depth-contrast",
     title="Highway against plain nets over depth",
-    source="a study in numpy on a subset of MNIST, https://cybertronai.github.io/schmidhuber-problems/highway-networks",
-    asks="does a highway net keep its accuracy as it gets deeper, where a plain one loses it?",
+    source="a study in NumPy on a subset of MNIST, https://cybertronai.github.io/schmidhuber-problems/highway-networks",
+    asks="does a highway net keep its accuracy as it gets deeper, while a plain one loses it?",
     arms={arm(kind, blocks): _arm(kind, blocks) for kind in KINDS for blocks in BLOCKS},
     seeds=3,
     draws=DRAWS,
     differs=(
-        "The images are the source's, those of its seeds 0 to 2 in turn. Weights and the order of the images are drawn "
-        "otherwise, so that each run is another one on the same images.",
-        "An epoch has 46 whole batches of 128. The source leaves out what is left over; here it opens the next epoch.",
-        "float32, where the source computes in float64; and Keras adds Adam's epsilon to the root of the raw second "
+        "The images are the source's, of its seeds 0 to 2 in turn. Weights and the order of the images are drawn "
+        "differently, so each run is another one on the same images.",
+        "An epoch has 46 whole batches of 128. The source drops the remaining images; here they start the next epoch.",
+        "float32, while the source computes in float64; and Keras adds Adam's epsilon to the root of the raw second "
         "moment, the source to that of the corrected one.",
         "The source says that blocks near the input open further. The gates that it recorded (seed 0, 30 blocks) rise "
         "from 0.08 and 0.05 in the first two to 0.17 in the last two.",
-        "100 blocks are not in the source, and it has three seeds at 30 blocks alone.",
+        "100 blocks are not in the source, and it has three seeds only at 30 blocks.",
     ),
     tables=tabulated,
     draw=drawn,

@@ -1,11 +1,11 @@
-"""Nets of 100 blocks on all of MNIST: an open question of the study in numpy.
+"""Nets of 100 blocks on all of MNIST: an open question of the study in NumPy.
 
 Command     highway reproduce depth-hundred
-Net         as depth-twins, of 100 blocks alone
-Data        MNIST, all 60 000 training images, pixels in [-1, 1]
+Net         as depth-twins, only of 100 blocks
+Data        MNIST, all 60,000 training images, pixels in [-1, 1]
 Published   nothing
 Sources     the training is that of depth-contrast, recorded for a tenth of the images and at most 50 blocks; depth,
-            gate bias -4 and the nets beside highway and plain ones of 50 units are ours
+            gate bias -4 and all nets but highway and plain ones of 50 units are ours
 Measured    docs/results/depth-hundred
 """
 
@@ -63,13 +63,13 @@ def drawn(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="depth-hundred",
     title="100 blocks on all of MNIST",
-    source="none; an open question of a study in numpy",
+    source="none; an open question of a study in NumPy",
     asks="which nets of 100 blocks learn all of MNIST?",
     arms={nets.name(net, BLOCKS): nets.arm(net, BLOCKS, whole=True) for net in NETS},
     seeds=3,
     differs=(
-        "The source has at most 50 blocks, on 6 000 images. The rate of Adam, the clip, batch and epochs are its own "
-        "and were searched for none of these nets: another rate may suit another net better.",
+        "The source has at most 50 blocks, on 6,000 images. Adam's rate, the clip, batch and epochs are its own, and "
+        "were tuned for none of these nets: another rate may suit another net better.",
         "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
     ),
     tables=tabulated,

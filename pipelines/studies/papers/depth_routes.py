@@ -1,10 +1,10 @@
-"""What the gates of a net do for each example, clustered: an open question of the study in numpy.
+"""Clusters of the routes that examples take through the gates: an open question of the study in NumPy.
 
 Command     highway reproduce depth-routes
 Net         the highway net of 30 blocks of depth-contrast
-Data        MNIST but 5 000 images of its training split, which are held out; the routes are theirs
+Data        MNIST without 5,000 training images, which are held out; the routes are theirs
 Published   nothing
-Sources     the training is that of depth-contrast; all images in place of its subset, and what is held out, are ours
+Sources     the training is that of depth-contrast; all images instead of its subset, and the held-out ones, are ours
 Measured    docs/results/depth-routes
 """
 
@@ -27,16 +27,16 @@ from pipelines.studies.papers import clusters, depth_contrast, numpy_runs
 
 ARM = numpy_runs.arm("highway", depth_contrast.SHOWN)
 CLUSTERS = 10
-"""As many as there are classes, chosen before anything was measured."""
+"""The number of classes, chosen before anything was measured."""
 TYPICAL = 12
-"""Images that are shown of each cluster: the nearest to its centre."""
+"""Images shown of each cluster: the nearest to its centre."""
 VIEWS = {
     "gates": "every gate",
     "layers": "mean gate of each block",
     "untrained": "every gate, before training",
     "pixels": "pixels",
 }
-"""What is clustered; the last two tell how much of it the images themselves make."""
+"""Clustered views; the last two are baselines without training."""
 
 
 def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
@@ -44,13 +44,13 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
 
     Args:
         run: trained.
-        data_dir: where prepared data lies.
+        data_dir: folder of prepared data.
 
     Returns:
-        `labels` `[images]`; of each view `VIEW`, the cluster of each image, `VIEW/silhouette` and `VIEW/explained`, the
-        share of all variance that lies between the classes; of the gates' clusters `images`, those nearest to the
-        centre, uint8 `[clusters, TYPICAL, h, w, c]`, and `profile`, their mean gates by block, `[clusters, blocks]`;
-        where a cluster has fewer images, the rest is black.
+        `labels` `[images]`; for each view `VIEW`, the cluster of each image, `VIEW/silhouette`, and `VIEW/explained`,
+        the share of all variance between the classes; for the gates' clusters `images`, the nearest to the centre,
+        uint8 `[clusters, TYPICAL, h, w, c]`, black if a cluster has fewer, and `profile`, their mean gates by block,
+        `[clusters, blocks]`.
     """
     from pipelines.core import frameworks
 
@@ -61,7 +61,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
 
     config = run.config
     examples = sources.load(config.data, "validation", data_dir, config.validation, config.subset)
-    # MNIST is not large enough to stay on disk.
+    # MNIST is small enough to be in memory.
     assert isinstance(examples, sources.Examples)
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     fitted = preprocess.load(run.path / "preprocess.npz")
@@ -98,7 +98,7 @@ def _typical(images: np.ndarray, found: clusters.Clusters) -> np.ndarray:
 
 
 def tabulated(results: Results) -> list[Table]:
-    """How the clusters of each view compare with the classes, and from seed to seed."""
+    """Agreement of the clusters of each view with the classes, and between seeds."""
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
     def row(view: str) -> tuple[str, ...]:
@@ -187,15 +187,15 @@ def _arm() -> Arm:
 STUDY = Study(
     name="depth-routes",
     title="Routes of examples through the gates",
-    source="none; an open question of a study in numpy",
-    asks="do images of a kind take routes of a kind through the gates?",
+    source="none; an open question of a study in NumPy",
+    asks="do similar images take similar routes through the gates?",
     arms={ARM: _arm()},
     seeds=3,
     differs=(
-        "The source trains on 6 000 images; here on 55 000.",
-        f"The number of clusters, {CLUSTERS}, is that of the classes and was not chosen by what came out.",
-        "The images are of the training split but were held out of training: a net tells images apart that it was "
-        "trained on.",
+        "The source trains on 6,000 images; here on 55,000.",
+        f"The number of clusters, {CLUSTERS}, is that of the classes and was not chosen by results.",
+        "The images are of the training split but were held out of training, because a net separates its training "
+        "images better.",
     ),
     tables=tabulated,
     draw=drawn,

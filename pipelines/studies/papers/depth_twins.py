@@ -1,10 +1,10 @@
-"""Highway, residual and plain nets at matched depth and parameters: an open question of the study in numpy.
+"""Highway, residual and plain nets at matched depth and parameters: an open question of the study in NumPy.
 
 Command     highway reproduce depth-twins
-Net         as depth-contrast, of 10, 30 and 100 blocks; beside the highway nets residual ones (x + H) and plain ones
-            (H), of 50 units as these have, and of 71, which makes as many parameters a block
-Data        as depth-contrast: 6 000 training and 2 000 test images of MNIST, drawn by the seed
-Published   highway and plain nets of 50 units up to 30 blocks (depth-contrast); nothing of the others
+Net         as depth-contrast, of 10, 30 and 100 blocks; also residual ones (x + H) and plain ones (H), of 50 units
+            like the highway nets, and of 71, for as many parameters per block
+Data        as depth-contrast: 6,000 training and 2,000 test images of MNIST, drawn by the seed
+Published   highway and plain nets of 50 units up to 30 blocks (depth-contrast); nothing about the others
 Sources     the training is that of depth-contrast, recorded for its nets; for the others it is assumed, with the
             gate bias -4
 Measured    docs/results/depth-twins
@@ -60,15 +60,15 @@ def drawn(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="depth-twins",
     title="Highway, residual and plain nets at matched depth and parameters",
-    source="none; an open question of a study in numpy",
-    asks="what does a gate give that an addition does not, at equal depth and with equally many parameters?",
+    source="none; an open question of a study in NumPy",
+    asks="what does a gate add to a skip connection, at equal depth and with equally many parameters?",
     arms={nets.name(net, blocks): nets.arm(net, blocks) for net in NETS for blocks in BLOCKS},
     seeds=3,
     draws=numpy_runs.DRAWS,
     differs=(
-        "The source has highway and plain nets of 50 units alone; here are those runs again beside the others.",
-        "The rate of Adam and the clip are the source's, recorded for highway and plain nets of 50 units. They were "
-        "searched for none of the nets: another rate may suit another net better.",
+        "The source has only highway and plain nets of 50 units; here are those runs again, next to the others.",
+        "Adam's rate and the clip are the source's, recorded for highway and plain nets of 50 units. They were tuned "
+        "for none of the nets: another rate may suit another net better.",
         "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
     ),
     tables=tabulated,

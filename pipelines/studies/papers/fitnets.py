@@ -3,10 +3,10 @@
 Command     highway reproduce fitnets      (--schedule short on a CPU)
 Net         highway A, B and C of 11, 19 and 32 layers
 Data        CIFAR-10, all images
-Published   Table 2, with the FitNets and their teacher as it cites them
-Sources     the recipes fitnet_a, fitnet_b and fitnet_c say where each number of the training is from; `recipes.short`
-            of the short ones
-Measured    docs/results/fitnets and docs/results/fitnets-highway-b (short schedule)
+Published   Table 2, including the FitNets and their teacher as cited there
+Sources     the recipes fitnet_a, fitnet_b and fitnet_c have the provenance of each number, `recipes.short` that of the
+            short trainings
+Measured    docs/results/fitnets and fitnets-highway-b
 """
 
 from pipelines import recipes
@@ -33,16 +33,16 @@ CITED = (
     PaperNet("their teacher, 5 layers", Published(best=0.9018), 9_000_000),
 )
 DIFFERS = (
-    "No file of the authors records these nets: their widths are chosen to meet the numbers of parameters that the "
-    "paper prints, and their training is that of the net of 19 layers of Table 3. So is their start, but for the first "
-    "kernel of Highway C, which starts by He's rule: with that of the others most seeds diverge within a few steps.",
+    "No file of the authors records these nets: their widths are chosen to meet the paper's numbers of parameters, and "
+    "their training and initialisation are those of the net of 19 layers of Table 3, except that the first kernel of "
+    "Highway C is initialised by He's rule: otherwise most seeds diverge within a few steps.",
     *cifar10.DIFFERS,
 )
 STUDY = paper_tables.study(
     "fitnets",
     title="Highway nets against FitNets on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 2",
-    asks="does one training by SGD reach what FitNets need a teacher for?",
+    asks="does plain SGD reach the accuracy for which FitNets need a teacher?",
     nets=(*HIGHWAYS, *CITED),
     short=(
         *(

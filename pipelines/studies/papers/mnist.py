@@ -3,9 +3,9 @@
 Command     highway reproduce mnist
 Net         one plain and eight highway convolutions of 16 or 32 filters, and a softmax
 Data        MNIST, all images
-Published   Table 1, with Maxout and DSN as it cites them; the authors' log of the net of 32 filters
-Sources     the recipes mnist_conv_16 and mnist_conv_32 say where each number of the training is from
-Measured    docs/results/mnist (width 16, one seed); shorter schedules in mnist-width-16 and mnist-width-32
+Published   Table 1, including Maxout and DSN as cited there; the authors' log of the net of 32 filters
+Sources     the recipes mnist_conv_16 and mnist_conv_32 have the provenance of each number
+Measured    docs/results/mnist, mnist-width-16 and mnist-width-32
 """
 
 from pipelines import recipes
@@ -38,13 +38,13 @@ STUDY = paper_tables.study(
     "mnist",
     title="Narrow convolutional highway nets on MNIST",
     source="Srivastava, Greff, Schmidhuber 2015, Table 1, and the authors' log of width 32",
-    asks="how well do highway nets of ten layers with few weights tell digits apart?",
+    asks="how well do highway nets of ten layers with few weights classify digits?",
     nets=NETS,
     counts=Counts(train=60_000, test=10_000),
     differs=(
-        "Of width 16 no training is recorded: it takes the numbers of width 32.",
+        "The training of width 16 is not recorded: it is that of width 32.",
         "Maxout and DSN are not trained here: their numbers are those that the paper cites.",
-        "The number format, where it is not that of Caffe, float32.",
+        "The number format, unless it is Caffe's, float32.",
     ),
     log=LOG,
 )

@@ -1,7 +1,7 @@
-"""Nets that are compared at equal depth: highway, residual and plain, of equal width and of equal parameters.
+"""Highway, residual and plain nets of equal depth, of equal width or with equally many parameters.
 
-All are trained as `depth_contrast` trains its nets. A twin of 71 units has as many parameters a block as a highway net
-of 50 (`highway_keras.models`).
+All are trained like those of `depth_contrast`. A block of 71 units without a gate has as many parameters as a highway
+block of 50 (`highway_keras.models`).
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ MNIST = Counts(train=60_000, test=10_000)
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the nets.
+    """A net of the comparison.
 
     Args:
-        title: what tables and legends call it.
-        model: the net, short of its depth.
+        title: in tables and legends.
+        model: the net, without its depth.
         colour: of its lines.
         style: of its lines.
     """
@@ -49,25 +49,22 @@ NETS = {
 
 
 def name(net: str, blocks: int) -> str:
-    """The name of an arm; that of `depth_contrast` where the net is one of its own."""
+    """The name of an arm, as in `depth_contrast`."""
     return f"{net}-{blocks}"
 
 
 def lines(blocks: int) -> list[Line]:
-    """How the nets of a depth are drawn."""
+    """Looks of the nets of a depth."""
     return [Line(name(key, blocks), net.title, net.colour, net.style) for key, net in NETS.items()]
 
 
 def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
-    """A net of some depth, trained as in `depth_contrast`.
+    """Builds the arm of a net, trained as in `depth_contrast`.
 
     Args:
         net: one of `NETS`.
         blocks: after the projection.
-        whole: whether on all of MNIST, and not on its subset.
-
-    Returns:
-        The arm.
+        whole: train on all of MNIST instead of the subset.
 
     Example:
         arm("residual-wide", 30).config.model.match  # "parameters"

@@ -1,4 +1,4 @@
-"""The recorded runs of a study in numpy, and ours on the same images.
+"""The recorded runs of a study in NumPy, and ours on the same images.
 
 Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: a run of each net, three of 30 blocks
 """
@@ -15,7 +15,7 @@ from pipelines.studies.framework.tables import MISSING, Table
 
 KINDS = ("highway", "plain")
 COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
-"""Of a table that has both kinds, each beside the source's."""
+"""Columns of a table with both kinds, each next to the source's."""
 ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
     ("highway", 5): (0.903,),
     ("highway", 10): (0.913,),
@@ -28,13 +28,13 @@ ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
     ("plain", 30): (0.124, 0.119, 0.111),
     ("plain", 50): (0.124,),
 }
-"""The source's runs of each net: seed 0 and, where there are more, 1 and 2."""
+"""Test accuracies of the source's runs: seed 0 and, if there are three, seeds 1 and 2."""
 RUNS = tuple(
     (blocks, seed) for (kind, blocks), scores in ACCURACIES.items() if kind == KINDS[0] for seed in range(len(scores))
 )
-"""Blocks and seeds of its runs, the same for both kinds."""
+"""Blocks and seeds of its runs, equal for both kinds."""
 DRAWS = 1 + max(seed for _, seed in RUNS)
-"""The source's seeds, which draw its images as well."""
+"""Number of the source's seeds, which draw its images too."""
 LOSSES = {
     "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
     "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},

@@ -1,16 +1,16 @@
-"""Can nets of 10 to 100 layers be trained, highway and plain: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
+"""Optimisation of highway and plain nets of 10 to 100 layers: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
 
 Command     highway reproduce optimization
 Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5 000
-            parameters a layer both ways, and a softmax
-Data        MNIST; 5 000 of the training images are held out for the validation accuracy, by which nothing is chosen
-Search      for each of the eight nets 100 settings at random: learning rate, momentum, decay, activation and, of
+            parameters per layer in both, and a softmax
+Data        MNIST; 5,000 training images are held out for the validation accuracy, by which nothing is chosen
+Search      100 random settings for each of the eight nets: learning rate, momentum, decay, activation and, for
             highway nets, the gate bias
-Published   curves, and of them: highway nets of 50 and 100 layers do as well as those of 10 and 20; plain nets of 10
-            and 20 layers get below 1e-4, deeper ones fail, at 100 layers by more than two orders of magnitude
-Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, what is searched, the bounds of
-            the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs are
-            assumed
+Published   curves, and the text: highway nets of 50 and 100 layers do as well as those of 10 and 20; plain nets of 10
+            and 20 layers reach less than 1e-4, deeper ones fail, at 100 layers by more than two orders of magnitude
+Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, the searched settings, the
+            bounds of the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs
+            are assumed
 Measured    docs/results/optimization
 """
 
@@ -35,7 +35,7 @@ PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
 KINDS = tuple(PRESETS)
 VALIDATION = 5000
 SETTINGS = 100
-"""Of each net."""
+"""Settings of each net."""
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 CLOSE = 0.02
 """A net has learned if its loss is lower than that of guessing by more nats than this."""
@@ -53,7 +53,7 @@ def arm(kind: str, depth: int) -> str:
 
 
 def tabulated(trials: Trials) -> list[Table]:
-    """Losses over depth beside what the source says of them, what became of all settings, and the best ones."""
+    """Losses over depth next to the source's text, outcomes of all settings, and the best ones."""
     return [
         Table(
             "Training loss in the last epoch",
@@ -63,13 +63,12 @@ def tabulated(trials: Trials) -> list[Table]:
                 "the source",
             ),
             tuple(_losses(trials, depth) for depth in DEPTHS),
-            f"of the setting, and of the {BEST} settings, that have the lowest; of fewer where there are fewer. It is "
-            "the mean over the epoch, in which the weights still change. The source prints curves and this text, no "
-            "numbers",
+            f"of the setting, and of the {BEST} settings or fewer, with the lowest. It is the mean over the epoch, in "
+            "which the weights still change. The source prints curves and this text, no numbers",
         ),
         Table(
-            "What became of the settings",
-            ("net", "drawn", "came to their end", "learned", "failed", "why"),
+            "Outcomes of the settings",
+            ("net", "drawn", "finished", "learned", "failed", "reasons"),
             tuple(_fates(trials, name) for name in STUDY.arms),
             f"learned: the training loss in the last epoch is more than {CLOSE} below ln 10 = {GUESSING:.3f}, which "
             "guessing gives",
@@ -84,7 +83,7 @@ def tabulated(trials: Trials) -> list[Table]:
                 "validation accuracy",
             ),
             tuple(_setting(name, trials) for name in STUDY.arms),
-            "best by the training loss in the last epoch; the validation accuracy is that of its best epoch",
+            "best: by the training loss in the last epoch; the validation accuracy is that of its best epoch",
         ),
     ]
 
@@ -198,7 +197,7 @@ STUDY = Study(
     name="optimization",
     title="Optimisation of highway and plain nets over depth",
     source="Srivastava, Greff, Schmidhuber 2015, section 3.1, Figures 1 and 5",
-    asks="can nets of 10 to 100 layers be trained, if each may choose among many settings?",
+    asks="can nets of 10 to 100 layers be trained, if each may choose from many settings?",
     arms={
         arm(kind, depth): Arm(
             config=_config(ModelConfig(preset=preset, depth=depth)),
@@ -225,12 +224,11 @@ STUDY = Study(
     search=dense.SEARCH,
     differs=(
         "The bounds of learning rate (0.001 to 1, evenly over its logarithm), momentum (0 to 0.99) and decay (0.8 to 1 "
-        "an epoch), the batch size of 100 and the number of epochs are not published; these are assumed, and were not "
+        "per epoch), the batch size of 100 and the number of epochs are not published; these are assumed, and were not "
         "chosen by results.",
-        "55 000 training images; 5 000 are held out for the validation accuracy, by which no setting is chosen.",
-        "All settings of a net begin with the same seed of the weights and of the order of the images.",
-        "The source reads its losses off curves whose averaging is not recorded; here a loss is the mean over an "
-        "epoch.",
+        "55,000 training images; 5,000 are held out for the validation accuracy, by which no setting is chosen.",
+        "All settings of a net use the same seed for weights and the order of the images.",
+        "The averaging behind the source's curves is not recorded; here a loss is the mean over an epoch.",
         "float32; the source's number format is not recorded.",
     ),
     tables=tabulated,

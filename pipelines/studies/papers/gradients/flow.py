@@ -1,23 +1,23 @@
-"""How gradients get through a dense net while it is trained: measured on a few training images after each epoch.
+"""Gradient flow through a dense net, measured on a few training images after each epoch.
 
 Blocks are counted from 1 at the input. By block, of every net:
 
     kernel/BLOCK     norm of the gradient of the mean loss with respect to the kernel of H
-    gain/BLOCK       what this block and all after it do to the length of a gradient of random direction on its way
-                     down: root mean square factor of their Jacobians dy/dx, multiplied
+    gain/BLOCK       factor of this block and all after it on the length of a gradient of random direction: root mean
+                     square factor of the product of their Jacobians dy/dx
 
 and of a highway net, whose block has the Jacobian diag(1 - T) + the rest:
 
     gate/BLOCK       norm of the gradient with respect to the kernel of T
     identity/BLOCK   mean of 1 - T, which the formula puts on the diagonal
-    diagonal/BLOCK   mean of the diagonal of the Jacobian as it was measured, by differences
+    diagonal/BLOCK   mean of the diagonal of the Jacobian, measured by differences
     rest/BLOCK       factor of the rest alone
     path/BLOCK       factor of diag(1 - T) of this block and all after it, multiplied
     error            between the Jacobian of the formula and the measured one, at the worst block and image: norm of the
                      difference over the norm of the measured one
 
-The norm of a kernel's gradient alone does not tell how far gradients get: it is that of the block's input times that
-of what comes down to the block, and where both fade from block to block it is the same in all.
+The norm of a kernel's gradient alone does not show how far gradients reach: it is the product of the norms of the
+block's input and of the gradient at its output, and is constant where both fade from block to block.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,20 +39,20 @@ EXAMPLES = 256
 FEW = 16
 """Training images for Jacobians."""
 STEP = 0.01
-"""Of the differences: in float32 a smaller one loses more to rounding than it gains."""
+"""Step of the differences: in float32 a smaller one loses more to rounding than it gains."""
 ENDS = ("entry", "logits")
 """The layers around the blocks."""
 
 
 def watched(run: Run, data_dir: Path | None) -> Probe:
-    """What is measured before training and after each epoch.
+    """Probes a net before training and after each epoch.
 
     Args:
         run: of a dense classifier.
-        data_dir: where prepared data lies; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the default of TFDS.
 
     Returns:
-        Gives the columns that stand above.
+        A probe with the columns above.
     """
     # Studies are listed without a framework.
     from pipelines.data import batches, preprocess, sources
@@ -91,7 +91,7 @@ def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def jacobians(net: "keras.Model", x: np.ndarray) -> dict[str, float]:
-    """What the blocks do to gradients on their way down, and of a highway net the formula beside what was measured.
+    """Factors of the blocks on gradients, and for a highway net the formula next to the measured Jacobian.
 
     Args:
         net: a dense net, with a stack "highway", or the plain or residual twin of such a net.
@@ -146,7 +146,7 @@ def _downwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
 
 
 def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> dict[str, float]:
-    """The Jacobians of highway blocks by the formula, beside those that were measured."""
+    """The Jacobians of highway blocks by the formula, next to the measured ones."""
     columns: dict[str, float] = {}
     for number, (parts, whole) in enumerate(zip(formula, measured, strict=True), 1):
         columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())
@@ -176,7 +176,7 @@ def differences(block: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray
 
 
 def factor(jacobian: np.ndarray) -> float:
-    """What a Jacobian does to the length of a gradient of random direction: root mean square, over examples too.
+    """Factor of a Jacobian on the length of a gradient of random direction: root mean square, also over examples.
 
     Args:
         jacobian: `[..., outputs, inputs]`.

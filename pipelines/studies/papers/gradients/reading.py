@@ -1,4 +1,4 @@
-"""What was watched of the gradients, as tables and figures take it."""
+"""Reads the watched gradients for tables and figures."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from pipelines.studies.framework.results import Results
 KINDS = ("highway", "residual", "plain")
 BLOCKS = (10, 30, 50)
 SHOWN = 30
-"""Blocks of the nets whose training is shown in detail."""
+"""Blocks of the nets that are shown in detail."""
 
 
 def arm(kind: str, blocks: int) -> str:
@@ -16,7 +16,7 @@ def arm(kind: str, blocks: int) -> str:
 
 
 def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndarray:
-    """What was watched of every block, the median over the runs that did not diverge.
+    """A watched quantity of every block, the median over the runs that did not diverge.
 
     Args:
         results: of the study.
@@ -34,7 +34,7 @@ def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndar
 
 
 def reach(results: Results, kind: str, blocks: int) -> np.ndarray:
-    """What all blocks do to the length of a gradient on its way down: float [1 + epochs], median over runs."""
+    """Factor of all blocks on the length of a gradient: float [1 + epochs], median over runs."""
     return by_block(results, kind, blocks, "gain")[:, 0]
 
 

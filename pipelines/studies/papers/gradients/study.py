@@ -1,11 +1,11 @@
-"""How far gradients get into plain, residual and highway nets, at initialisation and through training.
+"""Gradient flow through plain, residual and highway nets, at initialisation and during training.
 
 Command     highway reproduce gradients
 Net         those of depth-contrast with 10, 30 and 50 blocks: a projection from 784 to 50 tanh units, then blocks of 50
-            tanh units, highway (gate bias -2), residual (x + H) or plain, and a softmax; weights U(+-1/sqrt(fan_in))
-Data        6 000 training and 2 000 test images of MNIST, those of depth-contrast
-Published   the formula alone: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, of which the first part is there
-            whatever the weights are
+            tanh units, highway (gate bias -2), residual (x + H) or plain, and a softmax; weights U(±1/sqrt(fan_in))
+Data        6,000 training and 2,000 test images of MNIST, those of depth-contrast
+Published   only the formula: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, whose first part does not depend
+            on the weights
 Sources     the training is recorded, see depth-contrast; the residual nets are ours
 Measured    docs/results/gradients
 """
@@ -22,7 +22,7 @@ from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm
 
 
 def tabulated(results: Results) -> list[Table]:
-    """How far the gradient gets, and the Jacobians against the formula."""
+    """Reach of the gradient, and the Jacobians against the formula."""
     reached, scaled = [], []
     for blocks in BLOCKS:
         for kind in KINDS:
@@ -31,15 +31,15 @@ def tabulated(results: Results) -> list[Table]:
         scaled.append((str(blocks), *_jacobians(results, blocks)))
     return [
         Table(
-            "The gradient of the loss, kernel of H, and what gets through all blocks",
+            "The gradient of the loss, kernel of H, and the factor of all blocks",
             (
                 "net, blocks",
                 *(f"{place}, {time}" for time in ("before", "after") for place in ("first block", "last", "factor")),
                 "test accuracy, in percent",
             ),
             tuple(reached),
-            f"norms before and after training, over {flow.EXAMPLES} training images. Factor: of the length of a "
-            "gradient of random direction on its way through all blocks. Medians over seeds. The source has no figures",
+            f"norms before and after training, over {flow.EXAMPLES} training images. Factor: on the length of a "
+            "gradient of random direction, through all blocks. Medians over seeds. The source has no figures",
         ),
         Table(
             "The Jacobian of a highway block against the formula",
@@ -108,16 +108,16 @@ def _arm(kind: str, blocks: int) -> Arm:
 STUDY = Study(
     name="gradients",
     title="Gradients through deep nets",
-    source="a study in numpy on a subset of MNIST, and arXiv 1507.06228, section 2",
-    asks="how much of the gradient gets to the first block, and what part of it comes through 1 - T?",
+    source="a study in NumPy on a subset of MNIST, and arXiv 1507.06228, section 2",
+    asks="how much of the gradient reaches the first block, and which part of it through 1 - T?",
     arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
     seeds=3,
     draws=numpy_runs.DRAWS,
     differs=(
-        "The source has the formula and no figures. Nets and training are those of depth-contrast, and what is said "
-        "there holds here; residual nets are not in the source.",
-        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images, Jacobians those of {flow.FEW}; "
-        f"what was measured of Jacobians are central differences of {flow.STEP:g} in float32.",
+        "The source has the formula and no figures. Nets and training are those of depth-contrast, with the same "
+        "differences; residual nets are not in the source.",
+        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images; Jacobians those of {flow.FEW}, "
+        f"measured by central differences of {flow.STEP:g} in float32.",
     ),
     tables=tabulated,
     draw=drawn,

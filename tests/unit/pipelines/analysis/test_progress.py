@@ -1,4 +1,4 @@
-"""What is seen on the way."""
+"""Progress of an analysis, as lines and as a bar."""
 
 import io
 
@@ -15,24 +15,24 @@ def clock(monkeypatch):
     return now
 
 
-def test_lines_tell_the_time_left_now_and_then(clock):
+def test_lines_show_the_time_left_now_and_then(clock):
     text = io.StringIO()
-    with progress.Shown(Console(file=text)).step("lesions", 60_000) as told:
+    with progress.ProgressDisplay(Console(file=text)).step("lesions", 60_000) as advance:
         clock[0] += 50  # compiles
-        told(1000)
+        advance(1000)
         for done in range(2000, 61_000, 1000):
             clock[0] += 10
-            told(done)
+            advance(done)
     lines = text.getvalue().splitlines()
     # Its 10 seconds a thousand were known after 60 seconds, 58 thousand before the end.
-    assert lines[0] == "lesions: 2,000 of 60,000 examples, 0:09:40 left"
-    assert lines[1] == "lesions: 4,000 of 60,000 examples, 0:09:20 left"
+    assert lines[0] == "lesions: 2,000 of 60,000 examples, 9:40 left"
+    assert lines[1] == "lesions: 4,000 of 60,000 examples, 9:20 left"
     assert lines[-1] == "lesions: 60,000 examples, 640.0 s"
 
 
 def test_a_terminal_shows_a_bar():
     text = io.StringIO()
-    with progress.Shown(Console(file=text, force_terminal=True, width=100)).step("gates", 10) as told:
-        told(10)
+    with progress.ProgressDisplay(Console(file=text, force_terminal=True, width=100)).step("gates", 10) as advance:
+        advance(10)
     assert "10 of 10" in text.getvalue()
     assert "gates" in text.getvalue()
