@@ -1,6 +1,7 @@
 """`highway analyze` on trained runs: what is measured, written, and refused."""
 
 import csv
+import dataclasses
 import io
 import re
 
@@ -11,6 +12,7 @@ from rich.console import Console
 
 import highway_keras
 from pipelines import studies
+from pipelines.analysis import examples
 from pipelines.analysis.analyze import analyze
 from pipelines.core import run as runs
 from pipelines.core.config import Preprocess, Subset
@@ -21,7 +23,7 @@ from pipelines.verbs.cli import main
 from tests.finished_run import DIGITS, finished, tiny_net
 from tests.toy_data import COUNTS, ToyData, toy_config
 
-FIGURES = ("gates", "openness", "classes", "lesions", "routes")
+FIGURES = ("gates", "openness", "classes", "lesions", "units", "routes")
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +37,34 @@ def once(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def analysed(once):
+    """The folder and the measurements of its analysis, the printed text, and the splits that were read."""
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        data = ToyData().install(patch)
+        folder, found = analyze(once, units=True, console=Console(file=output))
+    return folder, found, output.getvalue(), data.asked
+
+
 @pytest.fixture
 def toy(monkeypatch):
     return ToyData().install(monkeypatch)
+
+
+@pytest.fixture
+def measured_before(analysed, monkeypatch):
+    """Gives every analysis the measurements of `analysed`, with its own examples."""
+
+    def measure(net, whole, routed, *_, **__):
+        return dataclasses.replace(analysed[1], whole=whole, routed=routed)
+
+    monkeypatch.setattr("pipelines.analysis.measuring.measure", measure)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr("pipelines.analysis.figures.draw", lambda *_: None)
 
 
 def refused(capsys, *words):
@@ -57,13 +84,11 @@ def table(folder):
         return list(csv.DictReader(lines))
 
 
-def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
-    assert main(["analyze", str(once)]) == 0
-    said = capsys.readouterr().out
-    assert "analysis.md" in said
-    assert "lesions: 200 examples" in said
-    assert toy.asked == ["train", "validation"]  # and not test
-    folder = once / "analysis"
+def test_a_run_is_measured_and_put_on_a_page(once, analysed, toy):
+    folder, _, output, asked = analysed
+    assert "lesions: 200 examples" in output
+    assert asked == ["train", "validation"]  # and not test
+    assert folder == once / "analysis"
     assert sorted(path.name for path in folder.iterdir()) == ["analysis.md", "arrays.npz", "figures", "layers.csv"]
     assert not [path for path in once.iterdir() if path.name.startswith(".")]
 
@@ -92,8 +117,7 @@ def test_a_run_is_measured_and_put_on_a_page(once, toy, capsys):
     assert "train split, 200 examples" in page
 
 
-def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
-    folder, found = analyze(once, tmp_path / "there", console=Console(file=io.StringIO()))
+def test_the_first_layer_is_lesioned_as_by_hand(once, analysed, toy):
     model = runs.load_model(runs.open_run(once))
     x, y = examples_of(toy, once, "train")
     stack = model.get_layer("highway")
@@ -102,37 +126,37 @@ def test_the_first_layer_is_lesioned_as_by_hand(once, toy, tmp_path):
         changed[0] = value
         weights.assign(changed)
     accuracy = (model.predict(x, verbose=0).argmax(1) == y).mean()
-    assert found.lesions.scores["accuracy"][0] == pytest.approx(accuracy)
-    assert folder == tmp_path / "there"
+    assert analysed[1].lesions.scores["accuracy"][0] == pytest.approx(accuracy)
 
 
-@pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
-def test_a_study_measures_what_an_analysis_does(once, toy, tmp_path, name):
-    folder, _ = analyze(once, tmp_path / "a", units=True, console=Console(file=io.StringIO()))
-    found = studies.get(name).measure(runs.open_run(once), None)
-    assert set(toy.asked) == {"train", "validation"}
-    with np.load(folder / "arrays.npz") as arrays:
-        shared = set(found) & set(arrays) - {"routes", "route_classes"}
-        assert len(shared) > 7
-        for array in shared:
-            if arrays[array].dtype.kind == "f":
-                np.testing.assert_allclose(found[array], arrays[array], rtol=1e-5, atol=1e-7, err_msg=array)
-            else:
-                np.testing.assert_array_equal(found[array], arrays[array], err_msg=array)
+def test_studies_measure_what_an_analysis_does(once, analysed, toy):
+    with np.load(analysed[0] / "arrays.npz") as arrays:
+        for name in ("gates", "routing", "lesions"):
+            found = studies.get(name).measure(runs.open_run(once), None)
+            shared = set(found) & set(arrays) - {"routes", "route_classes"}
+            assert len(shared) > 7
+            for array in shared:
+                if arrays[array].dtype.kind == "f":
+                    np.testing.assert_allclose(found[array], arrays[array], rtol=1e-5, atol=1e-7, err_msg=array)
+                else:
+                    np.testing.assert_array_equal(found[array], arrays[array], err_msg=array)
+    assert set(toy.asked) <= {"train", "validation"}
 
 
 def test_the_examples_of_a_subset_are_read_alone(toy, tmp_path):
     config = toy_config(epochs=1, subset=Subset(train=60, test=20))
     run = train(config, tmp_path / "run", console=Console(file=io.StringIO()))
-    _, found = analyze(run.path, console=Console(file=io.StringIO()))
-    assert found.whole.count == found.lesions.examples == 60
-    _, other = analyze(run.path, data="more", console=Console(file=io.StringIO()))
-    assert other.whole.count == COUNTS["train"]
+    assert examples.part(examples.opened(run), "train").count == 60
+    assert examples.part(examples.opened(run, data="more"), "train").count == COUNTS["train"]
 
 
+@pytest.mark.usefixtures("measured_before", "undrawn")
 def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys):
     words = [once, "--to", tmp_path / "a", "--examples", "10", "--split", "validation"]
     assert main(["analyze", *map(str, words)]) == 0
+    output = capsys.readouterr().out
+    assert "analysis.md" in output
+    assert "sum of their mean gates" in output
     (tmp_path / "a" / "old").touch()
     assert main(["analyze", *map(str, words)]) == 0
     assert not (tmp_path / "a" / "old").exists()
@@ -142,21 +166,25 @@ def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.usefixtures("measured_before", "undrawn")
 def test_test_examples_are_read_if_asked_for_alone(once, toy, tmp_path):
     _, found = analyze(once, tmp_path / "a", split="test", console=Console(file=io.StringIO()))
     assert toy.asked == ["test", "test"]
     assert (found.whole.split, found.routed.split, found.whole.count) == ("test", "test", 60)
 
 
+@pytest.mark.usefixtures("measured_before", "undrawn")
 def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
     _, found = analyze(once, tmp_path / "a", examples=50, console=Console(file=io.StringIO()))
     _, y = examples_of(toy, once, "train")
     assert (found.whole.count, found.whole.of, found.routed.count) == (50, 200, 40)
-    np.testing.assert_array_equal(found.statistics.counts, np.bincount(y[::4], minlength=4))
+    read = np.concatenate([np.asarray(labels).argmax(axis=1) for _, labels in found.whole.batches])
+    np.testing.assert_array_equal(read, y[::4])
     page = (tmp_path / "a" / "analysis.md").read_text()
     assert "50 examples of 200, evenly spaced" in page
 
 
+@pytest.mark.usefixtures("measured_before")
 def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")

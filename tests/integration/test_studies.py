@@ -9,33 +9,45 @@ import tensorflow as tf
 from rich.console import Console
 
 from pipelines import studies
+from pipelines.studies.papers import bias, nets, thousand
+from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
 from tests.studied import BUDGET, assert_complete, prepare
 
 # tf.data compiles its functions all the same, and says so.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
-# One after the other in a folder, as some take the nets that others trained.
+# One after the other in a folder, as some reuse the nets that others trained.
 GROUPS = (("gates", "routing", "lesions"),)
-# Where a study has shallower nets: TensorFlow takes 10 s to compile a plain one of 100 layers.
+# Some arms stand for others that are like them; those of the gradients are what its figures need.
+SOME = {
+    "bias": (bias.ALONE, bias.arm(10, -20.0), bias.arm(30, 10.0)),
+    "thousand": (thousand.arm(thousand.SHOWN),),
+    "gradients": ("highway-10", "highway-30", "residual-30", "plain-30"),
+    "depth-twins": tuple(nets.name(net, 10) for net in nets.NETS),
+    "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "residual-wide", "plain")),
+}
+# If a study has shallower nets, deeper ones are left out.
 DEEPEST = 31
+# A study with a probe, and one with further measurements.
+FAST = ("gradients", "depth-routes")
 ALONE = [
-    (name, schedule)
+    pytest.param(name, schedule, marks=() if name in FAST else pytest.mark.slow)
     for name in studies.names()
-    # Those that are run in processes by test_reproduce.py are left out.
+    # test_reproduce.py runs these in processes.
     if not studies.get(name).search and name != "depth-contrast" and not any(name in group for group in GROUPS)
     for schedule in (("full", "short") if studies.get(name).short else ("full",))
 ]
 
 
-def scheduled(name, schedule):
-    """A study in full or short."""
+def in_full_or_short(name, schedule):
     return studies.get(name).short if schedule == "short" else studies.get(name)
 
 
-def shallow(name, schedule):
-    """The arms of a study that are run here; all, where all are deep."""
-    arms = scheduled(name, schedule).arms
-    return tuple(name for name, arm in arms.items() if (arm.config.model.depth or 0) <= DEEPEST) or tuple(arms)
+def some_arms(name, schedule):
+    """The arms of a study that are run here."""
+    arms = in_full_or_short(name, schedule).arms
+    shallow = tuple(name for name, arm in arms.items() if (arm.config.model.depth or 0) <= DEEPEST)
+    return SOME.get(name) or shallow or tuple(arms)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +59,14 @@ def toy(tmp_path_factory):
 def run(monkeypatch, toy):
     """A function that runs a study to its end, its runs in this process; returns what it prints.
 
-    TensorFlow runs eagerly, except for a study that reads compiled programs, and the figures of single runs are left
-    out: compiling and drawing are tested elsewhere, and would take most of the time and memory here.
+    TensorFlow runs eagerly, steps are timed briefly, and the figures of single runs are left out: compiling and drawing
+    are tested elsewhere, and would take most of the time and memory here.
     """
     for name in ("draw_training", "draw_confusion", "draw_forecast"):
         monkeypatch.setattr(f"pipelines.training.figures.{name}", lambda *_: None)
+
+    monkeypatch.setattr(memory_traffic, "ROUNDS", 2)
+    monkeypatch.setattr(memory_traffic, "SECONDS", 0.01)
 
     def train_all(members, **_):
         for member in members:
@@ -65,7 +80,7 @@ def run(monkeypatch, toy):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         output = io.StringIO()
-        tf.config.run_functions_eagerly(name != "data-movement")
+        tf.config.run_functions_eagerly(True)
         reproduce.reproduce(
             name, folder, budget=float(BUDGET), schedule=schedule, arms=arms, data_dir=toy, console=Console(file=output)
         )
@@ -77,7 +92,7 @@ def run(monkeypatch, toy):
 
 @pytest.mark.parametrize(("name", "schedule"), ALONE)
 def test_a_study(run, tmp_path, name, schedule):
-    study, arms, folder = scheduled(name, schedule), shallow(name, schedule), tmp_path / name
+    study, arms, folder = in_full_or_short(name, schedule), some_arms(name, schedule), tmp_path / name
     run(name, schedule, folder, arms)
     assert_complete(folder, study, arms)
     for arm in {arms[0], arms[-1]}:
@@ -88,9 +103,10 @@ def test_a_study(run, tmp_path, name, schedule):
         assert "diverge" not in page.partition("## How it was made")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
-    first, *others = (run(name, "full", tmp_path / name, shallow(name, "full")) for name in group)
+    first, *others = (run(name, "full", tmp_path / name, some_arms(name, "full")) for name in group)
     for name in group:
         assert_complete(tmp_path / name, studies.get(name))
     assert "trained already" not in first
