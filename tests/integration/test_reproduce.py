@@ -1,4 +1,4 @@
-"""`highway reproduce` on toy digits, at a tiny budget: stopped, killed, gone on with, and the page it makes."""
+"""`highway reproduce` on toy digits, at a tiny budget: stopped, killed, resumed, and the page it writes."""
 
 import csv
 import json
@@ -16,11 +16,12 @@ from pipelines import studies
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.step_timing import measured
 from pipelines.tuning import search_state as states
+from pipelines.verbs.cli import main
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
-DRAWN = [name for name in studies.names() if studies.get(name).search]
+SEARCHES = [name for name in studies.names() if studies.get(name).search]
 """The studies whose settings are drawn at random."""
 
 
@@ -31,7 +32,7 @@ def toy(tmp_path_factory):
 
 @pytest.fixture
 def start(toy, tmp_path):
-    """A function that starts `highway reproduce`; whatever still runs at the end of the test is killed."""
+    """A function that starts `highway reproduce`; processes that still run after the test are killed."""
     running = []
 
     def run(*words):
@@ -54,7 +55,7 @@ def start(toy, tmp_path):
 
 
 def working(folder):
-    """The processes that train runs of a study: what they do stands in their command line."""
+    """The processes that train runs of a study, found by the task on their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -67,12 +68,12 @@ def working(folder):
 
 
 def evaluated(folder):
-    """When each run that is done was measured."""
+    """When each finished run was evaluated."""
     return {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/evaluation.json")}
 
 
 def done(folder):
-    """How many runs are whole: their report, which is written last, is there too."""
+    """The number of complete runs: with a report, which is written last."""
     reports = {path: path.with_name("report.md") for path in evaluated(folder)}
     return sum(report.exists() and report.stat().st_mtime >= path.stat().st_mtime for path, report in reports.items())
 
@@ -84,29 +85,45 @@ def until(condition, process):
 
 
 def ended(folder):
-    """Whether all its processes have ended by themselves, as they do without the one that started them."""
+    """True if all its processes end by themselves, as they do once their parent is gone."""
     deadline = time.monotonic() + 60
     while working(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     return working(folder) == []
 
 
-def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
+def test_a_study_is_killed_and_resumed(start, tmp_path):
+    name, arm, folder = "bias", "1-layer", tmp_path / "study"
+    words = (name, "--budget", BUDGET, "--arms", arm, "--to", str(folder))
+    study = start(*words)
+    until((folder / "runs" / f"{arm}-seed-0" / "config.json").exists, study)
+    study.kill()
+    assert ended(folder)
+
+    study = start(*words)
+    output = study.communicate()[0]
+    assert study.returncode == 0, output
+    assert f"1 runs ({label_of(studies.get(name))})" in output
+    assert_complete(folder, studies.get(name), (arm,))
+
+
+@pytest.mark.slow
+def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     name = "depth-contrast"
     folder = tmp_path / "study"
-    words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder))
-    arms = studies.get(name).arms
+    arms = ("highway-5", "highway-10", "highway-20", "plain-5", "plain-10")
+    words = (name, "--budget", BUDGET, "--workers", "2", "--to", str(folder), "--arms", *arms)
     label = label_of(studies.get(name))
 
     study = start(*words)
     until(lambda: done(folder), study)
     study.terminate()
-    said = study.communicate()[0]
-    assert study.returncode == 128 + signal.SIGTERM, said
-    assert f"{name} in {folder}: {len(arms)} runs ({label})" in said
-    assert "SIGTERM: every process saves and ends; a second signal ends at once" in said
-    assert "highway reproduce: stopped; repeat the command to continue" in said
-    assert "Traceback" not in said
+    output = study.communicate()[0]
+    assert study.returncode == 128 + signal.SIGTERM, output
+    assert f"{name} in {folder}: {len(arms)} runs ({label})" in output
+    assert "SIGTERM: every process saves and ends; a second signal ends at once" in output
+    assert "highway reproduce: stopped; repeat the command to continue" in output
+    assert "Traceback" not in output
     assert working(folder) == []
 
     with study_plan.locked(folder):
@@ -122,18 +139,18 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
 
     before, whole = evaluated(folder), done(folder)
     study = start(*words)
-    said = study.communicate()[0]
-    assert study.returncode == 0, said
-    assert f"{len(arms)} runs, {whole} of them done" in said
+    output = study.communicate()[0]
+    assert study.returncode == 0, output
+    assert f"{len(arms)} runs, {whole} of them done" in output
     left = len(arms) - whole
-    assert f"; {left} of {left} runs\n" in said
+    assert f"; {left} of {left} runs\n" in output
     after = evaluated(folder)
     assert len(after) == len(arms)
-    # All but those that were being measured when their process was stopped or killed are as they were.
+    # Only runs that were being evaluated when their process was stopped or killed may have changed.
     assert sum(after[path] != when for path, when in before.items()) <= 4
-    assert_complete(folder, studies.get(name))
+    assert_complete(folder, studies.get(name), arms)
 
-    # A study that is over is summed up again, without any process.
+    # A finished study only gets a new page.
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluated(folder) == after
@@ -143,13 +160,14 @@ def test_a_study_is_stopped_killed_and_gone_on_with(start, tmp_path):
 
 
 def tried(folder):
-    """The settings of a study that are over."""
+    """The finished settings of a study."""
     state = states.read(folder / "search")
     return [trial for trial in state.trials if trial.over] if state else []
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, tmp_path, name):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_study_that_draws_settings_is_stopped_killed_and_resumed(start, tmp_path, name):
     folder, budget = tmp_path / "study", "1e-06"
     words = (name, "--budget", budget, "--workers", "2", "--to", str(folder))
     arms = list(studies.get(name).arms)
@@ -157,11 +175,11 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, t
     study = start(*words)
     until(lambda: tried(folder), study)
     study.terminate()
-    said = study.communicate()[0]
-    assert study.returncode == 128 + signal.SIGTERM, said
-    label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", said)[1]
-    assert "highway reproduce: stopped; repeat the command to continue" in said
-    assert "Traceback" not in said
+    output = study.communicate()[0]
+    assert study.returncode == 128 + signal.SIGTERM, output
+    label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", output)[1]
+    assert "highway reproduce: stopped; repeat the command to continue" in output
+    assert "Traceback" not in output
     assert working(folder) == []
 
     before = tried(folder)
@@ -172,9 +190,9 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, t
 
     before = tried(folder)
     study = start(*words)
-    said = study.communicate()[0]
-    assert study.returncode == 0, said
-    assert f"{len(arms)} settings, {len(before)} of them done" in said
+    output = study.communicate()[0]
+    assert study.returncode == 0, output
+    assert f"{len(arms)} settings, {len(before)} of them done" in output
     after = tried(folder)
     assert all(trial in after for trial in before)
     with (folder / "results.csv").open(newline="") as file:
@@ -187,42 +205,48 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_gone_on_with(start, t
     shown = re.findall(r"^!\[.*\]\((.*)\)$", page, re.MULTILINE)
     assert shown
     assert all((folder / picture).stat().st_size > 3000 for picture in shown)
-    # Under every figure and every table, but not that of how all was made.
+    # Under every figure and every table except "How it was made".
     assert page.count(label) == len(shown) + page.count("\n\n|") - 1
     assert f"reproduce {name} --budget {budget}" in page
     assert not list(folder.rglob(".*"))
 
-    # A search that is over is summed up again, without any process.
+    # A finished search only gets a new page.
     again = start(*words)
     assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
     assert tried(folder) == after
-    for other, told in (
+    for other, message in (
         (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
         (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),
     ):
         refused = start(name, *other, "--to", str(folder))
-        assert told in refused.communicate()[0]
+        assert message in refused.communicate()[0]
         assert refused.returncode == 2
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("", "which study? highway reproduce NAME. Choices: depth-contrast"),
         ("depth_contrast", "there is no study 'depth_contrast'. Did you mean 'depth-contrast'?"),
         ("depth-contrast --list", "--list takes no study. Did you mean: highway reproduce depth-contrast"),
         ("depth-contrast --schedule short", "depth-contrast has no short schedule. Leave --schedule out"),
         ("depth-contrast --budget 2", "--budget must be a number greater than 0 and at most 1. Received: '2'."),
-        ("depth-contrast --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
-        ("optimization --data-dir no/such --to study", "there is no folder 'no/such' (--data-dir)"),
     ],
 )
-def test_a_mistake_is_one_message_and_leaves_nothing(start, tmp_path, words, told):
-    study = start(*words.split())
-    said = study.communicate()[0]
+def test_a_user_error_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["bias", pytest.param("optimization", marks=pytest.mark.slow)])
+def test_missing_data_is_one_message_and_leaves_nothing(start, tmp_path, name):
+    study = start(name, "--data-dir", "no/such", "--to", "study")
+    output = study.communicate()[0]
     assert study.returncode == 2
-    assert told in said
-    assert "Traceback" not in said
+    assert "there is no folder 'no/such' (--data-dir)" in output
+    assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
 
 
