@@ -8,7 +8,6 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import cifar10, cifar100, fitnets, mnist
 from pipelines.training import table
-from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import result
 
 NAMES = ("mnist", "cifar10", "cifar100", "fitnets")
@@ -73,14 +72,6 @@ def test_in_full_the_recipes_are_trained(name, trained):
     study = studies.get(name)
     assert [arm.config for arm in study.arms.values()] == [recipes.get(recipe).config for recipe in trained]
     assert study.label == ""
-
-
-@pytest.mark.parametrize("study", ALL, ids=told)
-def test_each_number_has_its_provenance_once(study):
-    for arm in study.arms.values():
-        tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
-        assert len(tagged) == len(set(tagged))
-        assert changed_fields(arm.config) <= set(tagged)
 
 
 @pytest.mark.parametrize("study", SHORT, ids=told)

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import highway_keras
-from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.trials import Trials, Tried
 from pipelines.studies.papers import optimization
 from pipelines.studies.papers.optimization import DEPTHS, STUDY
-from tests.toy_data import changed_fields
 
 NAMES = ("learning_rate", "momentum", "decay", "activation", "transform_bias")
 DEAD = "dead gates: those of all 49 layers are shut before training"
@@ -39,16 +37,6 @@ def as_the_source_says(kind, depth):
 @pytest.fixture
 def trials():
     return searched(as_the_source_says, [("highway-50", DEAD), ("plain-10", NONE), ("plain-10", NONE)])
-
-
-@pytest.mark.parametrize("name", STUDY.arms)
-def test_each_number_has_its_provenance_once(name):
-    arm = STUDY.arms[name]
-    tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
-    values = flat(arm.config)
-    assert len(tagged) == len(set(tagged))
-    assert set(tagged) <= set(values)
-    assert changed_fields(arm.config) <= set(tagged)
 
 
 def test_the_arms_differ_in_their_nets_alone():

@@ -16,7 +16,6 @@ from pipelines.studies.papers.factors.findings import findings
 from pipelines.studies.papers.factors.study import STUDY
 from pipelines.studies.papers.factors.walk_forward import FOLDS, TESTED, walk_forward
 from pipelines.training.evaluation import measure_regression as measure
-from tests.toy_data import changed_fields
 from tests.unit.pipelines.studies.fake import RECORD
 
 MARKET = french_factors.read()[:, 0].astype(float)
@@ -72,15 +71,6 @@ def made(path, *, forecast=nothing, slope=0.01, before=0.0, seeds=2, diverged=()
             score = measure(arrays["forecast"], targets, asked(task)[: tests.start].mean(), "best", "fama_french")
             results.append(Result(name, seed, one, (), None if (name, seed) in diverged else score))
     return Results(results)
-
-
-@pytest.mark.parametrize("name", STUDY.arms)
-def test_each_number_has_its_provenance_once(name):
-    arm = STUDY.arms[name]
-    tagged = [*arm.provenance.recorded, *arm.provenance.count_matched, *arm.provenance.assumed]
-    values = flat(arm.config)
-    assert len(tagged) == len(set(tagged))
-    assert changed_fields(arm.config) <= set(tagged) <= set(values)
 
 
 def test_the_twins_are_of_equal_size():
