@@ -1,4 +1,4 @@
-"""Toy data prepared under the names of the data sets that studies are of, and what a study leaves at its end."""
+"""Toy data under the names of the studies' data sets, and checks of a finished study."""
 
 import csv
 
@@ -49,12 +49,12 @@ def _prepare(root, name):
 
 
 def label_of(study):
-    """What stands on its tables and figures."""
+    """The label of its tables and figures."""
     return reduced(study.arms, study.seeds, float(BUDGET), label=study.label).label
 
 
 def assert_complete(folder, study, arms=()):
-    """What a study of runs by seeds leaves that came to its end."""
+    """Checks the folder of a finished study of runs by seeds."""
     label = label_of(study)
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -62,12 +62,12 @@ def assert_complete(folder, study, arms=()):
     assert {(row["state"], row["schedule"]) for row in rows} == {("finished", label)}
     assert all(int(row["test_examples"]) for row in rows)
     page = (folder / "README.md").read_text()
-    # Under every figure and every table, but not that of how all was made.
+    # Under every figure and every table except "How it was made".
     assert page.count(label) == page.count("![") + page.count("\n\n|") - 1
     assert f"reproduce {study.name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
-    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
+    assert all((folder / figure).stat().st_size > 3000 for figure in shown)
     assert not list(folder.rglob(".*"))
-    # Whatever was killed while it was measured is measured again, with all that belongs to it.
+    # A run that was killed during its evaluation is evaluated again, report included.
     assert all("test split" in path.read_text() for path in folder.glob("runs/*/report.md"))

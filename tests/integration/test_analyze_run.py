@@ -69,9 +69,9 @@ def undrawn(monkeypatch):
 
 def refused(capsys, *words):
     assert main(["analyze", *map(str, words)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("highway analyze: error: ")
-    return said
+    output = capsys.readouterr().err
+    assert output.startswith("highway analyze: error: ")
+    return output
 
 
 def examples_of(toy, run, split):

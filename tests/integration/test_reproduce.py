@@ -204,7 +204,7 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_resumed(start, tmp_pa
     page = (folder / "README.md").read_text()
     shown = re.findall(r"^!\[.*\]\((.*)\)$", page, re.MULTILINE)
     assert shown
-    assert all((folder / picture).stat().st_size > 3000 for picture in shown)
+    assert all((folder / figure).stat().st_size > 3000 for figure in shown)
     # Under every figure and every table except "How it was made".
     assert page.count(label) == len(shown) + page.count("\n\n|") - 1
     assert f"reproduce {name} --budget {budget}" in page

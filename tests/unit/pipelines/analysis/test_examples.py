@@ -1,4 +1,4 @@
-"""Which examples are read."""
+"""Choice of the examples that are read."""
 
 import numpy as np
 import pytest

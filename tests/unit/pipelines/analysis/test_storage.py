@@ -1,4 +1,4 @@
-"""What is kept is what was measured."""
+"""Round trip of measurements through arrays."""
 
 import io
 

@@ -30,10 +30,10 @@ def test_a_long_label_is_broken_where_the_figure_ends(tmp_path, inches):
     figures = Figures(tmp_path, label)
     with figures.figure("a", (inches, 3), "A title", "A caption.") as figure:
         figure.subplots().plot([1, 2])
-    said = figure.get_supxlabel()
-    assert said.split() == label.split()
+    lines = figure.get_supxlabel()
+    assert lines.split() == label.split()
     figure.canvas.draw()
-    extent = next(text for text in figure.texts if text.get_text() == said).get_window_extent()
+    extent = next(text for text in figure.texts if text.get_text() == lines).get_window_extent()
     assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
 
 

@@ -16,7 +16,7 @@ ALL = [*map(studies.get, NAMES), *SHORT]
 LABEL = "short schedule: 10 epochs in place of the recorded training"
 
 
-def told(study):
+def name_of(study):
     return f"{study.name} {'short' if study.label else 'full'}"
 
 
@@ -74,7 +74,7 @@ def test_in_full_the_recipes_are_trained(name, trained):
     assert study.label == ""
 
 
-@pytest.mark.parametrize("study", SHORT, ids=told)
+@pytest.mark.parametrize("study", SHORT, ids=name_of)
 def test_what_is_short_says_so_and_stands_beside_no_number_of_the_paper(study, tmp_path):
     assert study.label == LABEL
     assert "all of its numbers are ours" in study.differs[0]
@@ -120,12 +120,12 @@ def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
     assert {row[2] for row in waypoints.rows} == {"-"}
 
 
-@pytest.mark.parametrize("study", ALL, ids=told)
+@pytest.mark.parametrize("study", ALL, ids=name_of)
 @pytest.mark.parametrize("accuracy", [0.8, 1.0, None], ids=["learnt", "without an error", "diverged"])
 def test_every_figure_is_drawn(study, accuracy, tmp_path):
     figures = Figures(tmp_path / "figures", study.label)
     study.draw(made(study, tmp_path, lambda *_: accuracy, {500: 0.7}), figures)
-    assert [picture.file for picture in figures.files] == ["accuracies.png", "waypoints.png"]
-    for picture in figures.files:
-        with Image.open(tmp_path / "figures" / picture.file) as image:
+    assert [figure.file for figure in figures.files] == ["accuracies.png", "waypoints.png"]
+    for figure in figures.files:
+        with Image.open(tmp_path / "figures" / figure.file) as image:
             assert min(image.size) > 200

@@ -65,7 +65,7 @@ def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
 
     figures = Figures(tmp_path / "figures", "short schedule")
     STUDY.draw(made(tmp_path, accuracy), figures)
-    assert [picture.file for picture in figures.files] == ["bias_map.png", "training.png", "gates.png"]
+    assert [figure.file for figure in figures.files] == ["bias_map.png", "training.png", "gates.png"]
 
 
 def test_of_nets_that_all_diverged_the_tables_tell(tmp_path):

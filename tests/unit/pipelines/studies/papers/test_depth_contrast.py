@@ -99,7 +99,7 @@ def test_seeds_take_the_draws_of_the_source_in_turn():
 def test_all_figures_are_drawn(results, tmp_path):
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     STUDY.draw(results, figures)
-    files = {picture.file for picture in figures.files}
+    files = {figure.file for figure in figures.files}
     assert files == {
         "depth_sweep.png", "loss_collapse.png", "learning_curves.png", "gate_evolution.png", "final_gates.png",
         "training.gif",
@@ -118,7 +118,7 @@ def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
     assert depth_contrast.tabulated(diverged)[0].rows[0][3] == "diverged (n = 2)"
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(diverged, figures)
-    assert [picture.file for picture in figures.files] == ["depth_sweep.png", "loss_collapse.png"]
+    assert [figure.file for figure in figures.files] == ["depth_sweep.png", "loss_collapse.png"]
 
 
 def test_means_are_over_the_runs_that_came_to_their_end(tmp_path):

@@ -45,7 +45,7 @@ def test_a_table_of_what_was_clustered(tmp_path):
 def test_figures(tmp_path):
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(results(tmp_path), figures)
-    assert [picture.file for picture in figures.files] == ["typical_images.png", "routes.png"]
+    assert [figure.file for figure in figures.files] == ["typical_images.png", "routes.png"]
     assert figures.files[0].title.endswith("seed 0")
 
 

@@ -65,7 +65,7 @@ def test_tables_and_figures(study, files, tmp_path):
     assert "90.00 (90.00 ± 0.00, n = 2)" in first.rows[0]
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 1 of 3 seeds")
     study.draw(found, figures)
-    assert {picture.file for picture in figures.files} == files
+    assert {figure.file for figure in figures.files} == files
 
 
 @pytest.mark.parametrize("study", [depth_twins.STUDY, depth_hundred.STUDY])

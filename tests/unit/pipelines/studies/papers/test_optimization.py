@@ -85,14 +85,14 @@ def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     assert set(best.rows[-1][1:]) == {"-"}
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
-    assert [picture.file for picture in figures.files] == ["training_curves.png", "every_setting.png"]
+    assert [figure.file for figure in figures.files] == ["training_curves.png", "every_setting.png"]
 
 
 def test_a_search_of_which_everything_failed_is_told(tmp_path):
     trials = searched(lambda *_: (), [(arm, NONE) for arm in STUDY.arms])
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
-    assert [picture.file for picture in figures.files] == ["every_setting.png"]
+    assert [figure.file for figure in figures.files] == ["every_setting.png"]
     assert [row[1:4] for row in optimization.tabulated(trials)[1].rows] == [("1", "0", "0")] * 8
 
 
@@ -100,5 +100,5 @@ def test_all_figures_are_drawn(trials, tmp_path):
     figures = Figures(tmp_path / "figures", "short schedule, budget 0.1: 46 of 100 settings of each net")
     STUDY.draw(trials, figures)
     files = ["training_curves.png", "every_setting.png"]
-    assert [picture.file for picture in figures.files] == files
+    assert [figure.file for figure in figures.files] == files
     assert all((tmp_path / "figures" / file).stat().st_size > 10_000 for file in files)

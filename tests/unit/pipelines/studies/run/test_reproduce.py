@@ -11,7 +11,7 @@ from pipelines.studies.run import reproduce
 
 @pytest.fixture
 def choose(monkeypatch):
-    """A function that chooses a schedule on a machine with these devices, and what it said."""
+    """A function that chooses a schedule on a machine with these devices, and what it output."""
 
     def run(name, asked, devices):
         monkeypatch.setattr(environment, "devices", lambda: devices)
@@ -32,11 +32,11 @@ def choose(monkeypatch):
     ],
 )
 def test_a_cpu_takes_the_short_schedule_unless_another_is_asked_for(choose, asked, devices, taken):
-    study, schedule, said = choose("cifar10", asked, devices)
+    study, schedule, output = choose("cifar10", asked, devices)
     whole = studies.get("cifar10")
     assert (study, schedule) == (whole.short if taken == "short" else whole, taken)
-    told = "there is no GPU or TPU: the short schedule of cifar10; the full one with --schedule full\n"
-    assert said == (told if (asked, devices) == (None, []) else "")
+    message = "there is no GPU or TPU: the short schedule of cifar10; the full one with --schedule full\n"
+    assert output == (message if (asked, devices) == (None, []) else "")
 
 
 @pytest.mark.parametrize("asked", [None, "full"])

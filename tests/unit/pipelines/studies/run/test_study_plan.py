@@ -20,7 +20,7 @@ def test_a_plan_is_kept_and_found_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"study": "other"}, "its study was toy and is other"),
         ({"schedule": "short"}, "its schedule was full and is short"),
@@ -30,9 +30,9 @@ def test_a_plan_is_kept_and_found_again(tmp_path):
         ({"arms": {"a": toy_config(), "b": toy_config(epochs=9)}}, "epochs of b was 2 and is 9"),
     ],
 )
-def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, changes, told):
+def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, changes, message):
     keep(plan(), tmp_path / "a")
-    with pytest.raises(UserError, match=rf"the study in .* is another one: {told}\. .*--to DIR"):
+    with pytest.raises(UserError, match=rf"the study in .* is another one: {message}\. .*--to DIR"):
         keep(plan(**changes), tmp_path / "a")
 
 

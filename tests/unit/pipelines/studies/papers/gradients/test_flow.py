@@ -1,4 +1,4 @@
-"""What is measured of gradients, against what must come out."""
+"""Measured gradients and Jacobians against known ones."""
 
 import keras
 import numpy as np

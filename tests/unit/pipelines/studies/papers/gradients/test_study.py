@@ -88,7 +88,7 @@ def test_all_figures_are_drawn(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")
     STUDY.draw(results, figures)
     files = ["gradients_at_start.png", "gradients_through_training.png", "all_blocks.png"]
-    assert [picture.file for picture in figures.files] == [
+    assert [figure.file for figure in figures.files] == [
         *files,
         *(["jacobian.png", "paths.png"] if lost != "highway" else []),
     ]
