@@ -72,10 +72,10 @@ def study(
     """
     names = {net.arm: net.name for net in nets if net.recipe}
 
-    def tabulated(results: Results) -> list[Table]:
+    def make_tables(results: Results) -> list[Table]:
         return [table(results, nets), *([waypoints.table(results, names, log)] if log else [])]
 
-    def drawn(results: Results, figures: Figures) -> None:
+    def draw_figures(results: Results, figures: Figures) -> None:
         draw(results, figures, nets)
         waypoints.draw(results, figures, names, log)
 
@@ -92,8 +92,8 @@ def study(
         },
         seeds=SEEDS,
         differs=differs,
-        tables=tabulated,
-        draw=drawn,
+        tables=make_tables,
+        draw=draw_figures,
         probe=partial(waypoints.probe, steps=tuple(log.accuracies) if log else ()),
         short=study(name, **common, nets=short, counts=counts, differs=(SHORTER, *differs), log=log, label=LABEL)
         if short

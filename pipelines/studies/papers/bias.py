@@ -45,7 +45,7 @@ def arm(depth: int, bias: float) -> str:
     return f"{depth}-layers-bias{bias:+g}"
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Accuracy and loss over depth and bias."""
 
     def over_depth(title: str, cell: Any, note: str) -> Table:
@@ -64,7 +64,7 @@ def tabulated(results: Results) -> list[Table]:
     ]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study; none if every run diverged."""
     if any(results.accuracies(arm(*key)) for key in _all()):
         chart(results, figures)
@@ -180,6 +180,6 @@ STUDY = Study(
         "Optimiser, batch size and epochs are those of the nets of 1 000 layers; the source names none.",
         "The net without any block, as a reference for closed gates, is ours.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )

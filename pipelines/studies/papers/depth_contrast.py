@@ -60,7 +60,7 @@ RECORDED = (
 )
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Accuracy and loss over depth, next to the source's."""
     accuracies, losses = (
         tuple((str(blocks), *(cell for kind in KINDS for cell in cells(results, kind, blocks))) for blocks in BLOCKS)
@@ -95,7 +95,7 @@ def _loss(results: Results, kind: str, blocks: int) -> tuple[str, str]:
     return ours, MISSING if known is None else f"{known:.3f}"
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study."""
     with figures.figure("depth_sweep", (8.2, 4.8), "Test accuracy over depth") as figure:
         axes = figure.subplots()
@@ -203,6 +203,6 @@ STUDY = Study(
         "from 0.08 and 0.05 in the first two to 0.17 in the last two.",
         "100 blocks are not in the source, and it has three seeds only at 30 blocks.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )

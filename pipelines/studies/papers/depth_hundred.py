@@ -23,7 +23,7 @@ GATED = "highway-low"
 """The net whose gates are shown."""
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Accuracy and loss of each net."""
 
     def row(net: str) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def tabulated(results: Results) -> list[Table]:
     ]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study."""
     if not any(results.accuracies(arm) for arm in STUDY.arms):
         return
@@ -72,6 +72,6 @@ STUDY = Study(
         "were tuned for none of these nets: another rate may suit another net better.",
         "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )

@@ -97,7 +97,7 @@ def _typical(images: np.ndarray, found: clusters.Clusters) -> np.ndarray:
     return shown
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Agreement of the clusters of each view with the classes, and between seeds."""
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
@@ -128,7 +128,7 @@ def tabulated(results: Results) -> list[Table]:
     ]  # fmt: skip
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws typical images of each cluster of the first seed's gates, and the clusters' classes and gates."""
     runs = [one for one in results.of(ARM) if one.evaluation]
     if runs:
@@ -197,7 +197,7 @@ STUDY = Study(
         "The images are of the training split but were held out of training, because a net separates its training "
         "images better.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measured,
 )

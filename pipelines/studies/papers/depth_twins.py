@@ -25,7 +25,7 @@ from pipelines.studies.papers.nets import NETS
 BLOCKS = (10, 30, 100)
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Accuracy, loss and parameters of each net over depth."""
 
     def over_depth(title: str, cell: Callable[[str], str], note: str) -> Table:
@@ -46,7 +46,7 @@ def tabulated(results: Results) -> list[Table]:
     ]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study."""
     if any(results.accuracies(arm) for arm in STUDY.arms):
         lines = {blocks: nets.lines(blocks) for blocks in BLOCKS}
@@ -71,6 +71,6 @@ STUDY = Study(
         "for none of the nets: another rate may suit another net better.",
         "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )

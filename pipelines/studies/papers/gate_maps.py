@@ -29,7 +29,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     return storage.of_statistics(measuring.statistics(net, part)) | {"example_gates": gates, "example_outputs": outputs}
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates the accuracy of the nets and their gates."""
     return [
         analysis_nets.accuracies(results),
@@ -84,7 +84,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws, for each net, the four maps and how far its gates open."""
     frameworks.load()
     from highway_keras.analysis import plots
@@ -109,7 +109,7 @@ STUDY = Study(
     arms=ARMS,
     seeds=SEEDS,
     differs=DIFFERS,
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measure,
 )

@@ -31,7 +31,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     return storage.of_lesions(measuring.lesions(net, part)) | storage.of_lesions(of_units, "unit_lesion")
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates the accuracy of the nets and the worth of their layers."""
     return [
         analysis_nets.accuracies(results),
@@ -83,7 +83,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws, for each net, the lesion curves of all seeds and the map of units of the first."""
     frameworks.load()
     from highway_keras.analysis import plots
@@ -114,7 +114,7 @@ STUDY = Study(
         *DIFFERS,
         f"Lesions of units and channels use {OF_UNITS:,} training images, evenly spaced; lesions of layers use all.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measure,
 )

@@ -52,7 +52,7 @@ def arm(kind: str, depth: int) -> str:
     return f"{kind}-{depth}"
 
 
-def tabulated(trials: Trials) -> list[Table]:
+def make_tables(trials: Trials) -> list[Table]:
     """Losses over depth next to the source's text, outcomes of all settings, and the best ones."""
     return [
         Table(
@@ -115,7 +115,7 @@ def _setting(name: str, trials: Trials) -> tuple[str, ...]:
     return (name, best.number, *drawn, _short(best.loss), f"{best.score:.2%}")
 
 
-def drawn(trials: Trials, figures: Figures) -> None:
+def draw_figures(trials: Trials, figures: Figures) -> None:
     """Draws both figures of the study."""
     curves(trials, figures)
     settings(trials, figures)
@@ -231,6 +231,6 @@ STUDY = Study(
         "The averaging behind the source's curves is not recorded; here a loss is the mean over an epoch.",
         "float32; the source's number format is not recorded.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )

@@ -40,7 +40,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     }
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates the accuracy of the nets and the differences between classes."""
     return [
         analysis_nets.accuracies(results),
@@ -85,7 +85,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws, for each net, the differences of two classes and the routes of single examples."""
     frameworks.load()
     from highway_keras.analysis import plots
@@ -111,7 +111,7 @@ STUDY = Study(
     arms=ARMS,
     seeds=SEEDS,
     differs=DIFFERS,
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measure,
 )

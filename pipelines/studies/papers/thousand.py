@@ -56,7 +56,7 @@ def watched(run: Run, data_dir: Path | None) -> Probe:
     return on_test(run, data_dir, {half * steps // 2 for half in range(2 * run.config.epochs + 1)})
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates accuracy after the first epochs next to earlier trials, and after training next to the source."""
     head = ("gate bias", *(cell for epoch in range(1, EPOCHS + 1) for cell in (f"after {epoch}", "beforehand")))
     return [
@@ -103,7 +103,7 @@ def after_epochs(results: Results, bias: float) -> np.ndarray:
     return rows[ACCURACY][:, (rows["step"] > 0) & (rows["step"] % steps == 0)]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study; none if every run diverged."""
     if not any(results.accuracies(arm(bias)) for bias in BIASES):
         return
@@ -187,7 +187,7 @@ STUDY = Study(
         "Test images are evaluated during training to compare with the accuracies tried beforehand; they do not "
         "influence training.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     probe=watched,
 )

@@ -31,12 +31,12 @@ CHANGED = ("model.match", "optimizer.learning_rate", "epochs", "precision")
 """Fields that differ from the recipe's, besides the data."""
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates, for each task, the forecasts over all months and by decade, and the gates."""
     return [table(task, shown) for task, shown in _known(results) for table in (_forecasts, _decades, _gates)]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws, for each task, gains over time, gates and volatility over time, and gates by volatility."""
     for task, shown in _known(results):
         gains(figures, shown, task, ASKED[task])
@@ -152,8 +152,8 @@ STUDY = Study(
         "A net does not learn from the months that choose its epoch; ridge regression learns from all months before a "
         "decade.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measured,
     weights=WEIGHTS,
 )

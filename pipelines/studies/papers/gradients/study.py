@@ -21,7 +21,7 @@ from pipelines.studies.papers.gradients import flow
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach, worst
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Reach of the gradient, and the Jacobians against the formula."""
     reached, scaled = [], []
     for blocks in BLOCKS:
@@ -80,7 +80,7 @@ def _jacobians(results: Results, blocks: int) -> list[str]:
     return [*cells, f"{worst(results, blocks):.1g}"]
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws all figures of the study."""
     drawings.at_start(results, figures)
     if any(len(by_block(results, kind, SHOWN, "kernel")) for kind in KINDS):
@@ -119,7 +119,7 @@ STUDY = Study(
         f"Gradients are those of the mean loss over {flow.EXAMPLES} training images; Jacobians those of {flow.FEW}, "
         f"measured by central differences of {flow.STEP:g} in float32.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     probe=flow.watched,
 )

@@ -139,18 +139,18 @@ def traffic(results: Results) -> dict[str, dict[str, Traffic]]:
     return by_size
 
 
-def tabulated(results: Results) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Tabulates bytes and times of each net, a table for each size."""
     head = (
         "net", "parameters", "MB per step, counted", "relative to plain", "MB, lower bound", "of these, activations",
         "ms per step", "relative to plain", "GB/s of the step", "GB/s of a copy",
     )  # fmt: skip
-    tabulated = []
+    shown = []
     for size, nets in traffic(results).items():
         plain = nets.get("plain")
         rows = tuple((KINDS[kind][0], *_row(one, plain)) for kind, one in nets.items())
-        tabulated.append(Table(f"Bytes read and written in a training step: {SIZES[size].title}", head, rows, _NOTE))
-    return tabulated
+        shown.append(Table(f"Bytes read and written in a training step: {SIZES[size].title}", head, rows, _NOTE))
+    return shown
 
 
 _NOTE = (
@@ -176,7 +176,7 @@ def _row(one: Traffic, plain: Traffic | None) -> tuple[str, ...]:
     )
 
 
-def drawn(results: Results, figures: Figures) -> None:
+def draw_figures(results: Results, figures: Figures) -> None:
     """Draws bytes and time of a step of every net, a row for each size."""
     by_size = {size: nets for size, nets in traffic(results).items() if nets}
     if not by_size:
@@ -243,7 +243,7 @@ STUDY = Study(
         "Every net is a chain of layers, differentiated by the backend. `highway train` trains a dense highway net as "
         "one loop over stacked weights with a hand-written gradient, which makes other passes.",
     ),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
     measure=measured,
 )

@@ -51,7 +51,7 @@ def test_the_map_tells_nets_that_diverged_from_those_that_were_not_run(tmp_path)
 
 
 def test_tables_have_every_net(tmp_path):
-    accuracy, loss = bias.tabulated(made(tmp_path, score))
+    accuracy, loss = bias.make_tables(made(tmp_path, score))
     assert accuracy.head == ("layers", *(f"bias {value:g}" for value in BIASES))
     assert accuracy.rows[0][1] == "92.00 (92.00 ± 0.00, n = 2)"
     assert accuracy.rows[-1] == ("1, no gates", "92.00 (92.00 ± 0.00, n = 2)", *("-",) * 7)
@@ -70,7 +70,7 @@ def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
 
 def test_of_nets_that_all_diverged_the_tables_tell(tmp_path):
     results = made(tmp_path, lambda *_: None)
-    assert bias.tabulated(results)[0].rows[0][1] == "diverged (n = 2)"
+    assert bias.make_tables(results)[0].rows[0][1] == "diverged (n = 2)"
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(results, figures)
     assert figures.files == []

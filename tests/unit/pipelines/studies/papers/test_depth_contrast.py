@@ -70,7 +70,7 @@ def test_a_study_is_found_by_its_name():
 
 
 def test_tables_put_the_source_beside_what_was_measured(results):
-    accuracy, runs, loss = depth_contrast.tabulated(results)
+    accuracy, runs, loss = depth_contrast.make_tables(results)
     assert accuracy.head == ("blocks", "highway", "highway, source", "plain", "plain, source")
     rows = {row[0]: row[1:] for row in accuracy.rows}
     assert rows["30"] == (
@@ -115,7 +115,7 @@ def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
         return None if kind == "plain" else 0.9
 
     diverged = depth_results(STUDY, tmp_path, accuracy, loss_of_the_source)
-    assert depth_contrast.tabulated(diverged)[0].rows[0][3] == "diverged (n = 2)"
+    assert depth_contrast.make_tables(diverged)[0].rows[0][3] == "diverged (n = 2)"
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(diverged, figures)
     assert [figure.file for figure in figures.files] == ["depth_sweep.png", "loss_collapse.png"]

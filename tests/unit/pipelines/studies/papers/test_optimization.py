@@ -60,7 +60,7 @@ def test_settings_are_ranked_by_the_training_loss_in_the_last_epoch(trials):
 
 
 def test_tables_put_the_source_beside_what_was_measured(trials):
-    losses, fates, best = optimization.tabulated(trials)
+    losses, fates, best = optimization.make_tables(trials)
     rows = {row[0]: row[1:] for row in losses.rows}
     assert rows["10"] == ("3e-05", "3e-05", "1", "0.667", "0.667", "1", "plain nets below 1e-4")
     assert rows["100"][:3] == ("3e-05", "2.3", "7.7e+04")
@@ -79,7 +79,7 @@ def test_tables_put_the_source_beside_what_was_measured(trials):
 def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     failed = [(arm, NONE) for arm in STUDY.arms if arm.startswith("plain")]
     trials = searched(lambda kind, _: (0.1,) if kind == "highway" else (), failed)
-    losses, fates, best = optimization.tabulated(trials)
+    losses, fates, best = optimization.make_tables(trials)
     assert losses.rows[0][1:4] == ("0.1", "-", "-")
     assert fates.rows[-1] == ("plain-100", "1", "0", "0", "1", f"1 x {NONE}")
     assert set(best.rows[-1][1:]) == {"-"}
@@ -93,7 +93,7 @@ def test_a_search_of_which_everything_failed_is_told(tmp_path):
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
     assert [figure.file for figure in figures.files] == ["every_setting.png"]
-    assert [row[1:4] for row in optimization.tabulated(trials)[1].rows] == [("1", "0", "0")] * 8
+    assert [row[1:4] for row in optimization.make_tables(trials)[1].rows] == [("1", "0", "0")] * 8
 
 
 def test_all_figures_are_drawn(trials, tmp_path):

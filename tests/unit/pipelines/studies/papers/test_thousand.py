@@ -36,7 +36,7 @@ def test_the_nets_are_those_of_the_recipe():
 
 
 def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
-    first, last = thousand.tabulated(made(tmp_path))
+    first, last = thousand.make_tables(made(tmp_path))
     assert first.head == ("gate bias", *(f"{what}" for n in (1, 2, 3) for what in (f"after {n}", "beforehand")))
     assert first.rows[0] == (
         "-20", "(20.50 ± 0.71, n = 2)", "92.3", "(30.50 ± 0.71, n = 2)", "93.9", "(40.50 ± 0.71, n = 2)", "94.9",
@@ -50,7 +50,7 @@ def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
 def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")
     results = made(tmp_path, lambda name: None if name in lost else 0.5)
-    _, last = thousand.tabulated(results)
+    _, last = thousand.make_tables(results)
     assert ("diverged (n = 2)" in {row[1] for row in last.rows}) == bool(lost)
     STUDY.draw(results, figures)
     files = ["training.png", "gates_over_depth.png", "gate_evolution.png"]

@@ -14,7 +14,7 @@ from tests.unit.pipelines.studies.fake import result
 LABEL = "short schedule, budget 0.1: 1 of 3 seeds"
 
 
-def tabulated(results):
+def make_tables(results):
     known = STUDY.arms["a"].published
     cells = (
         measured(results.accuracies("a"), len(results.of("a"))),
@@ -23,7 +23,7 @@ def tabulated(results):
     return [Table("Accuracy", ("ours", "source"), (cells,), "in percent")]
 
 
-def drawn(results, figures):
+def draw_figures(results, figures):
     with figures.figure("scores", (4, 3), "Scores", f"{len(results.all)} runs.") as figure:
         figure.subplots().plot([one.seed for one in results.all])
 
@@ -36,8 +36,8 @@ STUDY = Study(
     arms={"a": Arm(config=toy_config(), published=Published.of(0.9), data=Counts(train=200, test=60))},
     seeds=3,
     differs=("Everything.",),
-    tables=tabulated,
-    draw=drawn,
+    tables=make_tables,
+    draw=draw_figures,
 )
 
 

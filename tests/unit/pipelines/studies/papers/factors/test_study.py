@@ -135,7 +135,7 @@ def test_forecasts_with_information_lead(tmp_path):
         shown = findings(results, task)
         assert shown.r2["highway"].sign == 1
         assert shown.lead["plain"].sign == 1
-        table = next(each for each in study.tabulated(results) if study.ASKED[task] in each.title)
+        table = next(each for each in study.make_tables(results) if study.ASKED[task] in each.title)
         cells = dict(zip(table.head, table.rows[0], strict=True))
         assert cells["forecast"] == "highway"
         assert cells["p (Clark-West)"] == "0.000"
@@ -149,7 +149,7 @@ def test_what_training_does_to_the_gates(tmp_path, slope, before, trained, learn
     results = made(tmp_path, slope=slope, before=before)
     shown = findings(results, "return")
     assert (shown.trained.sign, shown.learned.sign) == (trained, learned)
-    gates = next(each for each in study.tabulated(results) if each.title.startswith("Gates"))
+    gates = next(each for each in study.make_tables(results) if each.title.startswith("Gates"))
     assert [row[-1] for row in gates.rows[-3:]] == [shown.trained.text, shown.learned.text, shown.moved.text]
 
 
@@ -163,7 +163,7 @@ def test_the_change_between_quiet_and_wild_months(tmp_path):
 
 def test_all_tables_and_figures_are_made(tmp_path):
     results = made(tmp_path)
-    tables = study.tabulated(results)
+    tables = study.make_tables(results)
     assert len(tables) == 6
     assert all(len(row) == len(table.head) for table in tables for row in table.rows)
     assert [row[:2] for row in tables[1].rows] == [(decade, f"{len(fold['test'])}") for decade, fold in FOLDS.items()]
@@ -186,11 +186,11 @@ def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
 def test_a_task_of_which_no_run_is_left_is_not_shown(tmp_path):
     results = made(tmp_path, diverged={("return-plain-1960s", 0), ("return-plain-1990s", 1)})
     assert walk_forward(results, "return") is None
-    assert {"size" in table.title for table in study.tabulated(results)} == {True}
+    assert {"size" in table.title for table in study.make_tables(results)} == {True}
 
 
 def test_one_seed_has_no_spread(tmp_path):
-    table = study.tabulated(made(tmp_path, seeds=1))[0]
+    table = study.make_tables(made(tmp_path, seeds=1))[0]
     assert {row[1] for row in table.rows} == {""}
 
 

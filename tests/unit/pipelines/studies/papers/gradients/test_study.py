@@ -6,7 +6,7 @@ import pytest
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.gradients import reading
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS
-from pipelines.studies.papers.gradients.study import STUDY, tabulated
+from pipelines.studies.papers.gradients.study import STUDY, make_tables
 from tests.unit.pipelines.studies.watched import watched_results
 
 
@@ -60,7 +60,7 @@ def test_a_net_is_the_median_of_its_seeds(tmp_path):
 
 
 def test_tables(tmp_path):
-    reached, scaled = tabulated(made(tmp_path))
+    reached, scaled = make_tables(made(tmp_path))
     assert reached.rows[0] == (
         "highway, 10", "0.77", "2", "0.00098", "0.77", "2", "0.00098", "50.00 (50.00 ± 0.00, n = 3)",
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_tables(tmp_path):
 @pytest.mark.parametrize("lost", [None, "plain", "highway"])
 def test_all_figures_are_drawn(tmp_path, lost):
     results = made(tmp_path, lambda name: None if lost and name.startswith(lost) else 0.5)
-    tabulated(results)
+    make_tables(results)
     figures = Figures(tmp_path / "figures", "short schedule")
     STUDY.draw(results, figures)
     files = ["gradients_at_start.png", "gradients_through_training.png", "all_blocks.png"]
