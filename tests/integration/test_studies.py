@@ -23,6 +23,7 @@ SOME = {
     "bias": (bias.ALONE, bias.arm(10, -20.0), bias.arm(30, 10.0)),
     "thousand": (thousand.arm(thousand.SHOWN),),
     "gradients": ("highway-10", "highway-30", "residual-30", "plain-30"),
+    "data-movement": ("small-highway", "small-plain", "large-residual-wide"),
     "depth-twins": tuple(nets.name(net, 10) for net in nets.NETS),
     "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "residual-wide", "plain")),
 }
