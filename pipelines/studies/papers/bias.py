@@ -141,7 +141,7 @@ def opened(results: Results, figures: Figures) -> None:
         axes.plot(line, 1 / (1 + np.exp(-line)), color=GREY, ls="--", lw=1, label="sigmoid of the bias")
         axes.set_yscale("log")
         axes.set_xlabel("initial gate bias")
-        axes.set_ylabel("mean of T after training,\nover blocks, examples and seeds")
+        axes.set_ylabel("mean of T after training")
         axes.legend(title="layers", loc="lower right", fontsize=9)
 
 

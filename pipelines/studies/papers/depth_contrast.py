@@ -140,7 +140,7 @@ def animation(results: Results, figures: Figures) -> None:
         left.set_xlim(0.5, epochs + 0.5)
         left.set_ylim(0, top)
         left.set_xlabel("epoch")
-        left.set_title("training loss, mean over seeds")
+        left.set_title(f"training loss{', mean over seeds' if results.several else ''}")
         left.legend(loc="center right", fontsize=9)
         right.bar(blocks, opened[epoch], color=BLUE)
         right.plot(blocks, opened[0], color=GREY, ls="--", lw=1, label="before training")

@@ -51,7 +51,7 @@ def through_training(results: Results, figures: Figures) -> None:
             if kind in known:
                 mesh = heat_map(axes, np.ma.masked_less_equal(known[kind].T, 0), first=(1, 0), norm=scale)
         panels[0].set_ylabel(BLOCK)
-        figure.colorbar(mesh, ax=panels, label="norm of the gradient, kernel of H, median over seeds")
+        figure.colorbar(mesh, ax=panels, label="norm of the gradient, kernel of H")
 
 
 def all_blocks(results: Results, figures: Figures) -> None:
@@ -67,7 +67,7 @@ def all_blocks(results: Results, figures: Figures) -> None:
             axes.set_xlabel(EPOCH)
             whole_ticks(axes.xaxis, 7)
             axes.set_title(f"{blocks} blocks")
-        panels[0].set_ylabel("factor on its length, median over seeds")
+        panels[0].set_ylabel("factor on its length")
         legend(figure)
 
 
