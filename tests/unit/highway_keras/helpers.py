@@ -2,13 +2,28 @@
 
 import keras
 import numpy as np
+import pytest
 from hypothesis import settings
 
 BACKEND = keras.backend.backend()
 # JAX needs float64 to be enabled before it starts.
 PRECISE = "float64" if BACKEND == "tensorflow" else "float32"
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-9}, "float32": {"rtol": 2e-4, "atol": 2e-5}}[PRECISE]
-few_examples = settings(max_examples=10, deadline=None, derandomize=True, database=None)
+few_examples = settings(
+    max_examples=10 if BACKEND == "tensorflow" else 4, deadline=None, derandomize=True, database=None
+)
+
+MARKS_ON_JAX = [pytest.mark.slow] if BACKEND == "jax" else []
+
+
+def slow_on_jax(test):
+    """Leaves a test to the slow tier on JAX, which compiles every operation for every shape."""
+    return pytest.mark.slow(test) if BACKEND == "jax" else test
+
+
+def param_slow_on_jax(*values, **options):
+    """Does the same for one set of parameters."""
+    return pytest.param(*values, marks=MARKS_ON_JAX, **options)
 
 
 def array(tensor):

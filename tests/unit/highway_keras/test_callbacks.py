@@ -7,7 +7,7 @@ import numpy as np
 
 from highway_keras import Highway, HighwayStack, mean_gates
 from highway_keras.callbacks import MeanGates
-from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.helpers import array, slow_on_jax
 
 X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(20, 1))
@@ -34,6 +34,7 @@ def test_each_epoch_logs_the_gates_of_its_own_weights():
         assert len(set(logged)) == 3
 
 
+@slow_on_jax
 def test_csv_has_the_gates(tmp_path):
     model, log = model_of(Highway(name="a")), tmp_path / "log.csv"
     history = model.fit(X, Y, epochs=2, verbose=0, callbacks=[MeanGates(X), keras.callbacks.CSVLogger(log)]).history
@@ -60,6 +61,7 @@ def test_it_compiles_once_for_all_epochs():
     assert set(counts) == {counts[0]}
 
 
+@slow_on_jax
 def test_training_is_the_same_with_and_without_it():
     weights = []
     for callbacks in ([], [MeanGates(X)]):
@@ -76,6 +78,7 @@ def test_a_model_without_highway_layers_logs_none():
     assert list(history) == ["loss"]
 
 
+@slow_on_jax
 def test_one_callback_serves_one_model_after_another():
     callback = MeanGates(X)
     for name in ("a", "b"):

@@ -8,7 +8,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import GateModel
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import array, weights_of
+from tests.unit.highway_keras.helpers import array, slow_on_jax, weights_of
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
 
@@ -79,6 +79,7 @@ def test_layers_come_in_the_order_of_their_calls_beyond_ten():
     assert list(mean_gates(model, X)) == names
 
 
+@slow_on_jax
 @pytest.mark.parametrize("batch_size", [3, 128])
 def test_the_mean_weighs_a_last_partial_batch_right(batch_size):
     model = keras.Sequential([keras.Input((5, 5, 2)), ConvHighway(3, name="conv"), keras.layers.Flatten(), Highway()])
@@ -137,6 +138,7 @@ def test_a_model_can_be_read_and_trained_in_turn():
         assert not np.array_equal(gates(model, X)["first"], before)
 
 
+@slow_on_jax
 def test_the_gates_of_a_stack_are_those_of_its_layers():
     shared = HighwayStack(2, name="shared", activation="tanh")
     inputs = keras.Input((3, 4))
@@ -156,6 +158,7 @@ def test_the_gates_of_a_stack_are_those_of_its_layers():
         assert means[name] == pytest.approx(gate.mean(), rel=1e-4)
 
 
+@slow_on_jax
 def test_a_stack_is_read_while_it_trains():
     model = keras.Sequential([keras.Input((4,)), HighwayStack(2, name="stack"), keras.layers.Dense(2)])
     model.compile("sgd", "mse")

@@ -8,8 +8,10 @@ from highway_keras import gates
 from highway_keras.analysis import Layout, highway_layers
 from highway_keras.analysis.layout import Call
 from tests.unit.highway_keras.analysis.nets import NETS, examples, net
+from tests.unit.highway_keras.helpers import slow_on_jax
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", NETS)
 def test_the_layers_are_found_from_shapes_alone(name):
     model, (x, _) = net(name), examples(name, 3)

@@ -18,7 +18,7 @@ from highway_keras.analysis import (
 )
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, Subclassed, examples, net, without
-from tests.unit.highway_keras.helpers import BACKEND, array
+from tests.unit.highway_keras.helpers import BACKEND, array, param_slow_on_jax, slow_on_jax
 
 EXACT = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -38,7 +38,7 @@ def assert_as_rebuilt(model, found, removed, data):
         assert found.scores["accuracy"][row] == pytest.approx(accuracy), names
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["dense", "stacked", *map(param_slow_on_jax, ("conv", "subclassed"))])
 def test_each_layer_alone_is_the_net_without_it(name):
     model, (x, y) = net(name), examples(name)
     found = lesion_layers(model, in_batches(x, y, 4), classification)  # the last batch has 3
@@ -53,6 +53,7 @@ def test_each_layer_alone_is_the_net_without_it(name):
     assert np.all(np.abs(found.cost("loss")) > 1e-4)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", NETS)
 def test_several_layers_at_once(name):
     model, (x, y) = net(name), examples(name)
@@ -64,6 +65,7 @@ def test_several_layers_at_once(name):
     assert_as_rebuilt(model, found, removed, (x, y))
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     ("name", "policy"), [("dense", "mixed_float16"), ("stacked", "mixed_bfloat16"), ("conv", "mixed_bfloat16")]
 )
@@ -75,6 +77,7 @@ def test_in_mixed_precision(name, policy):
         assert found.scores["loss"][row] == pytest.approx(loss, rel=0.05)
 
 
+@slow_on_jax
 def test_a_closed_channel_carries_and_the_others_do_not():
     model, (x, y) = net("conv"), examples("conv", 3)
     found = lesion_units(model, in_batches(x, y))
@@ -103,6 +106,7 @@ def test_a_stack_is_lesioned_as_its_layers_are():
     np.testing.assert_allclose(one.scores["loss"], other.scores["loss"], rtol=1e-5)
 
 
+@slow_on_jax
 def test_numbers_are_predicted_too():
     model, (x, _) = net("stacked"), examples("stacked")
     targets = np.random.default_rng(2).normal(size=(11, CLASSES)).astype("float32")
@@ -113,6 +117,7 @@ def test_numbers_are_predicted_too():
     assert set(found.scores) == {"loss"}
 
 
+@slow_on_jax
 def test_one_hot_labels_are_classes():
     model, (x, y) = net("dense"), examples("dense")
     one, other = (lesion_layers(model, in_batches(x, each)) for each in (y, np.eye(CLASSES)[y]))

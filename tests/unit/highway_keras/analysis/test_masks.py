@@ -9,7 +9,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import gate_statistics, gradient_norms, in_batches, lesion_layers, signatures
 from highway_keras.callbacks import MeanGates
 from tests.unit.highway_keras.analysis.nets import ZEROS
-from tests.unit.highway_keras.helpers import scramble
+from tests.unit.highway_keras.helpers import scramble, slow_on_jax
 
 IDS = np.array([[1, 2, 3, 0, 0, 0], [4, 5, 0, 0, 0, 0], [6, 1, 2, 3, 4, 0]])
 REAL = IDS > 0
@@ -79,6 +79,7 @@ def test_padded_steps_count_nowhere(layer, first):
         np.testing.assert_allclose(routes, rows, rtol=1e-5)
 
 
+@slow_on_jax
 def test_each_epoch_logs_the_mean_of_real_steps():
     model, x = net("single", "embedding")
     model.compile("sgd", "mse")
@@ -86,6 +87,7 @@ def test_each_epoch_logs_the_mean_of_real_steps():
     assert history["gate/h"] == [pytest.approx(gates(model, x)["h"][REAL].mean(), rel=1e-5)]
 
 
+@slow_on_jax
 def test_an_example_without_real_steps_has_no_gates():
     model, x = net("single", "embedding")
     longer = np.concatenate([x, np.zeros_like(x[:1])])
@@ -98,6 +100,7 @@ def test_an_example_without_real_steps_has_no_gates():
         gate_statistics(model, (np.zeros_like(x), np.zeros(3)))
 
 
+@slow_on_jax
 def test_scores_of_tokens_are_those_of_real_steps():
     model, x = net("single", "embedding")
     tokens = np.random.default_rng(1).integers(0, 3, IDS.shape)
@@ -117,6 +120,7 @@ def test_scores_of_tokens_are_those_of_real_steps():
     assert found == pytest.approx(np.linalg.norm(expected), rel=1e-4)
 
 
+@slow_on_jax
 def test_weighted_batches():
     model = scramble(keras.Sequential([keras.Input((4,)), Highway(name="h", **ZEROS), layers.Dense(2)]))
     x, y = np.random.default_rng(2).normal(size=(6, 4)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])

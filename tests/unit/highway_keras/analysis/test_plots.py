@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 
 from highway_keras.analysis import GateStatistics, Lesions, plots
 from highway_keras.analysis.layout import Call, Layout
+from tests.unit.highway_keras.helpers import BACKEND
 
+pytestmark = pytest.mark.skipif(BACKEND == "jax", reason="plots are the same on every backend")
 LAYOUTS = {
     "one": Layout((Call("a", None, 3),)),
     "conv": Layout((Call("a", None, 4, 36), Call("b", None, 2, 9), Call("c", None, 3))),

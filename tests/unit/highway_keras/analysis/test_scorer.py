@@ -8,7 +8,7 @@ from keras import layers, losses, ops
 from highway_keras import Highway
 from highway_keras.analysis import classification, gradient_norms, in_batches, lesion_layers, probabilities, regression
 from highway_keras.analysis.scorer import output_kind, scorer
-from tests.unit.highway_keras.helpers import array, scramble
+from tests.unit.highway_keras.helpers import array, scramble, slow_on_jax
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -191,6 +191,7 @@ def test_a_model_trained_on_targets_is_no_classifier_of_yes_and_no():
         scorer(model, ops.zeros((5, 1)), None)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     ("units", "activation", "y"), [(3, "softmax", CLASSES[:, None]), (1, "sigmoid", YES)], ids=["softmax", "sigmoid"]
 )

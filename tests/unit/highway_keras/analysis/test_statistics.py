@@ -10,7 +10,7 @@ from highway_keras.analysis.layout import Call, Layout
 from highway_keras.layers import recording
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, ZEROS, examples, net, without
-from tests.unit.highway_keras.helpers import array, scramble
+from tests.unit.highway_keras.helpers import array, param_slow_on_jax, scramble, slow_on_jax
 
 
 def rows(read):
@@ -18,7 +18,7 @@ def rows(read):
     return {name: gate.reshape(len(gate), -1, gate.shape[-1]).astype("float64") for name, gate in read.items()}
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["dense", "stacked", *map(param_slow_on_jax, ("conv", "subclassed"))])
 def test_sums_over_batches_are_those_over_all_gates(name):
     model, (x, y) = net(name), examples(name, 11)
     y[y == 1] = 0  # A class without examples.
@@ -55,6 +55,7 @@ def test_biases_and_initial_biases_by_layer():
     np.testing.assert_allclose(split["single"], array(single.transform_bias))
 
 
+@slow_on_jax
 def test_one_hot_labels_are_classes_and_other_y_are_none():
     model, (x, y) = net("stacked"), examples("stacked")
     numbers = gate_statistics(model, in_batches(x, y), CLASSES)
@@ -97,6 +98,7 @@ def test_progress_is_reported_in_examples():
     assert reported == [4, 8, 11]
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", NETS)
 def test_layer_outputs_are_those_of_the_layers(name):
     model, (x, _) = net(name), examples(name, 5)
@@ -108,6 +110,7 @@ def test_layer_outputs_are_those_of_the_layers(name):
         np.testing.assert_allclose(found, array(expected), rtol=1e-4, atol=1e-5, err_msg=layer)
 
 
+@slow_on_jax
 def test_the_last_output_of_a_stack_is_the_stacks():
     model, (x, _) = net("stacked"), examples("stacked", 5)
     inner = keras.Model(model.input, model.get_layer("stack").output)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import ConvHighway, Highway
-from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.helpers import array, slow_on_jax
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, True])
@@ -79,6 +79,7 @@ def test_initialisers_of_block_and_gate_are_apart():
     assert [float(array(w).mean()) for w in (layer.kernel, layer.transform_kernel, layer.bias)] == [1.0, 0.0, 1.0]
 
 
+@slow_on_jax
 def test_both_layers_train_in_fit():
     inputs = keras.Input((8, 8, 3))
     x = ConvHighway(3, batch_normalization=True, dropout=0.2)(inputs)

@@ -5,7 +5,7 @@ import pytest
 
 from highway_keras import ConvHighway, Highway
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import PRECISE, gradients, inputs, scramble, weights_of
+from tests.unit.highway_keras.helpers import PRECISE, gradients, inputs, param_slow_on_jax, scramble, weights_of
 
 CLOSE = {"float64": {"rtol": 1e-6, "atol": 1e-7}, "float32": {"rtol": 1e-3, "atol": 2e-4}}[PRECISE]
 OPTIONS = {
@@ -23,7 +23,7 @@ def made(kernel_size, shape, **arguments):
     return scramble(layer)
 
 
-@pytest.mark.parametrize(("kernel_size", "shape"), [(None, (4, 3)), (3, (2, 4, 3, 2))])
+@pytest.mark.parametrize(("kernel_size", "shape"), [(None, (4, 3)), param_slow_on_jax(3, (2, 4, 3, 2))])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_inputs_and_all_weights(option, kernel_size, shape):
     arguments, options = OPTIONS[option]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from highway_keras import HighwayStack
 from highway_keras.layers import recording
-from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array, compiled, few_examples, inputs
+from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array, compiled, few_examples, inputs, slow_on_jax
 from tests.unit.highway_keras.stacks import PARTS, assert_close, made, unrolled
 
 OPTIONS = {
@@ -102,6 +102,7 @@ def test_weights_have_the_layers_in_front():
     assert stack.count_params() == 4 * unrolled(stack).layers[0].count_params()
 
 
+@slow_on_jax
 @settings(few_examples, max_examples=6)
 @given(shape=st.lists(st.integers(0, 3), min_size=1, max_size=3))
 def test_any_rank_and_empty_batches(shape):
@@ -168,6 +169,7 @@ def test_gates_build_a_stack_that_has_no_weights_yet():
     np.testing.assert_allclose(gates, np.full((5, 3, 4), 1 / (1 + np.exp(2))), rtol=1e-5)
 
 
+@slow_on_jax
 def test_a_mask_passes_through():
     stack, pool = made(3, (2, 5, 4), dtype="float32"), keras.layers.GlobalAveragePooling1D()
     x = inputs(2, 5, 4).astype("float32")
@@ -218,6 +220,7 @@ def test_a_trace_leaves_nothing_in_the_stack():
     assert list(recorded) == [stack.name]
 
 
+@slow_on_jax
 def test_every_weight_trains_in_fit():
     stack = HighwayStack(4, activation="tanh", rematerialize=True)
     model = keras.Sequential([keras.Input((6,)), stack, keras.layers.Dense(1)])

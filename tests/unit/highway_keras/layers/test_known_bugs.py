@@ -10,13 +10,13 @@ import pytest
 from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import BACKEND, array, inputs, weights_of
+from tests.unit.highway_keras.helpers import BACKEND, array, inputs, param_slow_on_jax, weights_of
 
 LAYERS = {
     "dense": ((3, 6), Highway),
     "2-D": ((2, 5, 5, 4), lambda **o: ConvHighway(3, **o)),
 }
-both = pytest.mark.parametrize("kind", LAYERS)
+both = pytest.mark.parametrize("kind", ["dense", param_slow_on_jax("2-D")])
 
 
 def made(kind, **options):

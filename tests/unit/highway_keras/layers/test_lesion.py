@@ -8,7 +8,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import Lesion, lesioned, recording
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.analysis.nets import ZEROS
-from tests.unit.highway_keras.helpers import array, inputs, scramble, weights_of
+from tests.unit.highway_keras.helpers import array, inputs, param_slow_on_jax, scramble, weights_of
 
 SHUT = np.array([True, False, True])
 
@@ -30,7 +30,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", param_slow_on_jax("mixed_float16")])
 @pytest.mark.parametrize("case", CASES)
 def test_closed_units_carry_and_the_others_do_as_before(case, policy):
     layer, shape = CASES[case](policy)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from highway_keras import ConvHighway, Highway
-from tests.unit.highway_keras.helpers import array, inputs, scramble
+from tests.unit.highway_keras.helpers import array, inputs, scramble, slow_on_jax
 
 LENGTHS = [5, 3]
 
@@ -49,6 +49,7 @@ def test_masked_steps_do_not_count_for_the_moments_of_normalisation():
     np.testing.assert_allclose(*moments, rtol=1e-5)
 
 
+@slow_on_jax
 def test_a_mask_of_fewer_axes_than_the_input():
     layer = Highway(batch_normalization=True)
     x, mask = inputs(2, 3, 2, 4).astype("float32"), np.array([[True, True, False], [True, False, False]])

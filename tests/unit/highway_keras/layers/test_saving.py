@@ -11,7 +11,7 @@ import pytest
 
 from highway_keras import ConvHighway, Highway, HighwayStack, gates
 from highway_keras.models import Stage, conv
-from tests.unit.highway_keras.helpers import BACKEND, scramble
+from tests.unit.highway_keras.helpers import BACKEND, scramble, slow_on_jax
 
 SCRIPT = """
 import json, sys, warnings
@@ -87,6 +87,7 @@ def saved(tmp_path_factory):
 OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[BACKEND]
 
 
+@slow_on_jax
 @pytest.mark.parametrize("backend", [OTHER, pytest.param(BACKEND, marks=pytest.mark.slow)])
 def test_a_fresh_process_on_either_backend(saved, backend):
     done = fresh(backend, SCRIPT, backend, str(saved))

@@ -15,6 +15,8 @@ from tests.unit.highway_keras.helpers import (
     few_examples,
     gradient_tensors,
     inputs,
+    param_slow_on_jax,
+    slow_on_jax,
 )
 from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, made, unrolled
 
@@ -22,7 +24,7 @@ KNOWN = sorted(activation.__name__ for activation in DERIVATIVES)
 UNKNOWN = ["gelu", "softplus"]  # derivative not known from the output
 # Few sizes and examples, because JAX compiles every operation for each of them.
 SHAPES = st.sampled_from([(4, 3), (1, 2, 1)])
-examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" else 6)
+examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" else 4)
 
 
 @examples
@@ -53,13 +55,14 @@ def test_gradients_are_those_of_the_layers(depth, shape, activation, gate, remat
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 7, 9])
+@pytest.mark.parametrize("depth", [1, param_slow_on_jax(2), 7, param_slow_on_jax(9)])
 def test_gradients_with_recomputation_at_prime_and_square_depths(depth):
     stack = made(depth, (4, 3), activation="tanh", rematerialize=True)
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
+@slow_on_jax
 def test_gradients_of_an_activation_without_known_derivative():
     stack = made(3, (4, 3), activation="gelu")
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
@@ -79,9 +82,9 @@ def test_gradients_of_inference_and_of_a_recorded_call():
 @pytest.mark.parametrize(
     ("arguments", "shape"),
     [
-        ({"activation": "relu"}, (4, 3)),
+        param_slow_on_jax({"activation": "relu"}, (4, 3)),
         ({"activation": "tanh", "rematerialize": True}, (2, 3, 3)),
-        ({"activation": "gelu"}, (4, 3)),
+        param_slow_on_jax({"activation": "gelu"}, (4, 3)),
     ],
 )
 def test_a_compiled_program_computes_the_same(arguments, shape, xla):
@@ -101,6 +104,7 @@ def test_float32_is_as_exact_as_in_the_layers():
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), "float32")
 
 
+@slow_on_jax
 @pytest.mark.skipif(BACKEND != "jax", reason="the other tests are in float64")
 def test_float64_on_jax():
     import jax
@@ -116,6 +120,7 @@ def test_float64_on_jax():
         jax.config.update("jax_enable_x64", False)
 
 
+@slow_on_jax
 def test_a_gradient_can_be_differentiated_again():
     stack = made(5, (4, 3), activation="tanh", rematerialize=True)  # one plain layer, then two segments
     x = inputs(4, 3)
@@ -145,6 +150,7 @@ def slope_of_slope(layer, x):
     return array(jax.grad(lambda x: (jax.grad(squares)(x) ** 2).sum())(x))
 
 
+@slow_on_jax
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX tells the memory of a program")
 def test_with_recomputation_memory_grows_with_the_root_of_depth():
     import jax

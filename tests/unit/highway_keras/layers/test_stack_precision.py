@@ -7,10 +7,10 @@ import pytest
 from highway_keras import HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import array, gradient_tensors, inputs, weights_of
+from tests.unit.highway_keras.helpers import array, gradient_tensors, inputs, param_slow_on_jax, weights_of
 from tests.unit.highway_keras.stacks import made, unrolled
 
-mixed = pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+mixed = pytest.mark.parametrize("policy", [param_slow_on_jax("mixed_float16"), "mixed_bfloat16"])
 either = pytest.mark.parametrize("training", [True, False])
 BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 

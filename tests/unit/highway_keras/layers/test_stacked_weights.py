@@ -7,7 +7,7 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.initializers import caffe_xavier
 from highway_keras.layers.highway_stack import stacked_initializer
-from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.helpers import array, slow_on_jax
 
 pytestmark = pytest.mark.usefixtures("keras_initial_values")
 DEPTH, UNITS = 24, 20
@@ -28,6 +28,7 @@ def kernels(**arguments):
     return array(stack.kernel), array(stack.transform_kernel)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", STD)
 def test_each_layer_starts_as_a_single_one(name):
     keras.utils.set_random_seed(0)
@@ -91,6 +92,7 @@ def test_seeds_repeat_and_layers_differ(initializer):
             assert not np.allclose(first[one], first[other])
 
 
+@slow_on_jax
 @pytest.mark.parametrize("initializer", [keras.initializers.HeNormal, keras.initializers.Orthogonal])
 def test_a_generator_of_seeds_draws_every_layer_anew(initializer):
     def drawn():
@@ -102,6 +104,7 @@ def test_a_generator_of_seeds_draws_every_layer_anew(initializer):
     assert len(np.unique(layers)) == layers.size
 
 
+@slow_on_jax
 def test_the_global_seed_repeats_a_stack():
     drawn = []
     for _ in range(2):
@@ -164,6 +167,7 @@ def test_regularisers_and_constraints_of_block_and_gate_are_apart():
     assert {weight.name for weight in stack.weights if weight.constraint is not None} == {"transform_kernel"}
 
 
+@slow_on_jax
 def test_one_training_step_is_that_of_the_layers():
     arguments = {
         "kernel_regularizer": keras.regularizers.L2(0.1),

@@ -12,9 +12,13 @@ from highway_keras.analysis import gradient_norms
 from highway_keras.models import conv
 from highway_keras.models.presets import PRESETS
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the draws and their interval are those of one backend"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("keras_initial_values"),
+    pytest.mark.skipif(
+        keras.backend.backend() != "tensorflow", reason="the draws and their interval are those of one backend"
+    ),
+]
 PRESET = {"cifar10": "cifar10_19", "cifar100": "cifar100_19"}
 SEEDS = range(100, 105)
 

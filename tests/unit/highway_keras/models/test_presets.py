@@ -8,8 +8,10 @@ from highway_keras import ConvHighway, HighwayStack
 from highway_keras.initializers import gaussian
 from highway_keras.models import from_preset, presets
 from highway_keras.models.presets import FAMILIES, PRESETS
-from tests.unit.highway_keras.helpers import weights_of
+from tests.unit.highway_keras.helpers import MARKS_ON_JAX, weights_of
 from tests.unit.highway_keras.models import nets
+
+pytestmark = MARKS_ON_JAX
 
 build = cache(from_preset)
 

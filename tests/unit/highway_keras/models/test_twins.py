@@ -8,7 +8,9 @@ from highway_keras.models import dense
 from highway_keras.models.dense import matched_width
 from highway_keras.models.presets import CIFAR_STAGES, MNIST_STAGES
 from highway_keras.models.stages import matched, parameters, scaled
-from tests.unit.highway_keras.helpers import few_examples
+from tests.unit.highway_keras.helpers import MARKS_ON_JAX, few_examples
+
+pytestmark = MARKS_ON_JAX
 
 
 @pytest.mark.parametrize("kind", ["plain", "residual"])

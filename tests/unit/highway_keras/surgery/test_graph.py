@@ -7,8 +7,10 @@ import pytest
 from highway_keras import Highway
 from highway_keras.surgery import stacked, unstacked
 from highway_keras.surgery.stacking import MAX_CHAIN
-from tests.unit.highway_keras.helpers import array, scramble
+from tests.unit.highway_keras.helpers import MARKS_ON_JAX, array, scramble
 from tests.unit.highway_keras.surgery.chains import X, assert_same, chain, functional, highway, kinds, stack
+
+pytestmark = MARKS_ON_JAX
 
 
 def test_branches_are_rows_of_their_own():

@@ -7,9 +7,11 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.surgery import stacked, unstacked
 from highway_keras.surgery.stacking import layers_of, stack_of
-from tests.unit.highway_keras.helpers import array, scramble
+from tests.unit.highway_keras.helpers import MARKS_ON_JAX, array, scramble
 from tests.unit.highway_keras.stacks import made
 from tests.unit.highway_keras.surgery.chains import ZEROS, X, assert_same, chain, functional, highway, kinds, stack
+
+pytestmark = MARKS_ON_JAX
 
 
 @pytest.mark.parametrize("form", [chain, functional])
