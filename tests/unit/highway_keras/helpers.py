@@ -21,9 +21,14 @@ def slow_on_jax(test):
     return pytest.mark.slow(test) if BACKEND == "jax" else test
 
 
-def param_slow_on_jax(*values, **options):
+def param_slow_on_jax(*values):
     """Does the same for one set of parameters."""
-    return pytest.param(*values, marks=MARKS_ON_JAX, **options)
+    return pytest.param(*values, marks=MARKS_ON_JAX)
+
+
+def param_slow(*values):
+    """Leaves one set of parameters to the slow tier."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def array(tensor):

@@ -27,11 +27,11 @@ def test_each_epoch_logs_the_gates_of_its_own_weights():
         def on_epoch_end(self, epoch, logs=None):
             measured.append(mean_gates(self.model, X[:8]))
 
-    history = model.fit(X, Y, epochs=3, verbose=0, callbacks=[MeanGates(X[:8]), Measure()]).history
+    history = model.fit(X, Y, epochs=2, verbose=0, callbacks=[MeanGates(X[:8]), Measure()]).history
     for name in ("a", "b_01", "b_02"):
         logged = history[f"gate/{name}"]
         np.testing.assert_allclose(logged, [each[name] for each in measured], rtol=1e-6)
-        assert len(set(logged)) == 3
+        assert len(set(logged)) == 2
 
 
 @slow_on_jax

@@ -158,7 +158,7 @@ def test_the_gates_of_a_stack_are_those_of_its_layers():
         assert means[name] == pytest.approx(gate.mean(), rel=1e-4)
 
 
-@slow_on_jax
+@pytest.mark.slow
 def test_a_stack_is_read_while_it_trains():
     model = keras.Sequential([keras.Input((4,)), HighwayStack(2, name="stack"), keras.layers.Dense(2)])
     model.compile("sgd", "mse")

@@ -17,8 +17,8 @@ from highway_keras.analysis import (
     regression,
 )
 from highway_keras.surgery import unstacked
-from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, Subclassed, examples, net, without
-from tests.unit.highway_keras.helpers import BACKEND, array, param_slow_on_jax, slow_on_jax
+from tests.unit.highway_keras.analysis.nets import CLASSES, Subclassed, examples, net, without
+from tests.unit.highway_keras.helpers import BACKEND, array, param_slow, param_slow_on_jax, slow_on_jax
 
 EXACT = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -54,7 +54,7 @@ def test_each_layer_alone_is_the_net_without_it(name):
 
 
 @slow_on_jax
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["dense", "stacked", *map(param_slow, ("conv", "subclassed"))])
 def test_several_layers_at_once(name):
     model, (x, y) = net(name), examples(name)
     layers = highway_layers(model, x)[0].layers
@@ -67,7 +67,12 @@ def test_several_layers_at_once(name):
 
 @slow_on_jax
 @pytest.mark.parametrize(
-    ("name", "policy"), [("dense", "mixed_float16"), ("stacked", "mixed_bfloat16"), ("conv", "mixed_bfloat16")]
+    ("name", "policy"),
+    [
+        ("dense", "mixed_float16"),
+        pytest.param("stacked", "mixed_bfloat16", marks=pytest.mark.slow),
+        ("conv", "mixed_bfloat16"),
+    ],
 )
 def test_in_mixed_precision(name, policy):
     model, (x, y) = net(name, policy), examples(name)
@@ -182,7 +187,7 @@ def test_unmeasurable_input_is_rejected():
 def test_batches_may_be_a_tf_dataset():
     import tensorflow as tf
 
-    model, (x, y) = net("stacked"), examples("stacked")
+    model, (x, y) = net("dense"), examples("dense")
     one = lesion_layers(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(4))
     np.testing.assert_allclose(one.scores["loss"], lesion_layers(model, in_batches(x, y, 4)).scores["loss"])
 

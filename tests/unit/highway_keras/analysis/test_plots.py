@@ -194,6 +194,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_where_it_draws_alone():
     # Keras itself imports matplotlib where it is installed.
     hidden = f"import sys; sys.modules['matplotlib'] = None; import keras; del sys.modules['matplotlib']\n{ALONE}"

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from highway_keras import gates
 from highway_keras.analysis import explained_by_class, highway_layers, signatures
-from tests.unit.highway_keras.analysis.nets import NETS, examples, net
-from tests.unit.highway_keras.helpers import few_examples, slow_on_jax
+from tests.unit.highway_keras.analysis.nets import examples, net
+from tests.unit.highway_keras.helpers import few_examples, param_slow, slow_on_jax
 
 
 @slow_on_jax
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["stacked", "conv", *map(param_slow, ("dense", "subclassed"))])
 def test_signatures_are_the_gates_of_each_example(name):
     model, (x, _) = net(name), examples(name, 7)
     layout, _ = highway_layers(model, x)

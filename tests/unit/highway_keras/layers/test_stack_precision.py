@@ -34,8 +34,7 @@ def test_small_steps_of_many_layers_add_up(policy, training):
     np.testing.assert_allclose(y, expected, rtol=2.0 ** -BITS[policy])
 
 
-@mixed
-@pytest.mark.parametrize("rematerialize", [False, True])
+@pytest.mark.parametrize(("policy", "rematerialize"), [("mixed_float16", False), ("mixed_bfloat16", True)])
 def test_small_steps_of_many_layers_reach_the_gradients(policy, rematerialize):
     stack, x = carrying(200, policy, rematerialize=rematerialize), np.ones((3, 2), "float32")
     found = [array(tensor) for tensor in gradient_tensors(stack, x, np.ones((3, 2), "float32"), training=True)]

@@ -131,6 +131,7 @@ def test_more_layers_than_keras_chains_are_rejected():
         unstacked(model)
 
 
+@pytest.mark.slow
 def test_as_many_layers_as_are_allowed_are_chained():
     model = functional(keras.layers.Dense(1), stack(MAX_CHAIN, "deep", transform_bias=-3.0))
     assert len(kinds(unstacked(model))) == MAX_CHAIN
