@@ -10,7 +10,7 @@ BACKEND = keras.backend.backend()
 PRECISE = "float64" if BACKEND == "tensorflow" else "float32"
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-9}, "float32": {"rtol": 2e-4, "atol": 2e-5}}[PRECISE]
 few_examples = settings(
-    max_examples=10 if BACKEND == "tensorflow" else 4, deadline=None, derandomize=True, database=None
+    max_examples=10 if BACKEND == "tensorflow" else 3, deadline=None, derandomize=True, database=None
 )
 
 MARKS_ON_JAX = [pytest.mark.slow] if BACKEND == "jax" else []

@@ -129,6 +129,7 @@ def test_a_second_reading_sees_new_weights_and_compiles_nothing_anew():
     assert not np.allclose(first, second)
 
 
+@slow_on_jax
 def test_a_model_can_be_read_and_trained_in_turn():
     model = functional()
     model.compile("sgd", "mse")

@@ -53,7 +53,7 @@ def test_norms_are_those_of_the_differences_of_the_loss(name):
         assert found[layer] == pytest.approx(norms, rel=0.02, abs=2e-4), layer
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", param_slow_on_jax("relu")])
 def test_the_parts_add_up_to_the_jacobian(activation):
     stack = HighwayStack(2, activation=activation, **ZEROS)
     stack.build((None, 3))

@@ -9,7 +9,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import gate_statistics, gradient_norms, in_batches, lesion_layers, signatures
 from highway_keras.callbacks import MeanGates
 from tests.unit.highway_keras.analysis.nets import ZEROS
-from tests.unit.highway_keras.helpers import scramble, slow_on_jax
+from tests.unit.highway_keras.helpers import param_slow_on_jax, scramble, slow_on_jax
 
 IDS = np.array([[1, 2, 3, 0, 0, 0], [4, 5, 0, 0, 0, 0], [6, 1, 2, 3, 4, 0]])
 REAL = IDS > 0
@@ -52,7 +52,7 @@ def net(layer, first):
 @pytest.mark.parametrize(
     ("layer", "first"),
     [
-        ("stack", "embedding"),
+        param_slow_on_jax("stack", "embedding"),
         ("conv", "masking"),
         ("single", "explicit"),
     ],

@@ -27,7 +27,7 @@ CASES = [
     ("2-D", {}),
     param_slow_on_jax("1-D", {}),
     param_slow_on_jax("3-D", {}),
-    ("1-D", {"carry_gate": "separate"}),
+    param_slow_on_jax("1-D", {"carry_gate": "separate"}),
     param_slow_on_jax("2-D", {"batch_normalization": True}),
 ]
 

@@ -47,7 +47,7 @@ def weighted(shape, kernel_size, **arguments):
     return scramble(layer)
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", ["dense", "2-D", *map(param_slow_on_jax, ("1-D", "3-D"))])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_inference_is_the_reference(kind, option):
     arguments, options = OPTIONS[option]

@@ -30,7 +30,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", param_slow_on_jax("mixed_float16")])
+@pytest.mark.parametrize("policy", ["float32", *map(param_slow_on_jax, ("mixed_bfloat16", "mixed_float16"))])
 @pytest.mark.parametrize("case", CASES)
 def test_closed_units_carry_and_the_others_do_as_before(case, policy):
     layer, shape = CASES[case](policy)

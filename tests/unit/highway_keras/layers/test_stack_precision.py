@@ -11,7 +11,7 @@ from tests.unit.highway_keras.helpers import array, gradient_tensors, inputs, pa
 from tests.unit.highway_keras.stacks import made, unrolled
 
 mixed = pytest.mark.parametrize("policy", [param_slow_on_jax("mixed_float16"), "mixed_bfloat16"])
-either = pytest.mark.parametrize("training", [True, False])
+either = pytest.mark.parametrize("training", [True, param_slow_on_jax(False)])
 BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 
