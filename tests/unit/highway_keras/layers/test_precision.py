@@ -7,9 +7,9 @@ import pytest
 from highway_keras import ConvHighway, Highway
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import BACKEND, array, gradients, inputs, scramble, weights_of
+from tests.unit.highway_keras.helpers import BACKEND, array, gradients, inputs, param_slow_on_jax, scramble, weights_of
 
-MIXED = ["mixed_float16", "mixed_bfloat16"]
+MIXED = [param_slow_on_jax("mixed_float16"), "mixed_bfloat16"]
 mixed = pytest.mark.parametrize("policy", MIXED)
 BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
