@@ -232,7 +232,7 @@ def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
         assert client.get("/v2/models/tiny").json()["versions"] == ["1"]
         status = {one["version"]: one for one in client.get("/v1/models/tiny").json()["model_version_status"]}
         assert (status["1"]["state"], status["2"]["state"]) == ("AVAILABLE", "END")
-        assert "says END of version 2 of model 'tiny'" in status["2"]["status"]["error_message"]
+        assert "reports END for version 2 of model 'tiny'" in status["2"]["status"]["error_message"]
         answer = client.get("/v2/models/tiny/versions/2/ready")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert predict(client, pictures(1)).json()["version"] == 1
