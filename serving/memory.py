@@ -1,8 +1,7 @@
 """Limits how much freed memory the C library keeps.
 
-Loading a version fragments the memory of the previous one. Without these functions, 200 versions in turn took an
-endpoint from 114 to 200 MB. Under load, with a new version every two seconds for four minutes, memory rose from 153 to
-about 170 MB with `give_back` alone, and stayed at 154 to 167 MB with both (docs/log.md).
+Loading a version fragments the memory of the previous one, so that the memory of an endpoint grows with the versions
+that it has served.
 """
 
 import ctypes

@@ -54,8 +54,8 @@ def _loop_errors() -> Iterator[None]:
 def use_xla(model: keras.Model) -> bool:
     """Decides whether XLA should compile a program around a model.
 
-    JAX always uses XLA. With TensorFlow on a CPU it speeds up the loop of a stack; its convolutions are several times
-    slower than TensorFlow's own, and nets of many layers compile slowly (docs/log.md).
+    JAX always uses XLA. With TensorFlow on a CPU it speeds up the loop of a stack; its convolutions are
+    slower than TensorFlow's own, and nets of many layers compile slowly.
 
     Args:
         model: the wrapped model.

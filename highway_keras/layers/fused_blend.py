@@ -3,7 +3,7 @@
 Op by op, TensorFlow widens the products of a mixed policy to float32, then reads and writes each feature map some ten
 times in the forward pass and more in the backward pass, which takes longer than the convolutions. Here XLA compiles the
 elementwise part alone, with a hand-written gradient: float32 values stay in registers, and only narrow tensors are
-saved. The convolutions stay outside, because oneDNN's are several times faster than XLA's on a CPU (docs/log.md).
+saved. The convolutions stay outside: on a CPU, TensorFlow's own (oneDNN) are faster than XLA's.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 Activations are feature-major, `[units, examples]`, which makes the small products faster on both backends. The forward
 loop saves x, H and T of each layer; the backward loop carries a single array, and one batched product after it yields
-the gradients of all weights. At depth 30 this trains 1.4 times as fast as automatic differentiation (docs/log.md).
+the gradients of all weights.
 """
 
 from collections.abc import Callable
