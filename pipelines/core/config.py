@@ -180,7 +180,7 @@ def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], late
 
     Args:
         tag: the field that names the member; the first member is the default.
-        members: of the union.
+        members: the members that version 0.1 had.
         flat: fields by which such a configuration is recognised.
         later: fields that it may have as well.
     """
@@ -201,7 +201,7 @@ def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], late
 Optimizer = Annotated[
     SGD | Adam | AdamW,
     Field(discriminator="name"),
-    _migrating("name", (SGD, Adam, AdamW), {"momentum", "nesterov", "bias_multiplier"}, {"epsilon"}),
+    _migrating("name", (SGD, Adam), {"momentum", "nesterov", "bias_multiplier"}, {"epsilon"}),
 ]
 """Each optimizer has its own fields; `name` tells them apart."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipelines.core.config import (
     SGD,
+    Adam,
     AdamW,
     ConstantSchedule,
     CosineSchedule,
@@ -60,22 +61,22 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
     shared: dict[str, Any] = {"global_clipnorm": settings.clip_norm}
     if settings.ema is not None:
         shared |= {"use_ema": True, "ema_momentum": settings.ema}
-    if isinstance(settings, SGD):
-        return BiasRateSGD(
-            learning_rate,
-            bias_multiplier=settings.bias_multiplier,
-            momentum=settings.momentum,
-            nesterov=settings.nesterov and settings.momentum > 0,
-            **shared,
-        )
-    if isinstance(settings, AdamW):
-        decayed = keras.optimizers.AdamW(
-            learning_rate, weight_decay=settings.weight_decay, epsilon=settings.epsilon, **shared
-        )
-        # Decay of its bias would open a gate that starts closed.
-        decayed.exclude_from_weight_decay(var_names=["bias"])
-        return decayed
-    return keras.optimizers.Adam(learning_rate, epsilon=settings.epsilon, **shared)
+    match settings:
+        case SGD(momentum=momentum):
+            return BiasRateSGD(
+                learning_rate,
+                bias_multiplier=settings.bias_multiplier,
+                momentum=momentum,
+                nesterov=settings.nesterov and momentum > 0,
+                **shared,
+            )
+        case Adam(epsilon=epsilon):
+            return keras.optimizers.Adam(learning_rate, epsilon=epsilon, **shared)
+        case AdamW(epsilon=epsilon, weight_decay=weight_decay):
+            decayed = keras.optimizers.AdamW(learning_rate, weight_decay, epsilon=epsilon, **shared)
+            # Decay of its bias would open a gate that starts closed.
+            decayed.exclude_from_weight_decay(var_names=["bias"])
+            return decayed
 
 
 def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
