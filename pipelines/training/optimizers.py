@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, assert_never
 
 import keras
 import numpy as np
@@ -77,6 +77,8 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
             # Decay of its bias would open a gate that starts closed.
             decayed.exclude_from_weight_decay(var_names=["bias"])
             return decayed
+        case _:
+            assert_never(settings)
 
 
 def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
@@ -121,6 +123,8 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
                 warmup_target=learning_rate,
                 warmup_steps=warmup,
             )
+        case _:
+            assert_never(schedule)
 
 
 @contextmanager
