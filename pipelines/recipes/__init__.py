@@ -1,6 +1,6 @@
-"""Recipes: one named, complete configuration a result, with the source of every number. No framework needed.
+"""Recipes: named, complete configurations with the source of every number. No framework needed.
 
-A family of results is a file; the plain and residual twins of each recipe are derived in `twins`.
+Each file holds a family of results; `twins` derives the plain and residual twins.
 """
 
 from pathlib import Path
@@ -24,12 +24,12 @@ _RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all recipes: families together, each recipe followed by its twins."""
+    """Returns the names of all recipes, each followed by its twins."""
     return tuple(_RECIPES)
 
 
 def get(name: str) -> Recipe:
-    """The recipe of that name.
+    """Returns the recipe of a name.
 
     Args:
         name: one of `names()`.
@@ -38,7 +38,7 @@ def get(name: str) -> Recipe:
         The recipe.
 
     Raises:
-        UserError: there is none of that name; the nearest is proposed.
+        UserError: there is no such recipe; suggests the closest name.
 
     Example:
         get("mnist_conv_32").config.epochs  # 300
@@ -49,10 +49,10 @@ def get(name: str) -> Recipe:
 
 
 def named_recipe(word: str) -> Recipe:
-    """The recipe that a word stands for: a name, or a file as `highway tune` writes it (best.json).
+    """Returns the recipe of a name or of a file that `highway tune` wrote (best.json).
 
     Raises:
-        UserError: there is no such recipe, or the file is missing or no recipe.
+        UserError: there is no such recipe, or the file is missing or not a recipe.
     """
     path = Path(word)
     if path.suffix != ".json":
@@ -62,9 +62,9 @@ def named_recipe(word: str) -> Recipe:
     except OSError as error:
         raise UserError(f"the recipe file {path} cannot be read: {error.strerror}. Check the path.") from None
     except ValidationError as error:
-        raise UserError(f"{path} is no recipe file: {explain(error, Recipe)}") from None
+        raise UserError(f"{path} is not a recipe file: {explain(error, Recipe)}") from None
 
 
 def header(name: str) -> str:
-    """What the file of a recipe's family says of paper, data, command and measurements."""
+    """Returns the header of a recipe's family: paper, data, command and measurements."""
     return (_RECIPES[get(name).name][1].__doc__ or "").strip()

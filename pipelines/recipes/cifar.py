@@ -1,17 +1,17 @@
 """CIFAR-10 and CIFAR-100, highway nets of 19 layers: Srivastava, Greff, Schmidhuber 2015, Table 3.
 
 Command     highway train cifar10_19       (or cifar100_19)
-Net         19 layers in three stages of 32, 80 and 128 filters (2 256 838 parameters for 10 classes)
-Data        all 50 000 training images, global contrast normalisation, mean subtracted, 8 pixels of padding on each
+Net         19 layers in three stages of 32, 80 and 128 filters (2,256,838 parameters for 10 classes)
+Data        all 50,000 training images, global contrast normalisation, mean subtracted, 8 pixels of padding on each
             side, random 32x32 crop, mirror; test images unpadded
-Published   CIFAR-10: 92.40 % best, 92.31 +- 0.12; CIFAR-100: 67.76 % best, 67.61 +- 0.15 (test accuracy)
-Waypoints   the authors' log, CIFAR-10, test: 68.97 % after 5 000 steps, 85.92 after 50 000, 86.94 after 100 000, 90.38
-            after 100 500, 92.14 at the end (92.44 at most); CIFAR-100 ends at 68.09
-Sources     the authors' Caffe files. They do not record the scale of the contrast normalisation: 0.67 fits their loss
-            before training best. Nor whether the mean is that of each pixel or of each channel.
-Measured    not in full. cifar10_19, first 10 epochs (5 000 steps), test: 64.16 % (seed 0, mixed_bfloat16, 1.8 h on one
+Published   CIFAR-10: 92.40% best, 92.31 ± 0.12; CIFAR-100: 67.76% best, 67.61 ± 0.15 (test accuracy)
+Waypoints   the authors' log, CIFAR-10, test: 68.97% after 5,000 steps, 85.92 after 50,000, 86.94 after 100,000, 90.38
+            after 100,500, 92.14 at the end (92.44 at most); CIFAR-100 ends at 68.09
+Sources     the authors' Caffe files. They record neither the scale of the contrast normalisation (0.67 fits their loss
+            before training best) nor whether the mean is per pixel or per channel
+Measured    Not in full: cifar10_19, first 10 epochs (5,000 steps), test: 64.16% (seed 0, mixed_bfloat16, 1.8 h on one
             core of an AMD EPYC with avx512_bf16, Keras 3.15.1, TensorFlow 2.21; docs/results/cifar10). cifar100_19
-            only by one cycle of ten epochs: 25.94 % (seed 0; docs/results/cifar100)
+            only one cycle of ten epochs: 25.94% (seed 0; docs/results/cifar100)
 """
 
 from pipelines.core.config import SGD, Augment, Config, ModelConfig, Preprocess, Provenance, Recipe, StepSchedule
@@ -24,7 +24,7 @@ SEARCH = mnist_conv.SEARCH
 
 
 def config(name: str, data: str) -> Config:
-    """The recorded training of the 19-layer nets, for any preset; Table 2's nets are trained the same way."""
+    """Returns the recorded training of the 19-layer nets for any preset; it trains the nets of Table 2 too."""
     return Config(
         recipe=name,
         model=ModelConfig(preset=name),
@@ -43,14 +43,14 @@ RECIPES = (
     Recipe(
         config=config("cifar10_19", "cifar10"),
         source="Srivastava et al. 2015, Table 3",
-        published="92.40 best (92.31 +- 0.12) % test accuracy, CIFAR-10",
+        published="92.40% best (92.31% ± 0.12) test accuracy, CIFAR-10",
         search=SEARCH,
         provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
     ),
     Recipe(
         config=config("cifar100_19", "cifar100"),
         source="Srivastava et al. 2015, Table 3",
-        published="67.76 best (67.61 +- 0.15) % test accuracy, CIFAR-100",
+        published="67.76% best (67.61% ± 0.15) test accuracy, CIFAR-100",
         search=SEARCH,
         provenance=Provenance(recorded=("model.preset", "data", *RECORDED), assumed=ASSUMED),
     ),

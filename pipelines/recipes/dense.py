@@ -1,28 +1,28 @@
 """Dense highway nets of 10 to 100 hidden layers: Srivastava, Greff, Schmidhuber 2015, sections 3.1 and 4.
 
 Command     highway train mnist_dense_10, mnist_dense_50, mnist_dense_100 or cifar100_dense_50
-Net         one plain and 9, 49 or 99 highway layers of 50 tanh units. On MNIST with gate bias -2, -2 or -4: the nets
-            that Figure 1 compares by depth; that of 50 layers, and one on CIFAR-100 with gate bias -4, are those of
-            Figures 2, 3 and 4
-Data        MNIST, all 60 000 training images, or CIFAR-100, all 50 000
+Net         one plain and 9, 49 or 99 highway layers of 50 tanh units. With gate bias -2, -2 or -4 on MNIST: the nets
+            that Figure 1 compares by depth. Figures 2, 3 and 4 show the net of 50 layers, and one on CIFAR-100 with
+            gate bias -4
+Data        MNIST, all 60,000 training images, or CIFAR-100, all 50,000
 Published   curves only: highway nets of 100 layers optimise as well as those of 10, 20 and 50 (Figure 1)
-Sources     SGD with momentum and an exponential decay of the learning rate are printed; their values were searched at
-            random and are not, so all numbers of the training are assumed. Rate and gate bias of 10 and 100 layers had
-            the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs).
-            For 50 layers rate 0.15 was tried beforehand: 93.5 % on test images after 2 epochs at a constant rate, one
-            seed, where 0.05 reached 42.2 %
-Measured    10 layers 97.70 % of the test images (97.62 +- 0.07, n = 3, seeds 0 to 2), 100 layers 97.56 %
-            (97.52 +- 0.06, n = 3); 20 epochs, 21 to 24 s and 91 to 140 s, Keras 3.15.1, JAX 0.10.2, float32, two busy
-            cores of an Intel Xeon with avx512_bf16 and amx_bf16. 50 layers on MNIST 97.47 %
-            (97.16 +- 0.32, n = 3), on CIFAR-100 21.52 % (21.28 +- 0.29, n = 3), 50 epochs, 4 to 9 min each on a busy
+Sources     the paper prints SGD with momentum and an exponentially decaying learning rate, but not their values, which
+            were found by random search: all numbers of the training are assumed. Learning rate and gate bias of 10 and
+            100 layers had the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs). For 50
+            layers, a constant rate of 0.15 reached 93.5% on test images after 2 epochs, and 0.05 reached 42.2% (one
+            seed)
+Measured    10 layers 97.70% of the test images (97.62 ± 0.07, n = 3, seeds 0 to 2), 100 layers 97.56%
+            (97.52 ± 0.06, n = 3); 20 epochs, 21 to 24 s and 91 to 140 s, Keras 3.15.1, JAX 0.10.2, float32, two busy
+            cores of an Intel Xeon with avx512_bf16 and amx_bf16. 50 layers on MNIST 97.47%
+            (97.16 ± 0.32, n = 3), on CIFAR-100 21.52% (21.28 ± 0.29, n = 3), 50 epochs, 4 to 9 min each on a busy
             core, otherwise the same (docs/results/gates)
 """
 
 from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance, Recipe, Space
 
-# Of an epoch, after which the rate falls.
+# Steps per epoch; the learning rate decays once per epoch.
 STEPS = {"mnist": 600, "cifar100": 500}
-# What the paper searched at random (section 3.1); it prints the bounds of the gate bias alone.
+# The paper's random search (section 3.1), which prints only the bounds of the gate bias.
 SEARCH = Space(
     learning_rate=(0.001, 1.0),
     momentum=(0.0, 0.99),
@@ -43,7 +43,7 @@ ASSUMED = (
     "epochs",
     "batch_size",
 )
-# Section 3.1 names them for its nets, section 4 does not.
+# Section 3.1 names them for its nets; section 4 does not.
 TRAINING = ("optimizer.name", "schedule.kind")
 
 

@@ -1,4 +1,4 @@
-"""Each field of a configuration by its dotted name, and what a recipe says of where it comes from."""
+"""Fields of a configuration by dotted name, and the origin that a recipe gives for each."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ SOLVER = (
     "epochs",
     "batch_size",
 )
-"""The fields that the authors' Caffe solver files record."""
+"""Fields recorded in the authors' Caffe solver files."""
 
 
 def flat(config: BaseModel) -> dict[str, Any]:
-    """All values of a configuration by dotted name.
+    """Returns all values of a configuration by dotted name.
 
     Example:
         flat(recipe.config)["optimizer.learning_rate"]  # 0.01
@@ -38,7 +38,7 @@ def flat(config: BaseModel) -> dict[str, Any]:
 
 
 def tags(recipe: Recipe) -> dict[str, str]:
-    """The tag of each field that has one: "recorded", "count-matched" or "assumed".
+    """Returns the tag of each tagged field: "recorded", "count-matched" or "assumed".
 
     Example:
         tags(recipe)["optimizer.learning_rate"]  # "recorded"

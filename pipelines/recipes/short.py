@@ -1,12 +1,12 @@
-"""Short trainings for a CPU, of nets whose recorded one is out of its reach; of 10 epochs.
+"""Trainings of 10 epochs for CPUs, on which the recorded trainings take days.
 
 Command     highway reproduce cifar10 --schedule short   (cifar100, fitnets)
 Net, data   those of the recipe
-Sources     one cycle: all numbers are ours. The rate rises in a line for 2 epochs, then falls to zero along a cosine;
-            its highest is the recorded one, at which these nets are known to learn: no other was tried.
-            The beginning: the recorded rate, which is constant for the first 200 epochs, so that its 10 epochs are
-            those of the full training. 10 epochs are the 5 000 steps after which the authors' log of CIFAR-10 has its
-            first waypoint. No result must be set against the paper's
+Sources     one cycle: all numbers are ours. The learning rate rises linearly for 2 epochs, then falls to zero along a
+            cosine. Its maximum is the recorded rate, at which these nets are known to learn; no other was tried.
+            Beginning: the recorded rate is constant for the first 200 epochs, so these are the first 10 epochs of the
+            full training, up to the first waypoint of the authors' CIFAR-10 log (5,000 steps). No result is
+            comparable with the paper's
 """
 
 from pipelines.core.config import Config, CosineSchedule, Provenance, Recipe
@@ -14,17 +14,17 @@ from pipelines.recipes.provenance import flat
 
 EPOCHS = 10
 RISE = 1000
-"""Steps in which the rate rises: 2 epochs of CIFAR."""
+"""Warm-up steps: 2 epochs of CIFAR."""
 
 
 def one_cycle(recipe: Recipe) -> Recipe:
-    """The same net and data, trained for `EPOCHS` with one cycle of the learning rate.
+    """Shortens a recipe to `EPOCHS` with one cycle of the learning rate.
 
     Args:
-        recipe: of a full training by SGD on 50 000 examples.
+        recipe: of a full training by SGD on 50,000 examples.
 
     Returns:
-        The short recipe. Every number counts as assumed, as no source trained so.
+        The short recipe; all its numbers are tagged as assumed.
 
     Example:
         one_cycle(recipes.get("cifar10_19")).config.epochs  # 10
@@ -39,13 +39,13 @@ def one_cycle(recipe: Recipe) -> Recipe:
 
 
 def beginning(recipe: Recipe) -> Recipe:
-    """The first `EPOCHS` of a full training: as its rate is constant until later, every step is that of the full one.
+    """Cuts a recipe to its first `EPOCHS`, in which its learning rate is constant.
 
     Args:
         recipe: of the full training.
 
     Returns:
-        The short recipe. Only its end is ours.
+        The short recipe; only the number of epochs is ours.
     """
     tags = recipe.provenance
     recorded = tuple(tag for tag in tags.recorded if tag != "epochs")

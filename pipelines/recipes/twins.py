@@ -12,7 +12,7 @@ def twins(recipe: Recipe) -> tuple[Recipe, ...]:
         recipe: a recipe whose net is a highway net.
 
     Returns:
-        The plain and the residual twin. Every number counts as assumed, as no source trained these nets this way.
+        The plain and the residual twin. All numbers are tagged as assumed: no source trained these nets this way.
     """
     return tuple(_twin(recipe, kind) for kind in KINDS)
 
