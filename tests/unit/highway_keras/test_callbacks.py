@@ -19,6 +19,7 @@ def model_of(*layers):
     return model
 
 
+@slow_on_jax
 def test_each_epoch_logs_the_gates_of_its_own_weights():
     model = model_of(Highway(name="a"), HighwayStack(2, name="b"))
     measured = []

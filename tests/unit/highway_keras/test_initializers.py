@@ -4,8 +4,9 @@ import pytest
 from keras import ops
 
 from highway_keras.initializers import caffe_xavier, fan_in_uniform, gaussian
+from tests.unit.highway_keras.helpers import MARKS_ON_JAX
 
-pytestmark = pytest.mark.usefixtures("keras_initial_values")
+pytestmark = [pytest.mark.usefixtures("keras_initial_values"), *MARKS_ON_JAX]
 
 
 @pytest.mark.parametrize("shape", [(500, 80), (3, 3, 50, 60)])

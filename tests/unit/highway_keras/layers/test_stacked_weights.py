@@ -7,7 +7,7 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.initializers import caffe_xavier
 from highway_keras.layers.highway_stack import stacked_initializer
-from tests.unit.highway_keras.helpers import array, slow_on_jax
+from tests.unit.highway_keras.helpers import array, param_slow_on_jax, slow_on_jax
 
 pytestmark = pytest.mark.usefixtures("keras_initial_values")
 DEPTH, UNITS = 24, 20
@@ -117,9 +117,9 @@ def test_the_global_seed_repeats_a_stack():
     "regularizer",
     [
         keras.regularizers.L2(0.1),
-        keras.regularizers.L1(0.1),
-        keras.regularizers.OrthogonalRegularizer(0.1, mode="rows"),
-        keras.regularizers.OrthogonalRegularizer(0.1, mode="columns"),
+        param_slow_on_jax(keras.regularizers.L1(0.1)),
+        param_slow_on_jax(keras.regularizers.OrthogonalRegularizer(0.1, mode="rows")),
+        param_slow_on_jax(keras.regularizers.OrthogonalRegularizer(0.1, mode="columns")),
         keras.ops.max,  # any function
     ],
 )
@@ -135,10 +135,10 @@ def test_a_penalty_is_the_sum_of_those_of_the_layers(regularizer):
     "of_one",
     [
         keras.constraints.MaxNorm(0.5, axis=0),
-        keras.constraints.MaxNorm(0.5, axis=1),
-        keras.constraints.MaxNorm(0.5, axis=[0, 1]),
-        keras.constraints.UnitNorm(axis=0),
-        keras.constraints.MinMaxNorm(0.1, 0.2, rate=0.5, axis=0),
+        param_slow_on_jax(keras.constraints.MaxNorm(0.5, axis=1)),
+        param_slow_on_jax(keras.constraints.MaxNorm(0.5, axis=[0, 1])),
+        param_slow_on_jax(keras.constraints.UnitNorm(axis=0)),
+        param_slow_on_jax(keras.constraints.MinMaxNorm(0.1, 0.2, rate=0.5, axis=0)),
         keras.constraints.NonNeg(),
     ],
     ids=lambda of_one: type(of_one).__name__,

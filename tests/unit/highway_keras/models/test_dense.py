@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from highway_keras import Highway, HighwayStack
 from highway_keras.models import dense
-from tests.unit.highway_keras.helpers import TOLERANCE, array, few_examples
+from tests.unit.highway_keras.helpers import TOLERANCE, array, few_examples, slow_on_jax
 from tests.unit.highway_keras.models import nets
 
 FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
@@ -81,6 +81,7 @@ def test_gates_start_at_the_bias_and_blocks_at_weights_of_their_own():
     assert not np.allclose(first["kernel"], second["kernel"])
 
 
+@slow_on_jax
 @pytest.mark.usefixtures("keras_initial_values")
 def test_kernels_start_by_normalised_initialisation():
     model = dense((30,), 30, depth=2, width=30)
@@ -93,6 +94,7 @@ def test_kernels_start_by_normalised_initialisation():
                 np.testing.assert_allclose(value.std(), limit / np.sqrt(3), rtol=0.1)
 
 
+@slow_on_jax
 @pytest.mark.usefixtures("keras_initial_values")
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_start_within_one_over_the_root_of_the_fan_in_where_that_is_asked_for(kind):
