@@ -1,9 +1,9 @@
-"""Adds a golden version: only when the format of exports is meant to grow, and never to make a test pass.
+"""Adds a golden model version. Run it when the export format grows, never to make a test pass.
 
     python -m tests.golden.make
 
-Writes models/tiny/N, the net of model.keras as the code of the day exports it. The versions before it stay: exports
-of all times have to be read. images.npy has uint8 digits, probabilities.npy what the net gives for them, by NumPy.
+Writes models/tiny/N: the net in model.keras, exported by the current code. Earlier versions stay, because exports of
+every age must remain readable. images.npy holds uint8 digits, probabilities.npy the outputs of the net in NumPy.
 """
 
 import os
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    """Makes it."""
+    """Exports the net as the next version."""
     with tempfile.TemporaryDirectory() as aside:
         run = finished(Path(aside) / "tiny", tiny_net())
         shutil.copy(HERE / "model.keras", run.path)
