@@ -1,8 +1,8 @@
-"""Whether all contestants learn the same.
+"""Compares loss curves: do all contestants learn the same?
 
-Training is chaotic: last bits that differ grow, by about ten times every ten steps at first, until curves differ as
-those of two seeds do. So the first steps are compared closely, the first epoch less, and of the whole study the mean
-loss of its second half alone. Measured between six contestants at depths 10 to 1 000: 8e-6, 1e-4 and 16 %.
+Training is chaotic: differences in the last bits grow, at first tenfold every ten steps, until curves differ like those
+of two seeds. Therefore the first steps are compared closely, the first epoch less closely, and of a whole study only
+the mean loss of its second half. Six contestants at depths 10 to 1,000 differed by 8e-6, 1e-4 and 16%.
 """
 
 import math
@@ -14,7 +14,7 @@ FIRST_STEPS = 10
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the loss curve and how far contestants may differ on it, relative to the first of them."""
+    """A part of the loss curve, and how far contestants may differ from the first, relatively."""
 
     name: str
     tolerance: float
@@ -23,18 +23,18 @@ class Check:
 STEPS = Check(f"loss of the first {FIRST_STEPS} steps", 1e-3)
 EPOCH = Check("loss of the first epoch", 1e-2)
 STUDY = Check("mean loss of the study's second half", 0.3)
-# Of the first two steps; bfloat16 keeps two to three digits.
+# bfloat16 keeps two to three digits.
 CONV = {"float32": Check("loss of the first 2 steps", 1e-3), "mixed_bfloat16": Check("loss of the first 2 steps", 0.1)}
 
 
 def deviations(curves: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The largest relative difference of each curve from the first one.
+    """Computes the largest relative difference of each curve from the first.
 
     Args:
-        curves: losses by contestant, of equal length. A loss that is not a number differs infinitely.
+        curves: losses by contestant, of equal length. NaN counts as an infinite difference.
 
     Returns:
-        By contestant.
+        Differences by contestant.
 
     Example:
         deviations({"numpy": [2.0, 1.0], "PyTorch": [2.0, 1.1]})  # {"numpy": 0.0, "PyTorch": 0.1}
@@ -48,10 +48,10 @@ def deviations(curves: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def disagreements(check: Check, curves: Mapping[str, Sequence[float]]) -> list[str]:
-    """Who learns something else than the first contestant does, in words; empty if nobody.
+    """Describes each contestant that learns something else than the first.
 
     Args:
-        check: what the curves are and how far they may differ.
+        check: the part of the curves, and the tolerance.
         curves: as in `deviations`.
     """
     reference = next(iter(curves))

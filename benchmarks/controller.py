@@ -1,4 +1,4 @@
-"""The controller's side: starts workers, asks them in turn, and has the only clock."""
+"""Starts contestants in worker processes, asks them in turn, and measures their time."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-peers"
-# A step that has not come by then is given up.
+# Seconds to wait for an answer.
 PATIENCE = 900.0
 
 
@@ -30,10 +30,10 @@ class Contestant:
         options: of the program.
         variables: environment variables.
         ours: whether it is what this project offers.
-        deepest: highway blocks that it is tried with at most.
-        because: why not with more.
-        cached: whether JAX keeps what it compiled on disk, as PyTorch does by itself; it steps no faster, so that only
-            its starts and studies are measured, when the cache is filled.
+        deepest: largest number of highway blocks; None is unlimited.
+        because: the reason for that limit.
+        cached: whether JAX keeps compiled programs on disk, as PyTorch does by default. Steps are no faster, so only
+            starts and studies with a filled cache are measured.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker answered.
+    """The answer of a worker.
 
     Args:
-        seconds: from the question, or for the first one from the start of the process, to the answer.
-        losses: mean of each epoch, or of each step if no whole epoch was asked for.
+        seconds: from the request to the answer; for the first one from the start of the process.
+        losses: mean of each epoch, or loss of each step if the request was not for whole epochs.
         peak_bytes: largest resident memory of the process so far.
-        versions: of the packages that matter.
-        more: anything else.
+        versions: of the relevant packages.
+        more: further values, by name.
     """
 
     seconds: float
@@ -67,16 +67,16 @@ class Answer:
 
 
 class FailedError(Exception):
-    """A contestant cannot take part, and why."""
+    """A contestant cannot take part; the message says why."""
 
 
 class Worker:
-    """A running contestant, which waits blocked on its input between questions.
+    """A running contestant, blocked on its input between requests.
 
     Args:
-        contestant: whom to start.
-        task: its command line's argument.
-        folder: for what it keeps between processes; a new one makes its first start a cold one.
+        contestant: to start.
+        task: argument of its command line.
+        folder: for caches shared between processes; a new folder means a cold first start.
 
     Raises:
         FailedError: its environment is missing.
@@ -97,7 +97,7 @@ class Worker:
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             }
-        # What is measured from the start of a process has its bytecode cached, as installed packages have.
+        # Installed packages have cached bytecode, so that starts of ours need it too.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._asked = time.perf_counter()
@@ -115,11 +115,11 @@ class Worker:
         self._fresh = True
 
     def ask(self, steps: int, patience: float = PATIENCE) -> Answer:
-        """Has it train that many steps.
+        """Requests that many training steps.
 
         Args:
-            steps: how many.
-            patience: seconds to wait at most.
+            steps: number of steps.
+            patience: longest wait in seconds.
 
         Raises:
             FailedError: the process died, or the answer did not come in time.
@@ -152,7 +152,7 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        # Nothing of it is wanted any more, and frameworks take their time to end by themselves.
+        # Frameworks take long to exit by themselves.
         self._process.kill()
         self._process.communicate()
         self._errors.close()
@@ -165,10 +165,10 @@ class Worker:
 
 
 def python(environment: Literal["project", "peers"]) -> Path:
-    """The interpreter of an environment.
+    """Returns the interpreter of an environment.
 
     Raises:
-        FailedError: it is not there.
+        FailedError: it does not exist.
     """
     if environment == "project":
         return Path(sys.executable)

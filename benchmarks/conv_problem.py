@@ -1,7 +1,7 @@
 """The convolutional problem that all contestants train: the 19-layer CIFAR net of the paper's Table 3.
 
 Batches of 128 preprocessed images, the same few again and again; SGD 0.025 with Nesterov momentum 0.9, weight decay as
-recorded. For all alike there is no dropout, so that losses can be compared, and biases learn at the rate of the rest.
+recorded. No contestant uses dropout, so that losses can be compared, or another learning rate for biases.
 """
 
 import json
@@ -25,7 +25,7 @@ Precision = Literal["float32", "mixed_bfloat16"]
 
 @dataclass(frozen=True)
 class ConvProblem:
-    """What is trained.
+    """The training of one net in one precision.
 
     Args:
         batches: file with `images` float32 [n, batch, 32, 32, 3] and `labels` int32 [n, batch].
@@ -40,7 +40,7 @@ class ConvProblem:
     options: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Itself, for a command line."""
+        """Serialises it for a command line."""
         return json.dumps(asdict(self))
 
     @classmethod

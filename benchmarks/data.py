@@ -1,4 +1,4 @@
-"""The data of the benchmarks: real where it is at hand, named in every result."""
+"""The data of the benchmarks: real where it is prepared, and named in every result."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ import numpy as np
 
 
 def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
-    """Digits: of `mnist` where TFDS finds it prepared, else of `mnist_5k`, which comes with a package.
+    """Draws digits of `mnist` where TFDS finds it prepared, else of `mnist_5k`, which comes with a package.
 
     Args:
-        count: how many, drawn by seed; a set that has fewer gives all.
+        count: number of digits, drawn by seed; a smaller set is returned whole.
 
     Returns:
         The name of the data, images uint8 [n, 28, 28, 1] and labels int64 [n], of the training split.
@@ -26,6 +26,6 @@ def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def is_prepared(name: str) -> bool:
-    """Whether TFDS finds a data set prepared, so that using it downloads nothing."""
+    """Whether TFDS finds a data set prepared, so that no download is needed."""
     folder = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return (Path(folder).expanduser() / name).is_dir()

@@ -1,11 +1,11 @@
-"""The dense problem that all contestants train: data, initial weights, sizes, and what a step of it costs.
+"""The dense problem that all contestants train: data, initial weights, and the cost of a step.
 
 784 -> 50 tanh, N highway blocks 50 -> 50 tanh, softmax over 10 classes; Adam 5e-3 (0.9, 0.999), the gradient of all
-weights together clipped to a norm of 5.0, batch 128, weights uniform in +- 1 / sqrt(fan in), 6 000 images of which 46
-batches make an epoch, 12 epochs. The numpy study that recorded these has gate bias -2 up to 50 layers and Adam's
-epsilon 1e-8. Deeper nets need gates that are closed further: at 100 layers and -2 it depends on the last bits whether
-a net learns. Keras adds epsilon before it corrects the second moment, all others after; with 1e-8 that alone moves the
-loss of step 10 by 6e-3 at depth 30, with 1e-12 by 1e-5.
+weights clipped to a global norm of 5.0, batch 128, weights uniform in ±1 / sqrt(fan in), 6,000 images (46 batches per
+epoch), 12 epochs. The NumPy study that recorded these has gate bias -2 up to 50 layers and Adam's epsilon 1e-8. Deeper
+nets need gates that start more closed: at 100 layers and -2 the last bits decide whether a net learns. Keras adds
+epsilon before it corrects the second moment, all others after; with 1e-8 this alone changes the loss of step 10 by 6e-3
+at depth 30, with 1e-12 by 1e-5.
 """
 
 import json
@@ -22,7 +22,7 @@ BATCH, EPOCH, EPOCHS = 128, 46, 12
 
 @dataclass(frozen=True)
 class Problem:
-    """What one net is trained on, small enough for a command line.
+    """The training of one net, small enough for a command line.
 
     Args:
         depth: highway blocks.
@@ -45,7 +45,7 @@ class Problem:
     options: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Itself, for a command line."""
+        """Serialises it for a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -66,7 +66,7 @@ class Problem:
 
 
 def transform_bias(depth: int) -> float:
-    """The gate bias that a net of this depth learns with."""
+    """The gate bias that nets of this depth learn with."""
     return -2.0 if depth <= 50 else -4.0 if depth <= 100 else -10.0
 
 
@@ -135,7 +135,7 @@ def flops(depth: int, width: int) -> int:
 
 
 def traffic(depth: int, width: int) -> int:
-    """Bytes that a training step moves at least, were every array read or written once where it is needed.
+    """Bytes that a training step moves at least, if every array is read or written once where it is needed.
 
     Weights are read forward and backward and written once, gradients written and read, both moments of Adam read and
     written: 9 passes over the weights. Input, block state and gate of each block are written and read: 6 passes over

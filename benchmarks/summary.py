@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.table import Row
 from pipelines.core.plotting import STYLE
 
-# Ours in warm colours and thick, peers in cold and grey ones; Okabe and Ito's, which the colour-blind can tell apart.
+# Ours in warm colours and thick, peers in cold and grey ones; colours of Okabe and Ito, safe for colour blindness.
 COLOURS = {
     True: ("#D55E00", "#882255", "#E69F00", "#CC79A7"),
     False: ("#0072B2", "#56B4E9", "#44AA99", "#009E73", "#999933", "#666666", "#332288"),
@@ -49,7 +49,7 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
     Args:
         section: its name.
         rows: of that section.
-        folder: where to.
+        folder: for the figure.
     """
     if section == "dense":
         _draw_dense(rows, folder / "dense.png")
@@ -62,10 +62,10 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
 def _draw_dense(rows: Sequence[Row], path: Path) -> None:
     rows = [row for row in rows if row.section == "dense"]
     panels = (
-        ("steady state", "training steps a second, by depth", "depth"),
+        ("steady state", "training steps per second, by depth", "depth"),
         ("first step from process start", "seconds to the first step, by depth", "depth"),
         ("study", "seconds for the study of 12 epochs, by depth", "depth"),
-        ("steady state", "training steps a second, by width (depth 30)", "width"),
+        ("steady state", "training steps per second, by width (depth 30)", "width"),
     )
     styles = _styles(rows)
     with mpl.rc_context(STYLE):
@@ -111,7 +111,7 @@ def _draw_conv(rows: Sequence[Row], path: Path) -> None:
                     axes.text(row.high, at, f"  {row.median:.0f}", va="center")
             axes.set_yticks(range(len(names)), names)
             axes.set_title(precision)
-            axes.set_xlabel("training images a second")
+            axes.set_xlabel("training images per second")
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15)
         figure.suptitle(f"The 19-layer CIFAR net, batch {rows[0].batch}\n{rows[0].machine}", fontsize=11)
@@ -130,10 +130,10 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
                 x = [at for at, _ in points]
                 ticks.update(x)
                 median, low, high = ([getattr(row, end) for _, row in points] for end in ("median", "low", "high"))
-                # Bands would lie on each other.
+                # Bands would overlap.
                 spread = np.subtract(median, low), np.subtract(high, median)
                 axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
-            axes.set_title({"throughput": "answers a second", "p99": "milliseconds, 99th percentile"}[measure])
+            axes.set_title({"throughput": "answers per second", "p99": "milliseconds, 99th percentile"}[measure])
             axes.set_xlabel("connections")
             _logarithmic(axes, sorted(ticks))
         handles, names = axes.get_legend_handles_labels()
@@ -143,7 +143,7 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
-    """Colour, marker and width of each contestant's line, in their order."""
+    """Colour, marker and width of each contestant's line."""
     styles: dict[str, dict[str, object]] = {}
     for row in rows:
         if row.contestant not in styles:

@@ -1,1 +1,1 @@
-"""One program a contestant, each written as its users would write it, run by `benchmarks.controller` in a process."""
+"""The contestants, each a program as its users would write it, run by `benchmarks.controller` in a process."""

@@ -7,10 +7,10 @@ import numpy as np
 
 
 def feeding(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """What `fit` takes to train on some batches once, in their order.
+    """Builds the arguments of `fit` for one pass over some batches, in their order.
 
-    TensorFlow gets a dataset without tf.data's tuning, which stalls `fit` for as long as a turn (see
-    `pipelines.data.parallel`); plain Keras as well as ours, to compare the steps and not the stall.
+    On TensorFlow this is a dataset without tf.data's autotuning, which stalls `fit` for as long as a turn (see
+    `pipelines.data`), for plain Keras and for ours, to compare the steps and not the stall.
 
     Args:
         images: [batches, batch, ...].

@@ -1,6 +1,6 @@
-"""The loss of a net of 50 layers with each of its layers closed in turn; the task names the way and the images.
+"""The loss of a 50-layer net with each of its layers closed in turn; the task names the method and the images.
 
-A question names how many images, none only to start; the answer is the loss without each layer.
+A request is a number of images (0 only starts); the answer is the loss without each layer.
 """
 
 import json
@@ -29,7 +29,7 @@ def start(task: str) -> Train:
     way: Callable[[Any, Any, Any], list[float]] = {"ours": ours, "closed": closed, "rebuilt": rebuilt}[settings["way"]]
 
     def measure(count: int) -> dict[str, Any]:
-        # Again from the start where there are fewer.
+        # Repeats them if there are fewer.
         places = np.arange(count) % len(images)
         return {"losses": way(net, images[places], labels[places]) if count else []}
 
@@ -37,7 +37,7 @@ def start(task: str) -> Train:
 
 
 def ours(net: Any, x: Any, y: Any) -> list[float]:
-    """By one program for all lesions, which computes nothing twice that comes before a closed gate."""
+    """Uses one program for all lesions, which computes the layers before a closed gate only once."""
     from highway_keras.analysis import in_batches, lesion_layers
 
     losses: list[float] = lesion_layers(net, in_batches(x, y, BATCH)).scores["loss"].tolist()
@@ -45,7 +45,7 @@ def ours(net: Any, x: Any, y: Any) -> list[float]:
 
 
 def closed(net: Any, x: Any, y: Any) -> list[float]:
-    """By weights that shut the gates of a layer, and Keras's `evaluate`, which is compiled once."""
+    """Sets weights that shut the gates of a layer, and calls Keras's `evaluate`, which is compiled once."""
     if not net.compiled:
         _compile(net)
     stack, losses = net.get_layer("highway"), []
@@ -62,7 +62,7 @@ def closed(net: Any, x: Any, y: Any) -> list[float]:
 
 
 def rebuilt(net: Any, x: Any, y: Any) -> list[float]:
-    """By a net without the layer, made and compiled for each."""
+    """Builds and compiles a net without the layer, for each layer."""
     import highway_keras
 
     stack, losses = net.get_layer("highway"), []
@@ -79,12 +79,12 @@ def rebuilt(net: Any, x: Any, y: Any) -> list[float]:
 def _compile(net: Any) -> None:
     import keras
 
-    # By XLA, as `highway train` compiles stacks, and as pays on a CPU.
+    # With XLA, as `highway train` compiles stacks, and faster on a CPU.
     net.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True)
 
 
 def _draw(net: Any) -> None:
-    """The same kernels on every backend."""
+    """Draws the same kernels on every backend."""
     rng = np.random.default_rng(0)
     for variable in net.weights:
         if variable.name.endswith("kernel"):

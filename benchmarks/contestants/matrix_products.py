@@ -1,6 +1,6 @@
-"""What the machine can do at most: matrix products and copies, in numpy and PyTorch, on as many threads as are set.
+"""Highest rates of matrix products and copies, in NumPy and PyTorch, on the number of threads that is set.
 
-Prints JSON: floating-point operations a second, and bytes a second read and written.
+Prints JSON: floating-point operations per second, and bytes per second read and written.
 """
 
 import json
@@ -17,7 +17,7 @@ SMALL, MANY = (100, 50, 128), 64
 
 
 def best(work: Callable[[], object], amount: float, seconds: float) -> float:
-    """The highest rate seen: a roof is what can be reached, not what is usual."""
+    """The highest rate seen: a roof is what can be reached, not what is typical."""
     work()
     rate, until = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < until:

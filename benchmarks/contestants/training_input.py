@@ -1,4 +1,4 @@
-"""The input of a recipe: alone, under training, and training without it; the task names recipe, what, and precision."""
+"""The input pipeline of a recipe alone, in training, and training without it; the task names which, and the recipe."""
 
 import json
 import time

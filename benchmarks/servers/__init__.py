@@ -1,6 +1,6 @@
 """Servers of one net, each as its makers' documentation has it: `python -m benchmarks.servers.NAME FOLDER PORT`.
 
-FOLDER is an exported version, with the weights beside it as `weights.npz`. They take the 784 pixels of one digit as the
-body of `POST /predict`, or as base64 in JSON where a framework reads nothing else, and answer with the three most
+FOLDER is an exported version, with the weights in `weights.npz` next to it. They take the 784 pixels of one digit as
+the body of `POST /predict`, or as base64 in JSON where a framework reads nothing else, and answer with the three most
 probable classes.
 """

@@ -1,4 +1,4 @@
-"""What all servers answer with."""
+"""Input and answer of all servers."""
 
 from typing import Any
 

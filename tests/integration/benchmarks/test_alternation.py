@@ -38,6 +38,7 @@ def measured(session, contestants, size):
     return by_name
 
 
+@pytest.mark.slow
 def test_contestants_alternate_and_learn_the_same(session):
     found = measured(session, (NUMPY, KERAS, OURS), dense.Size(3, 12, rounds=2))
     assert len(found) == 3
