@@ -55,7 +55,7 @@ docs: .venv-docs/installed  ## Build the site into site/; broken links fail
 	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock
 	@touch $@
 
-peers: .venv-peers/installed  ## Create .venv-peers with what the benchmarks compare with
+peers: .venv-peers/installed  ## Create .venv-peers with the frameworks that the benchmarks compare with
 
 .venv-peers/installed: requirements/peers.lock requirements/peers.torch.txt
 	@$(PYTHON) -m venv --clear .venv-peers
@@ -71,10 +71,10 @@ servers: .venv-servers/installed  ## Create .venv-servers with the servers that 
 	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
 	@touch $@
 
-# What to run, for example BENCH="dense --quick".
+# Benchmarks and options, for example BENCH="dense conv"; BENCH=--list names them.
 BENCH ?=
 
-bench: install peers  ## Measure ours and the peers side by side
+bench: install peers  ## Compare this project with its peers
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 lock: install  ## Resolve the dependencies anew

@@ -1,4 +1,4 @@
-"""`highway export` of deep stacks, whose graphs keep a loop, and of nets from before there were stacks."""
+"""`highway export` of deep stacks, whose graphs keep a loop, and of nets of single layers."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def net(depth, width):
 
 
 def probabilities(model, images):
-    """What a dense net gives for images, in float64 by NumPy, layer by layer."""
+    """Computes a dense net in float64 with NumPy, layer by layer."""
     entry, entry_bias, *stacks, last, last_bias = (np.float64(weight) for weight in model.get_weights())
     x = np.tanh(np.float64(images).reshape(len(images), -1) / 256 @ entry + entry_bias)
     for kernel, bias, transform_kernel, transform_bias in zip(*stacks, strict=True):
@@ -56,7 +56,7 @@ def probabilities(model, images):
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory, data_dir):
-    """A net of 1 000 layers, and a version of it."""
+    """A net of 1,000 layers, and a version of it."""
     folder = tmp_path_factory.mktemp("deep")
     model = net(DEPTH, 16)
     return model, export(finished(folder / "deep", model).path, folder / "models" / "deep", data_dir=data_dir)
@@ -82,7 +82,7 @@ def test_depth_does_not_make_the_graphs_larger(deep):
     assert len(onnx.load(version / "model.onnx").graph.node) < 20
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
-    # 570 kB of it decode picture files, whatever the net.
+    # 570 kB of it decode image files, whatever the net.
     assert max(others) < 700_000
 
 

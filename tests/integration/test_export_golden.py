@@ -22,7 +22,7 @@ from tests.finished_run import finished, tiny_net
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROOT = GOLDEN.parents[1]
-# The first format had neither picture files nor gates.
+# The first format had neither image files nor gates.
 FIRST, SECOND = (GOLDEN / "models" / "tiny" / version for version in "12")
 IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
 
@@ -58,7 +58,7 @@ def predict(folder, images):
 
 @pytest.fixture(scope="module")
 def today(tmp_path_factory):
-    """The golden net, exported by the code of today."""
+    """The golden net, exported by today's code."""
     folder = tmp_path_factory.mktemp("today")
     run = finished(folder / "tiny", tiny_net())
     shutil.copy(GOLDEN / "model.keras", run.path)
@@ -87,14 +87,14 @@ def test_exports_need_nothing_of_this_package(tmp_path, today, program, absent):
 
 
 @pytest.mark.parametrize("version", [FIRST, SECOND])
-def test_serving_opens_an_export_of_the_past(version):
+def test_serving_opens_an_earlier_export(version):
     model = open_model(version)
     np.testing.assert_allclose(model.predict(IMAGES)["probabilities"], EXPECTED, atol=1e-5)
     assert model.manifest.labels == tuple("0123456789")
     assert model.manifest.input.shape == (None, 28, 28, 1)
 
 
-def test_pictures_and_gates_of_an_export_of_the_past():
+def test_image_files_and_gates_of_an_earlier_export():
     model = open_model(SECOND)
     rgba = np.concatenate([np.repeat(IMAGES[0], 3, -1), np.full((28, 28, 1), 255, np.uint8)], -1)
     np.testing.assert_array_equal(model.to_input(rgba), IMAGES[0])
@@ -104,21 +104,21 @@ def test_pictures_and_gates_of_an_export_of_the_past():
 
 
 def keys(value):
-    """The form of a JSON value, without what differs from run to run."""
+    """The keys and types of a JSON value, without parts that differ from run to run."""
     if isinstance(value, dict):
         return {key: keys(inner) for key, inner in value.items() if key not in {"versions", "config", "preprocess"}}
     return type(value).__name__
 
 
-def test_the_manifest_of_today_has_the_form_of_the_past(today):
+def test_the_manifest_keeps_its_format(today):
     first, second, now = (keys(json.loads((folder / NAME).read_text())) for folder in (FIRST, SECOND, today))
     assert now == second
-    # What the first had is there still: its readers read it in what is written now.
+    # Readers of the first format find everything in today's.
     assert holds(now, first)
 
 
 def holds(whole, part):
-    """Whether a form has all that another has."""
+    """Whether a value has all keys and types of another."""
     if not isinstance(part, dict):
         return whole == part
     return all(key in whole and holds(whole[key], inner) for key, inner in part.items())
@@ -136,7 +136,7 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(keras.ops.softmax(logits)))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-def test_a_model_file_of_the_past_is_loaded_on_every_backend(tmp_path, backend):
+def test_an_earlier_model_file_loads_on_every_backend(tmp_path, backend):
     words = [sys.executable, "-c", KERAS, GOLDEN / "model.keras", GOLDEN / "images.npy", tmp_path / "found.npy"]
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
     subprocess.run(words, env=environment, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""`highway export` on run directories: what is written, and what is refused without leaving anything."""
+"""`highway export` on run directories: complete versions, and refusals that leave nothing behind."""
 
 import dataclasses
 import errno
@@ -50,24 +50,24 @@ def export(run, data_dir, *words):
 
 
 def evaluated(run):
-    """Writes what `highway evaluate` found of the final weights: one of four digits right."""
+    """Writes an evaluation of the final weights: one of four digits right."""
     found = evaluate(np.eye(10)[:4], np.array([0, 2, 3, 4]), DIGITS.labels, "final", "mnist_5k 1.0.0")
     (run / "evaluation.json").write_text(found.model_dump_json())
 
 
 def refused(capsys, status):
-    """The one line that a refused export says."""
-    said = capsys.readouterr().err
+    """Returns the message of a refused export."""
+    message = capsys.readouterr().err
     assert status == 2
-    assert said.startswith("highway export: error: ")
-    assert "Traceback" not in said
-    return said
+    assert message.startswith("highway export: error: ")
+    assert "Traceback" not in message
+    return message
 
 
 def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
-    made = finished(home / "runs" / "digits", tiny_net(), preprocess=Preprocess(scale=1 / 256, mean="pixel"))
-    evaluated(made.path)
-    assert export(made.path, data_dir) == 0
+    run = finished(home / "runs" / "digits", tiny_net(), preprocess=Preprocess(scale=1 / 256, mean="pixel"))
+    evaluated(run.path)
+    assert export(run.path, data_dir) == 0
     assert "models/digits/1" in capsys.readouterr().out
     folder = home / "models" / "digits" / "1"
     assert [entry.name for entry in folder.parent.iterdir()] == ["1"]
@@ -97,10 +97,10 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
 
 
 def test_an_unusable_key_is_reported_before_anything_is_written(home, data_dir, capsys):
-    made = finished(home / "runs" / "digits", tiny_net())
+    run = finished(home / "runs" / "digits", tiny_net())
     (home / "text.pem").write_text("no key")
     for name, expected in {"missing.pem": "No such file", "text.pem": "holds no private key"}.items():
-        assert expected in refused(capsys, export(made.path, data_dir, "--sign", name))
+        assert expected in refused(capsys, export(run.path, data_dir, "--sign", name))
     assert not (home / "models").exists()
 
 
@@ -125,12 +125,12 @@ def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir)
 
 @pytest.mark.slow
 def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
-    made = finished(home / "run", tiny_net())
+    run = finished(home / "run", tiny_net())
     best = tiny_net(seed=1)
-    best.save(made.path / "best.keras")
-    evaluated(made.path)
+    best.save(run.path / "best.keras")
+    evaluated(run.path)
     (home / "signing.pem").write_bytes(KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    assert export(made.path, data_dir, "--weights", "best", "--to", "best", "--sign", "signing.pem") == 0
+    assert export(run.path, data_dir, "--weights", "best", "--to", "best", "--sign", "signing.pem") == 0
     assert open_model(home / "best", trusted=[KEY.public_key().public_bytes_raw()]).manifest.name == "best"
     found = read(home / "best" / "1")
     assert (found.name, found.model.weights) == ("best", "best")
@@ -144,30 +144,30 @@ def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
 
 @pytest.mark.parametrize("state", ["running", "diverged"])
 def test_an_unfinished_run_is_refused(home, data_dir, capsys, state):
-    made = finished(home / "run", tiny_net())
-    made.update(state=state)
-    (made.path / "model.keras").unlink()
-    said = refused(capsys, export(made.path, data_dir))
-    assert {"running": "is unfinished, after 40 steps", "diverged": "its training diverged"}[state] in said
+    run = finished(home / "run", tiny_net())
+    run.update(state=state)
+    (run.path / "model.keras").unlink()
+    message = refused(capsys, export(run.path, data_dir))
+    assert {"running": "is unfinished, after 40 steps", "diverged": "its training diverged"}[state] in message
     assert not (home / "models").exists()
 
 
 def test_a_checkpoint_of_an_unfinished_run_is_refused_too(home, data_dir, capsys):
-    made = finished(home / "run", tiny_net())
-    made.update(state="running")
-    assert "is unfinished" in refused(capsys, export(made.path, data_dir))
+    run = finished(home / "run", tiny_net())
+    run.update(state="running")
+    assert "is unfinished" in refused(capsys, export(run.path, data_dir))
 
 
 @pytest.mark.parametrize("name", ["model.keras", "preprocess.npz", "run.json", "config.json", "evaluation.json"])
 @pytest.mark.parametrize("damage", ["cut", "empty"])
 def test_a_damaged_file_is_refused_by_name(home, data_dir, capsys, name, damage):
-    made = finished(home / "run", tiny_net())
-    evaluated(made.path)
-    content = (made.path / name).read_bytes()
-    (made.path / name).write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
-    said = refused(capsys, export(made.path, data_dir))
-    assert f"run/{name}" in said
-    assert "damaged" in said
+    run = finished(home / "run", tiny_net())
+    evaluated(run.path)
+    content = (run.path / name).read_bytes()
+    (run.path / name).write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    message = refused(capsys, export(run.path, data_dir))
+    assert f"run/{name}" in message
+    assert "damaged" in message
     assert not (home / "models").exists()
 
 
@@ -175,17 +175,17 @@ def test_a_damaged_file_is_refused_by_name(home, data_dir, capsys, name, damage)
     ("changes", "expected"),
     [({"labels": ("a", "b")}, "one output for each of the 2 labels"), ({"shape": (32, 32, 3)}, "Expected images")],
 )
-def test_what_is_no_classifier_of_its_data_is_refused(home, data_dir, capsys, changes, expected):
-    made = finished(home / "run", tiny_net(), data=DIGITS.model_copy(update=changes))
-    assert expected in refused(capsys, export(made.path, data_dir))
+def test_a_net_that_does_not_fit_its_data_is_refused(home, data_dir, capsys, changes, expected):
+    run = finished(home / "run", tiny_net(), data=DIGITS.model_copy(update=changes))
+    assert expected in refused(capsys, export(run.path, data_dir))
 
 
 @pytest.mark.slow
 def test_a_form_that_computes_something_else_is_not_exported(home, data_dir, capsys, monkeypatch):
-    made = finished(home / "run", tiny_net())
+    run = finished(home / "run", tiny_net())
     off = Agreement(max_abs_difference=2e-4, same_label=256, ties=0)
     monkeypatch.setattr(parity, "compare", lambda *_: off)
-    assert "does not compute what the Keras model computes" in refused(capsys, export(made.path, data_dir))
+    assert "does not compute what the Keras model computes" in refused(capsys, export(run.path, data_dir))
     assert not (home / "models").exists()
 
 
@@ -231,14 +231,14 @@ def test_a_further_form_takes_one_row(home, data_dir, capsys, monkeypatch):
 
 
 def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch):
-    made = finished(home / "run", tiny_net())
+    run = finished(home / "run", tiny_net())
 
     def save(_, path):
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr(onnx, "save", save)
-    assert "disk is full" in refused(capsys, export(made.path, data_dir))
+    assert "disk is full" in refused(capsys, export(run.path, data_dir))
     assert not (home / "models").exists()
 
 

@@ -13,11 +13,11 @@ def test_deviations_are_relative_to_the_first_curve():
     assert found == pytest.approx({"a": 0.0, "b": 0.1, "c": 0.5})
 
 
-def test_who_learns_the_same_is_not_named():
+def test_agreement_is_not_reported():
     assert agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.009, 1.991]}) == []
 
 
-def test_who_learns_something_else_is_named_with_what_is_allowed():
+def test_disagreement_is_reported_with_the_tolerance():
     (line,) = agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [1.0, 2.1]})
     assert line.startswith("c differs from a by 0.05 of the loss")
     assert line.endswith("at most 0.01 is allowed")

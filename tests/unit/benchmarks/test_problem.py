@@ -67,15 +67,15 @@ def test_weights_are_those_of_the_study():
 def test_an_epoch_is_46_batches_whatever_the_data(count):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (count, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, count)
-    made = problem.batches(images, labels)
-    assert made["images"].shape == (46, 128, 784)
-    assert made["labels"].shape == (46, 128)
-    assert -1 <= made["images"].min() < -0.99
-    assert 0.99 < made["images"].max() <= 1
+    epoch = problem.batches(images, labels)
+    assert epoch["images"].shape == (46, 128, 784)
+    assert epoch["labels"].shape == (46, 128)
+    assert -1 <= epoch["images"].min() < -0.99
+    assert 0.99 < epoch["images"].max() <= 1
     # Each image with its own label.
-    pixels = np.rint((made["images"][0, 0] + 1) * 127.5).reshape(28, 28, 1)
+    pixels = np.rint((epoch["images"][0, 0] + 1) * 127.5).reshape(28, 28, 1)
     (place,) = np.flatnonzero((images == pixels).all(axis=(1, 2, 3)))
-    assert made["labels"][0, 0] == labels[place]
+    assert epoch["labels"][0, 0] == labels[place]
 
 
 def test_a_problem_fits_on_a_command_line(tmp_path):

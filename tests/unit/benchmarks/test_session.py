@@ -28,7 +28,7 @@ def test_ratios_are_to_the_fastest_peer_not_to_ours(session):
     assert (by_name["ours"].command, by_name["ours"].machine) == ("the command", "the machine")
 
 
-def test_of_seconds_less_is_better(session):
+def test_fewer_seconds_are_better(session):
     rows = session.rows(Row("dense", "start", "s"), {"ours": [1.0], "peer": [2.0], "slow peer": [8.0]}, BY_NAME)
     assert {row.contestant: row.ratio for row in rows} == {"ours": 2.0, "peer": 1.0, "slow peer": 0.25}
 
@@ -38,7 +38,7 @@ def test_without_a_peer_there_is_no_ratio(session):
     assert row.ratio is None
 
 
-def test_who_learns_something_else_is_noted(session, capsys):
+def test_a_contestant_that_learns_something_else_is_noted(session, capsys):
     session.check("depth 3", agreement.EPOCH, {"a": [1.0], "b": [1.0]})
     assert session.disagreements == []
     session.check("depth 3", agreement.EPOCH, {"a": [1.0], "b": [2.0]})
@@ -53,10 +53,10 @@ def test_the_time_left_follows_from_the_share_that_is_done(session, capsys, monk
     assert capsys.readouterr().err == "[ 25%, 2 min left] one of four\n"
 
 
-def test_work_that_came_to_nothing_tells_no_time(session, capsys):
+def test_work_without_cost_gives_no_estimate(session, capsys):
     session.expect(8)
-    session.spent(0, "not killed")
-    assert capsys.readouterr().err == "[  0%, nothing done] not killed\n"
+    session.spent(0, "nothing yet")
+    assert capsys.readouterr().err == "[  0%, nothing done] nothing yet\n"
 
 
 def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monkeypatch, tmp_path):
@@ -65,7 +65,7 @@ def test_a_missing_environment_is_skipped_by_name_with_what_to_do(session, monke
     assert session.skipped == ["depth 3: peer is skipped: .venv-peers is missing: run `make peers`"]
 
 
-def test_what_a_worker_said_last_is_why_it_failed(session):
+def test_the_last_line_of_a_failed_worker_is_reported(session):
     broken = Contestant("broken", "numpy_hand", "project")
     with Worker(broken, "not json", session.folder) as worker:
         assert session.ask(worker, 1, "depth 3") is None
