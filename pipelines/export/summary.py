@@ -28,12 +28,12 @@ def report(folder: Path) -> str:
 def agreement(measured: manifest.Parity) -> list[str]:
     """Describes each form's difference from the Keras model, a line each."""
     rows = [
-        (form.name, measured.forms[form.key], "" if form.tolerance else ", not checked")
+        (form.name, measured.forms[form.key], _note(form.tolerance, measured.tolerance))
         for form in forms.FORMS
         if form.key in measured.forms
     ]
     if measured.precision:
-        rows.append(("trained in mixed precision", measured.precision, ", not checked"))
+        rows.append(("trained in mixed precision", measured.precision, _note(None, measured.tolerance)))
     lines = [
         f"parity on {measured.images} images of the {measured.split} split, largest difference of a probability "
         f"(tolerance {measured.tolerance:g}):"
@@ -51,3 +51,9 @@ def agreement(measured: manifest.Parity) -> list[str]:
             f"{files.images} labels, pixels within {files.pixels:g} of 255"
         )
     return lines
+
+
+def _note(tolerance: float | None, usual: float) -> str:
+    if tolerance is None:
+        return ", not checked"
+    return "" if tolerance == usual else f", tolerance {tolerance:g}"
