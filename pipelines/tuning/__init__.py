@@ -1,1 +1,1 @@
-"""`highway tune`: a search over a recipe's space with KerasTuner, by processes that may be killed at any moment."""
+"""Hyperparameter search with KerasTuner, by processes that may be killed at any moment."""
