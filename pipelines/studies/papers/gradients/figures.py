@@ -9,7 +9,8 @@ from pipelines.core.plotting import BLUE, GREEN, GREY, ORANGE, heat_map, legend,
 from pipelines.studies.framework.curves import BLOCK, EPOCH, Line, runs_and_mean, thin
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach
+from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, by_block, reach
+from pipelines.studies.papers.numpy_runs import arm
 
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 

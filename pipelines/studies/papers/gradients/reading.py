@@ -3,16 +3,12 @@
 import numpy as np
 
 from pipelines.studies.framework.results import Results
+from pipelines.studies.papers.numpy_runs import arm
 
 KINDS = ("highway", "residual", "plain")
 BLOCKS = (10, 30, 50)
 SHOWN = 30
 """Blocks of the nets that are shown in detail."""
-
-
-def arm(kind: str, blocks: int) -> str:
-    """The name of an arm."""
-    return f"{kind}-{blocks}"
 
 
 def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndarray:

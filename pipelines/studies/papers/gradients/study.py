@@ -15,10 +15,11 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
-from pipelines.studies.papers import depth_contrast, numpy_runs
+from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.gradients import figures as drawings
 from pipelines.studies.papers.gradients import flow
-from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, arm, by_block, reach, worst
+from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, by_block, reach, worst
+from pipelines.studies.papers.numpy_runs import DRAWS, arm
 
 
 def make_tables(results: Results) -> list[Table]:
@@ -92,7 +93,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 
 
 def _arm(kind: str, blocks: int) -> Arm:
-    known = depth_contrast.STUDY.arms[numpy_runs.arm("plain" if kind == "residual" else kind, blocks)]
+    known = depth_contrast.STUDY.arms[arm("plain" if kind == "residual" else kind, blocks)]
     model = known.config.model
     tags = known.provenance
     if kind == "residual":
@@ -112,7 +113,7 @@ STUDY = Study(
     asks="how much of the gradient reaches the first block, and which part of it through 1 - T?",
     arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
     seeds=3,
-    draws=numpy_runs.DRAWS,
+    draws=DRAWS,
     differs=(
         "The source has the formula and no figures. Nets and training are those of depth-contrast, with the same "
         "differences; residual nets are not in the source.",

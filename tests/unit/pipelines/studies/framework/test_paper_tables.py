@@ -120,8 +120,8 @@ def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
     assert {row[2] for row in waypoints.rows} == {"-"}
 
 
-@pytest.mark.parametrize("study", ALL, ids=name_of)
-@pytest.mark.parametrize("accuracy", [0.8, 1.0, None], ids=["learnt", "without an error", "diverged"])
+# 1.0 has no error to draw on a logarithmic axis; None diverged.
+@pytest.mark.parametrize(("study", "accuracy"), [*((study, 0.8) for study in ALL), (ALL[0], 1.0), (ALL[0], None)])
 def test_every_figure_is_drawn(study, accuracy, tmp_path):
     figures = Figures(tmp_path / "figures", study.label)
     study.draw(made(study, tmp_path, lambda *_: accuracy, {500: 0.7}), figures)
