@@ -93,7 +93,7 @@ def ended(folder):
 
 
 def test_a_study_is_killed_and_resumed(start, tmp_path):
-    name, arm, folder = "bias", "1-layer", tmp_path / "study"
+    name, arm, folder = "bias", "10-layers-bias-2", tmp_path / "study"
     words = (name, "--budget", BUDGET, "--arms", arm, "--to", str(folder))
     study = start(*words)
     until((folder / "runs" / f"{arm}-seed-0" / "config.json").exists, study)

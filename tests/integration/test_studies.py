@@ -1,5 +1,6 @@
 """Every study at a tiny budget, its runs in one process: tables, figures and page."""
 
+import gc
 import io
 import sys
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.studies.papers import bias, nets, thousand
+from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
 from tests.studied import BUDGET, assert_complete, prepare
@@ -68,12 +70,14 @@ def run(monkeypatch, toy):
 
     monkeypatch.setattr(memory_traffic, "ROUNDS", 2)
     monkeypatch.setattr(memory_traffic, "SECONDS", 0.01)
+    monkeypatch.setattr(step, "COPIED", 1_000_000)
 
     def train_all(members, **_):
         for member in members:
             task.act(member.task)
             assert member.task.done
             keras.utils.clear_session()
+            gc.collect()
 
     monkeypatch.setattr(training, "train_all", train_all)
 
