@@ -26,6 +26,6 @@ def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def is_prepared(name: str) -> bool:
-    """Whether TFDS finds a data set prepared, so that no download is needed."""
+    """Returns whether TFDS finds a data set prepared, so that no download is needed."""
     folder = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return (Path(folder).expanduser() / name).is_dir()

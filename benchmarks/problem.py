@@ -106,7 +106,7 @@ def batches(images: np.ndarray, labels: np.ndarray, seed: int = 0) -> Arrays:
     Args:
         images: uint8 [n, 28, 28, 1].
         labels: integers [n].
-        seed: of the order. A set of fewer than 5 888 images gives some of them twice.
+        seed: of the order. A set of fewer than 5,888 images gives some of them twice.
 
     Returns:
         `images` float32 [46, 128, 784] in [-1, 1] and `labels` int32 [46, 128].

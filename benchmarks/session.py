@@ -21,7 +21,7 @@ class Participant(Protocol):
 
     @property
     def ours(self) -> bool:
-        """Whether it is what this project offers."""
+        """True if it is what this project offers."""
 
 
 @dataclass(frozen=True)

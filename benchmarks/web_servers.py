@@ -173,7 +173,7 @@ class Load:
 
 
 def wrk_is_installed() -> bool:
-    """Whether `wrk` is installed."""
+    """Returns whether `wrk` is installed."""
     return shutil.which("wrk") is not None
 
 

@@ -203,7 +203,7 @@ def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
 
 
 def _is_one(images: object) -> bool:
-    """Whether an array is one image."""
+    """Returns whether an array is one image."""
     return isinstance(images, np.ndarray) and (images.ndim < 3 or (images.ndim == 3 and images.shape[-1] in CHANNELS))
 
 

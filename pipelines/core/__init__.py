@@ -1,1 +1,1 @@
-"""What every part stands on: configuration, run directory, files, errors, parsing. Imports no other part."""
+"""Base of every part: configuration, run directory, files, errors, parsing. Imports no other part."""

@@ -60,7 +60,7 @@ def legend(figure: Any, **options: Any) -> None:
 
 
 def whole_ticks(axis: Any, most: int = 8) -> None:
-    """Puts at most so many ticks on an axis, at whole numbers."""
+    """Limits the ticks of an axis, and puts them at whole numbers."""
     axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
 
 

@@ -12,7 +12,7 @@ from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
 from pipelines.export.onnx_model import predictor
 from serving.manifest import CLASS_ID, INPUT, INT8, ONNX, PROBABILITIES, Int8, Speed
 
-# Images that activation ranges are taken from, and at most so many to measure accuracy on.
+# Images for calibration, and the most to measure accuracy on.
 CALIBRATION, JUDGED = 512, 10_000
 # Images per run, and batch sizes that are timed.
 BATCH = 64

@@ -159,7 +159,7 @@ def _check(name: str, agreement: Agreement, images: int, tolerance: float, split
 
 
 def passes(agreement: Agreement, images: int, tolerance: float) -> bool:
-    """Whether a form may ship: every difference within tolerance, and every label right or tied."""
+    """Returns whether a form may ship: every difference within tolerance, and every label right or tied."""
     return (
         max(agreement.max_abs_difference, agreement.gate_means or 0.0) <= tolerance
         and agreement.same_label + agreement.ties == images

@@ -42,7 +42,7 @@ class Parts:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file is complete."""
+        """True if the file is complete."""
         return self.out.exists()
 
     @property

@@ -20,7 +20,7 @@ SHUFFLES = 20
 
 @dataclass(frozen=True)
 class Importance:
-    """How well random forests predict the scores of held-out settings, and from which hyperparameters."""
+    """Accuracy of random forests on the scores of held-out settings, and the hyperparameters it rests on."""
 
     names: tuple[str, ...]
     """The hyperparameters; "net" in a study, and "epochs" where some were trained longer."""

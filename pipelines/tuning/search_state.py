@@ -65,7 +65,7 @@ class Trial:
 
     @property
     def over(self) -> bool:
-        """Whether it is completed or failed."""
+        """True if it is completed or failed."""
         return self.status in ("completed", "failed")
 
 

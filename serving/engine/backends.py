@@ -52,7 +52,7 @@ class ServedVersion(Protocol):
         """
 
     async def ready(self) -> bool:
-        """Whether it can predict now."""
+        """Returns whether it can predict now."""
 
 
 class Backend(Protocol):

@@ -19,10 +19,10 @@ import numpy as np
 from serving.errors import BusyError
 
 Arrays = Mapping[str, np.ndarray]
-# A batch of at most so many seconds is computed on the event loop itself: a thread would cost a good part of that, and
-# nobody notices so short a pause.
+# A batch of at most this many seconds is computed on the event loop itself: a thread would cost a good part of that,
+# and nobody notices so short a pause.
 SHORT = 1e-3
-# A batch runs next to another one from so many seconds on: two shorter ones cost more than one with both.
+# A batch runs next to another one from this many seconds on: two shorter ones cost more than one with both.
 LONG = 3e-3
 
 

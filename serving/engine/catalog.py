@@ -20,8 +20,8 @@ from serving.manifest import NAME
 T = TypeVar("T")
 # Seconds that a model stays in service after its last version was removed: folders are moved about and come back.
 PATIENCE = 10.0
-# Maximum seconds between two attempts at a version whose failure may not lie in its files; the first retry comes after
-# one second, each further one after twice the time.
+# Maximum seconds between two attempts at a version that may have failed for another reason than its files; the first
+# retry comes after one second, each further one after twice the time.
 LONGEST = 60.0
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Catalog(Generic[T]):
 
     @property
     def loading(self) -> bool:
-        """Whether the first check is still running, so that models on disk may be missing."""
+        """True if the first check is still running, so that models on disk may be missing."""
         return not self._checked.is_set()
 
     def find(self, name: str, version: int | None = None, label: str | None = None) -> T:

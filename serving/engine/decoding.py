@@ -30,7 +30,7 @@ from serving.engine.processes import ChildProcesses, EndedError
 from serving.errors import BusyError, LimitError
 from serving.image_files import SIDE, jpeg_ratio
 
-# A file may be overtaken by files that arrive within so many times its own estimated time.
+# A file may be overtaken by files that arrive within this many times its own estimated time.
 PATIENCE = 10.0
 # Limits of a decoding process: seconds of a core per file, and bytes beyond those it has when it starts.
 CPU, MEMORY = 5, 384 * 2**20
@@ -69,7 +69,7 @@ class Estimate(NamedTuple):
 
     @property
     def light(self) -> bool:
-        """Whether the file is simple and cheap."""
+        """True if the file is simple and cheap."""
         return self.simple and self.seconds <= LIGHT
 
 

@@ -174,7 +174,7 @@ class _Process:
 
     @property
     def usable(self) -> bool:
-        """Whether it waits for a call."""
+        """True if it waits for a call."""
         return self._between and self._process.poll() is None
 
     def call(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:

@@ -164,7 +164,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def is_silent(self) -> bool:
-        """Whether it is waiting for its client."""
+        """Returns whether it is waiting for its client."""
         return self.sending is not None or self._unread_since is not None or self._is_free()
 
     def _is_free(self) -> bool:

@@ -11,7 +11,7 @@ from serving.model import top
 
 
 class Content(NamedTuple):
-    """What a response is made of."""
+    """Contents of a response."""
 
     names: list[str | None]
     """Names of the image files; None for raw pixels."""

@@ -134,7 +134,7 @@ class RemoteVersion:
         }
 
     async def ready(self) -> bool:
-        """Whether the server has it and answers."""
+        """Returns whether the server has it and answers."""
         try:
             return await self.connection.state(self.name, self.version, CHECK) == AVAILABLE
         except (UnavailableError, TimeoutError):

@@ -177,7 +177,7 @@ STUDY = Study(
     differs=(
         "The source says that very low and very high biases fail to converge in reasonable time, and gives neither "
         "depths and biases nor figures. Here, reasonable time is three epochs.",
-        "Optimiser, batch size and epochs are those of the nets of 1 000 layers; the source names none.",
+        "Optimiser, batch size and epochs are those of the nets of 1,000 layers; the source names none.",
         "The net without any block, as a reference for closed gates, is ours.",
     ),
     tables=make_tables,

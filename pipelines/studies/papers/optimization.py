@@ -1,7 +1,7 @@
 """Optimisation of highway and plain nets of 10 to 100 layers: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
 
 Command     highway reproduce optimization
-Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5 000
+Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5,000
             parameters per layer in both, and a softmax
 Data        MNIST; 5,000 training images are held out for the validation accuracy, by which nothing is chosen
 Search      100 random settings for each of the eight nets: learning rate, momentum, decay, activation and, for

@@ -101,7 +101,7 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
 
 
 def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
-    """What changes of the schedule, which counts in steps."""
+    """Returns the changed fields of the schedule, which counts in steps."""
     kept = config.schedule
     if kept.kind == "step":
         # Some may fall together: the rate then falls once.

@@ -69,7 +69,7 @@ class Member:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended with success."""
+        """True if it has ended with success."""
         return self.process is not None and self.process.poll() == 0
 
     def forget(self) -> None:

@@ -34,7 +34,7 @@ class TrainTask(Task):
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do. A diverged run is done: that is its result."""
+        """True if nothing is left to do. A diverged run is done: that is its result."""
         return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or diverged(self.folder))
 
 
