@@ -128,6 +128,7 @@ def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path, whole)
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_trial_goes_on_where_its_worker_died(tmp_path, whole, monkeypatch):
     save = checkpoint.save
 
