@@ -1,4 +1,4 @@
-"""Run directories as training leaves them, without the training."""
+"""Run directories of trained nets, without the training."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""A data set that a small net learns in seconds: which quarter of the image is bright."""
+"""A data set that a small net learns in seconds: the class is the bright quarter of the image."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ COUNTS = {"train": 200, "validation": 40, "test": 60}
 
 
 class ToyData:
-    """Stands for `pipelines.data.sources`; `asked` lists the splits that were loaded."""
+    """Replaces `pipelines.data.sources`; `asked` lists the loaded splits."""
 
     def __init__(self, side=8, validation=True):
         self.side = side
@@ -34,7 +34,7 @@ class ToyData:
         return Examples(images.astype(np.uint8)[:taken], labels[:taken])
 
     def install(self, monkeypatch):
-        """Puts itself in the place of the real data."""
+        """Replaces the real data."""
         monkeypatch.setattr("pipelines.data.sources.describe", self.describe)
         monkeypatch.setattr("pipelines.data.sources.load", self.load)
         return self

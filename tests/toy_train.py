@@ -1,4 +1,4 @@
-"""`python -m tests.toy_train ARGUMENTS`: `highway train`, with the toy data in place of the recipe's."""
+"""`python -m tests.toy_train ARGUMENTS`: `highway train` on the toy data."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""Processes that a verb starts on this machine: each has a task, is started again when it dies, and ends with it."""
+"""Processes that a command starts on this machine: each has a task, restarts when it dies, and ends with its parent."""
