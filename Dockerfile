@@ -5,7 +5,7 @@
 FROM python:3.13-slim AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-# What is installed needs no pip; the one of this image installs into it.
+# The environment needs no pip of its own: the image's pip installs into it.
 RUN python -m venv --without-pip /opt/highway
 
 FROM packages AS train-packages
@@ -19,7 +19,7 @@ FROM packages AS endpoint-packages
 COPY requirements/serving.lock requirements.lock
 RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
-# keras, which the library needs, is not there. Tests of packages and ONNX Runtime's programs for making models go.
+# Without Keras, which only the library needs. Removes tests of packages, and ONNX Runtime's tools for making models.
 RUN pip --python /opt/highway/bin/python install --no-deps . && \
     find /opt/highway/lib -type d \( -name tests -o -path '*/onnxruntime/transformers' -o -path '*/onnxruntime/tools' \
     -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} +
@@ -34,10 +34,10 @@ WORKDIR /work
 ENTRYPOINT ["highway"]
 CMD ["--help"]
 
-# TF Serving reads SavedModels of its own TensorFlow's version and older; 2.21 is what exports. tensorflow-serving-api
-# 2.21.0 is on PyPI and is released with this image; 2.20.0 certainly exists. Where this file was tested the image could
-# not be pulled: tests/tf_serving_double.py stood for it, with the real messages and the same configuration. That the
-# image runs as another user on a read-only file system is untested.
+# TF Serving reads SavedModels of its own TensorFlow version and older; exports use 2.21. tensorflow-serving-api 2.21.0
+# is on PyPI and is released together with this image; 2.20.0 certainly exists. The image could not be pulled where this
+# file was tested: tests/tf_serving_double.py stood in for it, with the real messages and the same configuration. Running
+# it as another user on a read-only file system is untested.
 FROM tensorflow/serving:2.21.0 AS tf-serving
 COPY serving/tf_serving/batching.config serving/tf_serving/monitoring.config /etc/tf_serving/
 USER 10001
@@ -46,7 +46,7 @@ EXPOSE 8500 8501
 # The image has neither curl nor Python.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
     CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8501"]
-# Models are mounted at /models, with the models.config that `highway release` writes there; or add them:
+# Mount models at /models, with the models.config that `highway release` writes there, or add them:
 #   FROM highway-tf-serving
 #   COPY models /models
 CMD ["--model_config_file=/models/models.config", "--model_config_file_poll_wait_seconds=5", \
@@ -62,7 +62,7 @@ USER 10001
 EXPOSE 8501
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/v2/health/live', timeout=2)"]
-# Runs on a read-only file system with a writable /tmp, where large uploads lie while they are read.
+# Runs on a read-only file system with a writable /tmp, for the shared metrics of --workers.
 ENTRYPOINT ["highway", "serve", "/models", "--host", "0.0.0.0"]
-# Who may ask is to be decided where it is run: set HIGHWAY_API_KEY, or add --key none.
+# Access must be configured at deployment: set HIGHWAY_API_KEY, or add --key none.
 CMD ["--origins", "none"]

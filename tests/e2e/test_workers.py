@@ -1,14 +1,15 @@
 """`highway serve --workers 2`: one endpoint to its clients, whatever becomes of a process."""
 
+import http.client
+import json
 import os
 import signal
 from pathlib import Path
 
-import httpx2 as httpx
 import pytest
 
 from tests import tiny_model
-from tests.endpoint import Endpoint, eventually, is_loaded
+from tests.endpoint import Endpoint, eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 PIXELS = bytes(range(12))
@@ -27,21 +28,32 @@ def is_there(pid):
         return False
 
 
+def get(endpoint, path, body=None):
+    """Asks over a connection of its own, which any worker may accept."""
+    connection = http.client.HTTPConnection(endpoint.url.removeprefix("http://"), timeout=60)
+    try:
+        connection.request("POST" if body else "GET", path, body, RAW)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
 def ask(endpoint):
-    """Predicts over a connection of its own, which any worker may accept; gives the version."""
-    answer = httpx.post(f"{endpoint.url}/predict/tiny", content=PIXELS, headers=RAW, timeout=60)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["version"]
+    """Predicts, and gives the version that did."""
+    status, text = get(endpoint, "/predict/tiny", PIXELS)
+    assert status == 200, text
+    return json.loads(text)["version"]
 
 
 def predictions(endpoint):
-    lines = httpx.get(f"{endpoint.url}/metrics", timeout=60).text.splitlines()
+    lines = get(endpoint, "/metrics")[1].splitlines()
     name = 'highway_requests_total{route="/predict/{name}",status="200"} '
     return next((float(line.removeprefix(name)) for line in lines if line.startswith(name)), 0.0)
 
 
 def both_are_loaded(endpoint):
-    return all(is_loaded(httpx.get(f"{endpoint.url}/v2/health/ready", timeout=60)) for _ in range(20))
+    return all("being loaded" not in get(endpoint, "/v2/health/ready")[1] for _ in range(20))
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ whole = schemathesis.openapi.from_dict(known(copy.deepcopy(description)))
 
 @whole.parametrize()
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

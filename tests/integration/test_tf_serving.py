@@ -306,6 +306,7 @@ def test_a_damaged_version_is_refused_whatever_tf_serving_has(server, exported, 
         assert "variables.index is damaged" in status["status"]["error_message"]
 
 
+@pytest.mark.slow
 def test_killed_and_brought_back(server, protocol, in_process):
     images = pictures(3)
     expected = predict(in_process, images).json()
@@ -379,6 +380,7 @@ def saved_model_cli(*words):
     return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_saved_model_cli_shows_and_runs_both_signatures(exported, tmp_path):
     folder = str(repository.find(exported))
     shown = saved_model_cli("show", "--all", "--dir", folder)
