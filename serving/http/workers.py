@@ -98,8 +98,9 @@ class _Supervisor:
     def _stop(self) -> int:
         for pid in self._started:
             os.kill(pid, signal.SIGTERM)
-        statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self._started]
-        return int(any(statuses))
+        statuses = {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self._started}
+        # A worker that is still starting has no handler for the signal.
+        return int(not statuses <= {0, -signal.SIGTERM})
 
 
 def _end_with(lifeline: int) -> None:
