@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from serving import checks
+from serving import checks, files, manifest
 from serving.engine.batching import Batcher
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
@@ -148,6 +148,10 @@ class InProcessBackend:
             TrialError: the attempt crashed or took too long.
         """
         limits = self.settings
+        # Damaged versions, and those still being copied, need no child process.
+        content = manifest.read(folder, limits.trust)
+        files.verify(folder, content, closed=bool(limits.trust))
+        checks.place(folder, content)
         try:
             self.children.call(try_version, folder, limits.trust)
         except EndedError:
@@ -165,16 +169,14 @@ class InProcessBackend:
 
 def try_version(folder: Path, trusted: Sequence[bytes]) -> None:
     """Opens a version and predicts with it; raises what is wrong."""
-    model = open_version(folder, trusted=trusted)
-    checks.place(folder, model.manifest)
-    checks.trial(model)
+    checks.trial(open_version(folder, trusted=trusted))
 
 
-def complete(outputs: Outputs, manifest: Manifest) -> dict[str, Any]:
+def complete(outputs: Outputs, content: Manifest) -> dict[str, Any]:
     """Returns all outputs that a manifest names: classes and their labels follow from probabilities."""
     classes = np.argmax(outputs[PROBABILITIES], axis=-1)
-    found = {CLASS_ID: classes, LABEL: [manifest.labels[index] for index in classes], **outputs}
-    return {name: found[name] for name in manifest.outputs}
+    found = {CLASS_ID: classes, LABEL: [content.labels[index] for index in classes], **outputs}
+    return {name: found[name] for name in content.outputs}
 
 
 def count_values(outputs: Outputs) -> int:
