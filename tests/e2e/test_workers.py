@@ -95,6 +95,7 @@ def test_workers_are_one_endpoint(models, tmp_path):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_workers_that_are_still_starting_stop_too(models, tmp_path):
     with Endpoint(models, tmp_path / "log", "--workers", "3") as endpoint:
         # At least one has loaded the model; others may not have got that far.

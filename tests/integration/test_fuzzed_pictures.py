@@ -112,9 +112,9 @@ def chunked(header, width, height):
 PNG = saved(written(3))
 BAD = {
     "empty": (b"", "empty"),
-    "text": (b"hello", "no picture"),
+    "text": (b"hello", "not an image"),
     "svg": (b'<svg xmlns="http://www.w3.org/2000/svg"><rect width="9" height="9"/></svg>', "formats PNG, JPEG"),
-    "pdf": (saved(written(3), "PDF"), "no picture"),
+    "pdf": (saved(written(3), "PDF"), "not an image"),
     "truncated png": (PNG[: len(PNG) // 2], "cannot be read"),
     "truncated jpeg": (saved(written(3), "JPEG")[:900], "cannot be read"),
     "png of no pixels": (chunked(PNG, 0, 9), "image 1"),
