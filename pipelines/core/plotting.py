@@ -1,6 +1,6 @@
 """The style of every figure: palette, axes, legends, heat maps, and writing to a file.
 
-Colours are Okabe and Ito's, which the colour-blind can tell apart, and viridis.
+Colours are Okabe and Ito's, safe for colour-blind readers, and viridis.
 """
 
 from collections.abc import Iterator, Sequence

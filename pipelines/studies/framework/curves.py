@@ -1,4 +1,4 @@
-"""Training curves, and accuracy over depth, of nets that tell ten classes apart."""
+"""Training curves, and accuracy over depth, of classifiers of ten classes."""
 
 import math
 from collections.abc import Mapping, Sequence
