@@ -62,8 +62,8 @@ def toy(tmp_path_factory):
 def run(monkeypatch, toy):
     """A function that runs a study to its end, its runs in this process; returns what it prints.
 
-    TensorFlow runs eagerly, steps are timed briefly, and the figures of single runs are left out: compiling and drawing
-    are tested elsewhere, and would take most of the time and memory here.
+    TensorFlow runs eagerly unless lesions are measured, steps are timed briefly, and the figures of single runs are
+    left out: compiling and drawing are tested elsewhere, and would take most of the time and memory here.
     """
     for name in ("draw_training", "draw_confusion", "draw_forecast"):
         monkeypatch.setattr(f"pipelines.training.figures.{name}", lambda *_: None)
@@ -85,7 +85,8 @@ def run(monkeypatch, toy):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         output = io.StringIO()
-        tf.config.run_functions_eagerly(True)
+        # Lesions of units run one program thousands of times, which is worth compiling.
+        tf.config.run_functions_eagerly(name not in GROUPS[0])
         reproduce.reproduce(
             name, folder, budget=float(BUDGET), schedule=schedule, arms=arms, data_dir=toy, console=Console(file=output)
         )
