@@ -59,7 +59,7 @@ FULL = (
     *(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((100, 4), (200, 2), (400, 1))),
     Size(1000, starts=1, rounds=3, studies=1),
 )
-QUICK = (Size(10, rounds=2),)
+QUICK = (Size(10, rounds=1),)
 
 
 def run(session: Session) -> Iterator[Row]:

@@ -42,7 +42,7 @@ OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variab
 DENSE = (
     NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES, OURS_TENSORFLOW,
 )  # fmt: skip
-DENSE_QUICK = (NUMPY, TORCH, FLAX, OURS_JAX)
+DENSE_QUICK = (NUMPY, TORCH, OURS_JAX)
 
 TORCH_CONV = Contestant("PyTorch, channels last", "torch_conv")
 TORCH_CONV_COMPILED = Contestant("PyTorch, torch.compile", "torch_conv", options=("compile",))

@@ -84,7 +84,9 @@ def exported(session: Session) -> Path:
     version = models / "dense" / "1"
     if not version.exists():
         train = ("train", "mnist_dense_50", "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
-        for words in (train, ("export", str(run), "--to", str(version.parent))):
+        # The graph from image files to digits takes long to convert.
+        quick = ("--pictures", "natural") if session.quick else ()
+        for words in (train, ("export", str(run), "--to", str(version.parent), *quick)):
             subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
     return version
 

@@ -18,8 +18,7 @@ import highway_keras
 from benchmarks.contestants.keras_training import fitting
 from benchmarks.problem import BATCH, Problem
 from benchmarks.worker import Train, serve
-from pipelines.training.many_steps import ManySteps
-from pipelines.training.net import drawing
+from pipelines.training.many_steps import ManySteps, drawing
 
 
 def start(task: str) -> Train:

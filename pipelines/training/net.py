@@ -1,8 +1,5 @@
 """Builds and compiles the net of a configuration."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import keras
 
 import highway_keras.models
@@ -11,7 +8,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
 from pipelines.training import optimizers
-from pipelines.training.many_steps import ManySteps
+from pipelines.training.many_steps import ManySteps, drawing
 from pipelines.training.precision import Policy, policy
 
 # In executions of 36 steps or more, a dense net of 30 layers trains 1.5 (TensorFlow) to 2.2 times (JAX) as many steps
@@ -49,30 +46,6 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
             f"the net '{config.model.preset}' cannot be built for {data.name} "
             f"(inputs of {'x'.join(map(str, data.shape))}, outputs: {outputs}): {error}"
         ) from error
-
-
-@contextmanager
-def drawing() -> Iterator[None]:
-    """Disables most optimizations of programs that JAX compiles in the block, for drawing initial weights.
-
-    JAX compiles a program for each shape of weights, which takes 0.3 to 0.7 s each; without most optimizations 0.1 s.
-    Numbers differ by rounding at most. Other backends do not compile for that.
-
-    Example:
-        with drawing():
-            net = highway_keras.from_preset("mnist_dense_50")
-    """
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_disable_most_optimizations", before)
 
 
 def _refuse_unusable(config: Config, data: DataInfo) -> None:

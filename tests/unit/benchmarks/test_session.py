@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from benchmarks import agreement, controller, conv, summary
 from benchmarks.controller import Contestant, FailedError, Worker
 from benchmarks.session import Benchmark, Roof, Session
 from benchmarks.table import Row
+from tests.unit.test_architecture import imports
 
 PEER, SLOW, OURS = Contestant("peer", "p"), Contestant("slow peer", "p"), Contestant("ours", "o", ours=True)
 BY_NAME = {one.name: one for one in (PEER, SLOW, OURS)}
@@ -138,6 +140,12 @@ def test_rows_measured_before_an_interruption_are_written_and_failures_set_the_s
         program.main(["a"])
     assert "speed" in (results / "a.csv").read_text()
     assert program.main(["b", "--quick"]) == 1
+
+
+def test_what_contestants_train_with_is_in_the_environment_of_the_peers():
+    # Neither pydantic nor TensorFlow, which `import keras` would import too.
+    module = "pipelines.training.many_steps"
+    assert imports(module) <= {"jax", "keras", "numpy", *sys.stdlib_module_names}
 
 
 def _rows(section, unit, **more):

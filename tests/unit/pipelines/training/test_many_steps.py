@@ -4,8 +4,7 @@ import pytest
 
 import highway_keras
 from pipelines.training import many_steps
-from pipelines.training.many_steps import ManySteps, devices
-from pipelines.training.net import drawing
+from pipelines.training.many_steps import ManySteps, devices, drawing
 
 BATCH = 64
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
