@@ -92,3 +92,11 @@ def test_links_lead_somewhere_in_the_repository_too(page):
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target), link
+
+
+def test_the_files_that_how_to_add_names_exist():
+    page = (DOCS / "how-to-add.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"\b(?:highway_keras|pipelines|serving|tests)/[\w/]+(?:\.py|/)?", page))
+    named = {path for path in paths if "my_" not in path and "FAMILY" not in path}
+    assert len(named) > 15
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
