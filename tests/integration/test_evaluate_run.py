@@ -84,6 +84,6 @@ def test_what_cannot_be_evaluated_says_why(once, toy, tmp_path, capsys):
     (tmp_path / "unfinished" / "model.keras").write_bytes((once / "model.keras").read_bytes()[:5000])
     assert "model.keras is damaged" in refused(capsys, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "model.keras").write_bytes((once / "model.keras").read_bytes())
-    assert "no preprocessing at" in refused(capsys, tmp_path / "unfinished")
+    assert "preprocess.npz is missing" in refused(capsys, tmp_path / "unfinished")
     assert not (tmp_path / "unfinished" / "evaluation.json").exists()
     assert refused(capsys, once, "--weights", "first")

@@ -97,7 +97,7 @@ def test_it_is_evaluated_and_reported(once, data_dir, capsys):
 def test_it_cannot_be_exported(once, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["export", str(once.path), "--to", str(tmp_path / "model")]) == 2
-    assert "Only classifiers of images can be exported" in capsys.readouterr().err
+    assert "Only image classifiers can be exported" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
