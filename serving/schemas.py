@@ -67,6 +67,6 @@ class ServedModel(_Part):
     input: ModelInput
     """Input of the newest version."""
     gates: bool
-    """Whether the newest version returns its gates."""
+    """True if the newest version returns its gates."""
     classes: tuple[str, ...]
     """Names of its classes, by index."""

@@ -65,7 +65,7 @@ class Estimate(NamedTuple):
     seconds: float
     """To decode the file and to convert it to the input of a net."""
     simple: bool
-    """Whether the header holds nothing unusual."""
+    """True if the header holds nothing unusual."""
 
     @property
     def light(self) -> bool:

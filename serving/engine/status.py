@@ -33,7 +33,7 @@ class Refusal:
     pause: float = 0.0
     """Seconds from the attempt until then."""
     temporary: bool = False
-    """Whether clients should ask again a little later."""
+    """True if clients should ask again a little later."""
 
 
 @dataclass

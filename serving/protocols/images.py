@@ -22,7 +22,7 @@ class Content(NamedTuple):
     top: int
     """Number of classes."""
     explain: bool
-    """Whether the response contains mean gates."""
+    """True if the response contains mean gates."""
 
 
 def format_response(content: Content, manifest: Manifest) -> bytes:
