@@ -46,7 +46,7 @@ class Lesions:
 
 
 def lesion_layers(
-    model: keras.Model, batches: Batches, scores: ScoreSpec = None, told: Progress | None = None
+    model: keras.Model, batches: Batches, scores: ScoreSpec = None, progress: Progress | None = None
 ) -> Lesions:
     """Closes all gates of one layer, for each layer of a model in turn.
 
@@ -57,7 +57,7 @@ def lesion_layers(
             probabilities according to its last layer. Alternatives: `classification`, `probabilities`, `regression`, a
             Keras loss, "compiled" for the model's own loss, or a custom function; see
             `highway_keras.analysis.scorer.ScoreSpec`.
-        told: called after each batch with the number of examples processed so far.
+        progress: called after each batch with the number of examples processed so far.
 
     Returns:
         One lesion per layer, in call order. Scores are means over the examples, for token outputs over their unmasked
@@ -74,11 +74,13 @@ def lesion_layers(
     Reference:
         arXiv 1507.06228, section 4.2 and Figure 4.
     """
-    return _measure(model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, told)
+    return _measure(
+        model, batches, lambda layout: layout.spread(np.eye(len(layout.layers), dtype=bool)), scores, progress
+    )
 
 
 def lesion_units(
-    model: keras.Model, batches: Batches, scores: ScoreSpec = None, told: Progress | None = None
+    model: keras.Model, batches: Batches, scores: ScoreSpec = None, progress: Progress | None = None
 ) -> Lesions:
     """Closes one gate of a model, for each unit (in convolutional layers each channel) in turn.
 
@@ -86,12 +88,12 @@ def lesion_units(
         model: see `lesion_layers`.
         batches: see `lesion_layers`.
         scores: see `lesion_layers`.
-        told: see `lesion_layers`.
+        progress: see `lesion_layers`.
 
     Returns:
         One lesion per gate; `layout.split(lesions.cost())` groups their costs by layer.
     """
-    return _measure(model, batches, lambda layout: np.eye(layout.gates, dtype=bool), scores, told)
+    return _measure(model, batches, lambda layout: np.eye(layout.gates, dtype=bool), scores, progress)
 
 
 def lesion_sets(
@@ -99,7 +101,7 @@ def lesion_sets(
     batches: Batches,
     closed: np.ndarray,
     scores: ScoreSpec = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
 ) -> Lesions:
     """Closes all gates of several layers at once, for any number of sets of layers.
 
@@ -108,7 +110,7 @@ def lesion_sets(
         batches: see `lesion_layers`.
         closed: bool `[lesions, layers]`: the layers that each lesion closes, in call order.
         scores: see `lesion_layers`.
-        told: see `lesion_layers`.
+        progress: see `lesion_layers`.
 
     Returns:
         One lesion per row.
@@ -129,7 +131,7 @@ def lesion_sets(
             )
         return layout.spread(rows)
 
-    return _measure(model, batches, spread, scores, told)
+    return _measure(model, batches, spread, scores, progress)
 
 
 def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> int:
@@ -156,7 +158,7 @@ def _measure(
     batches: Batches,
     lesions_of: Callable[[Layout], np.ndarray],
     scores: ScoreSpec,
-    told: Progress | None,
+    progress: Progress | None,
 ) -> Lesions:
     program, done = None, 0
     totals, divisors = dict[str, Any](), dict[str, float]()
@@ -175,8 +177,8 @@ def _measure(
             totals[name] = totals.get(name, 0.0) + sums
             divisors[name] = divisors.get(name, 0.0) + divisor[:count].sum(dtype="float64")
         done += count
-        if told:
-            told(done)
+        if progress:
+            progress(done)
     if not all(divisors.values()):
         raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")
     means = {name: sums / divisors[name] for name, sums in totals.items()}

@@ -71,7 +71,7 @@ class GateStatistics:
 
 
 def gate_statistics(
-    model: keras.Model, batches: Batches, classes: int | None = None, told: Progress | None = None
+    model: keras.Model, batches: Batches, classes: int | None = None, progress: Progress | None = None
 ) -> GateStatistics:
     """Computes gate statistics over a data set, batch by batch, keeping only sums in memory.
 
@@ -80,7 +80,7 @@ def gate_statistics(
         batches: pairs (x, y), or (x, y, weights) with weights of examples, `[batch]`. y holds class numbers `[batch]`
             or `[batch, 1]`, or one-hot labels or probabilities, `[batch, classes]`.
         classes: number of classes; None does not distinguish classes and ignores y.
-        told: called after each batch with the number of examples processed so far.
+        progress: called after each batch with the number of examples processed so far.
 
     Returns:
         The statistics. Saturation follows Karpathy, Johnson and Fei-Fei 2015, "Visualizing and Understanding Recurrent
@@ -114,8 +114,8 @@ def gate_statistics(
         slope = np.maximum(sums.pop("slope"), totals.pop("slope", 0.0))
         totals = {name: totals.get(name, 0.0) + array.astype("float64") for name, array in sums.items()}
         totals["slope"] = slope
-        if told:
-            told(int(counts.sum()))
+        if progress:
+            progress(int(counts.sum()))
     weights = totals["weights"]
     if not weights.any():
         raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")

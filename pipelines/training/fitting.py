@@ -28,7 +28,7 @@ from pipelines.training.callbacks import (
     record,
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
-from pipelines.training.probe import WATCHED, Probes
+from pipelines.training.probe import PROBE_FILE, Probes
 from pipelines.training.progress import ProgressBar
 from pipelines.training.tensorboard_log import Curves
 
@@ -116,7 +116,7 @@ def _fit(training: Training) -> None:
     if not progress.step:
         run.update(gates=_initial_gates(gates, model))
     probes = (
-        [ProbeCallback(run.path / WATCHED, training.net, progress, options.probe(run, options.data_dir))]
+        [ProbeCallback(run.path / PROBE_FILE, training.net, progress, options.probe(run, options.data_dir))]
         if options.probe
         else []
     )

@@ -24,7 +24,7 @@ from pipelines.training.fitting import Options, Training, finish
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy
 from pipelines.training.prepare import prepare
-from pipelines.training.probe import WATCHED, cut
+from pipelines.training.probe import PROBE_FILE, cut
 
 __all__ = ["Options", "resume", "start"]
 
@@ -113,7 +113,7 @@ def resume(path: Path, options: Options) -> Run:
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
         table.truncate(path / "metrics.csv", step // steps_per_epoch)
-        cut(path / WATCHED, step)
+        cut(path / PROBE_FILE, step)
         record(run, state.progress)
         _announce(run, console)
         for damage in state.damaged:

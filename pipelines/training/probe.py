@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pipelines.core.run import Run
 
-WATCHED = "watched.csv"
+PROBE_FILE = "watched.csv"
 """The table of a run's measurements: a row per probed step."""
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines.core import run as runs
 from pipelines.core.config import SGD
 from pipelines.training import figures, table
-from pipelines.training.probe import WATCHED, Probe
+from pipelines.training.probe import PROBE_FILE, Probe
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
 from tests.killed_run import differences
@@ -68,14 +68,14 @@ def probed(shared):
 
 
 def rows(path):
-    return {row["step"]: row["size"] for row in table.read(path / WATCHED)}
+    return {row["step"]: row["size"] for row in table.read(path / PROBE_FILE)}
 
 
 def test_a_row_has_the_weights_of_its_step_and_training_does_not_change(probed, tmp_path):
     path = probed / "whole"
     without = begin(tmp_path / "without", probe=None)
     assert differences(without, path) == []
-    assert not (without / WATCHED).exists()
+    assert not (without / PROBE_FILE).exists()
     # Steps 3 and 13 are inside an execution.
     assert list(rows(path)) == [0, 4, 10, 14, 24, 30]
     assert len(set(rows(path).values())) == 6
@@ -95,7 +95,7 @@ def test_wherever_it_was_killed(probed, tmp_path, step, before):
     shutil.copytree(at(probed, step, before), path)
     resume(path, interval=2, console=Console(file=io.StringIO()), probe=probe)
     assert differences(whole, path) == []
-    assert (path / WATCHED).read_bytes() == (whole / WATCHED).read_bytes()
+    assert (path / PROBE_FILE).read_bytes() == (whole / PROBE_FILE).read_bytes()
 
 
 @pytest.mark.slow

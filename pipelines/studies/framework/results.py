@@ -11,7 +11,7 @@ from pipelines.core.run import MEASURED, Run, open_run
 from pipelines.studies.framework import tables
 from pipelines.training import evaluation, table
 from pipelines.training.evaluation import Evaluation, Regression
-from pipelines.training.probe import WATCHED
+from pipelines.training.probe import PROBE_FILE
 from pipelines.training.table import Row
 
 
@@ -124,7 +124,7 @@ class Results:
         """A measured array of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
 
-    def watched(self, arm: str) -> dict[str, np.ndarray]:
+    def probed(self, arm: str) -> dict[str, np.ndarray]:
         """Measurements of `Study.probe`, of each run of an arm that did not diverge.
 
         Args:
@@ -137,7 +137,7 @@ class Results:
         Raises:
             UserError: a run was resumed by `highway train`, which does not probe.
         """
-        whole = [result.run.path / WATCHED for result in self.of(arm) if result.evaluation]
+        whole = [result.run.path / PROBE_FILE for result in self.of(arm) if result.evaluation]
         tables = [table.read(path) for path in whole]
         steps = [[row["step"] for row in rows] for rows in tables]
         for path, some in zip(whole, steps, strict=True):

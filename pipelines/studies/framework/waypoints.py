@@ -82,8 +82,8 @@ def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
     """Test accuracies of an arm's runs by step; empty if every run diverged."""
     if not results.accuracies(arm):
         return {}
-    watched = results.watched(arm)
-    return {int(step): list(runs) for step, runs in zip(watched["step"], watched[ACCURACY].T, strict=True)}
+    probe = results.probed(arm)
+    return {int(step): list(runs) for step, runs in zip(probe["step"], probe[ACCURACY].T, strict=True)}
 
 
 def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log | None) -> None:

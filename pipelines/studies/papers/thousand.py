@@ -50,7 +50,7 @@ def arm(bias: float) -> str:
     return f"bias{bias:+g}"
 
 
-def watched(run: Run, data_dir: Path | None) -> Probe:
+def probe(run: Run, data_dir: Path | None) -> Probe:
     """Probes accuracy and loss on the test images, before training and after each half epoch."""
     steps = run.record.steps_per_epoch
     return on_test(run, data_dir, {half * steps // 2 for half in range(2 * run.config.epochs + 1)})
@@ -96,7 +96,7 @@ def _at_the_end(results: Results, bias: float) -> tuple[str, str, str]:
 
 def after_epochs(results: Results, bias: float) -> np.ndarray:
     """Returns the test accuracy of each run after each epoch, float [runs, epochs]; empty if every run diverged."""
-    rows = results.watched(arm(bias))
+    rows = results.probed(arm(bias))
     if not rows:
         return np.empty((0, 0))
     steps = results.of(arm(bias))[0].run.record.steps_per_epoch
@@ -119,7 +119,7 @@ def training(results: Results, figures: Figures) -> None:
     with figures.figure("training", (11, 4.4), "1,000 layers in training", thin(results)) as figure:
         left, right = figure.subplots(1, 2)
         for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
-            rows = results.watched(arm(bias))
+            rows = results.probed(arm(bias))
             if not rows:
                 continue
             epochs = rows["step"] / results.of(arm(bias))[0].run.record.steps_per_epoch
@@ -189,5 +189,5 @@ STUDY = Study(
     ),
     tables=make_tables,
     draw=draw_figures,
-    probe=watched,
+    probe=probe,
 )

@@ -16,7 +16,7 @@ from pipelines.studies.run.budget import Scope
 from pipelines.studies.run.study_plan import FILE, run_folder, search_folder
 from pipelines.studies.run.task import StudyTask
 from pipelines.training.evaluation import of_run
-from pipelines.training.probe import WATCHED
+from pipelines.training.probe import PROBE_FILE
 from pipelines.training.processes.pool import say, train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
@@ -114,7 +114,7 @@ def copy(path: Path, to: Path) -> None:
     # `study_plan.clean` removes a folder of this name if the process is killed.
     aside = to.parent / f".{to.name}-{os.getpid()}"
     try:
-        shutil.copytree(path, aside, ignore=shutil.ignore_patterns(MEASURED, WATCHED, ".*"))
+        shutil.copytree(path, aside, ignore=shutil.ignore_patterns(MEASURED, PROBE_FILE, ".*"))
         for copied in (*aside.rglob("*"), aside):
             flush(copied)
         aside.rename(to)

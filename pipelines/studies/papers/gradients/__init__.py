@@ -1,1 +1,1 @@
-"""Gradients through plain, residual and highway nets: what is watched of them, and what is made of it."""
+"""Gradients through plain, residual and highway nets: the probe, its tables and figures."""

@@ -22,7 +22,7 @@ def at_start(results: Results, figures: Figures) -> None:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
         for axes, blocks in zip(panels, BLOCKS, strict=True):
             for kind in KINDS:
-                rows = results.watched(arm(kind, blocks))
+                rows = results.probed(arm(kind, blocks))
                 if rows:
                     numbers = np.arange(1, blocks + 1)
                     runs = np.array([rows[f"kernel/{block}"][:, 0] for block in numbers]).T

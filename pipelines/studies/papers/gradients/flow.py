@@ -44,7 +44,7 @@ ENDS = ("entry", "logits")
 """The layers around the blocks."""
 
 
-def watched(run: Run, data_dir: Path | None) -> Probe:
+def probe(run: Run, data_dir: Path | None) -> Probe:
     """Probes a net before training and after each epoch.
 
     Args:

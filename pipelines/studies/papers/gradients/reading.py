@@ -1,4 +1,4 @@
-"""Reads the watched gradients for tables and figures."""
+"""Reads the probed gradients for tables and figures."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ SHOWN = 30
 
 
 def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndarray:
-    """A watched quantity of every block, the median over the runs that did not diverge.
+    """A probed quantity of every block, the median over the runs that did not diverge.
 
     Args:
         results: of the study.
@@ -23,7 +23,7 @@ def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndar
     Returns:
         float [1 + epochs, blocks]; no rows if every run diverged.
     """
-    rows = results.watched(arm(kind, blocks))
+    rows = results.probed(arm(kind, blocks))
     if not rows:
         return np.empty((0, blocks))
     return np.median([rows[f"{quantity}/{block}"] for block in range(1, blocks + 1)], axis=1).T
@@ -36,4 +36,4 @@ def reach(results: Results, kind: str, blocks: int) -> np.ndarray:
 
 def worst(results: Results, blocks: int) -> float:
     """The largest error of the formula, over all runs and times."""
-    return float(results.watched(arm("highway", blocks))["error"].max())
+    return float(results.probed(arm("highway", blocks))["error"].max())

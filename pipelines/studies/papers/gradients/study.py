@@ -122,5 +122,5 @@ STUDY = Study(
     ),
     tables=make_tables,
     draw=draw_figures,
-    probe=flow.watched,
+    probe=flow.probe,
 )

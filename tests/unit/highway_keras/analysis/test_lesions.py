@@ -152,7 +152,7 @@ def test_one_program_serves_all_lesions_and_batches():
 
 def test_progress_is_reported_in_examples():
     reported = []
-    lesion_layers(net("dense"), in_batches(*examples("dense"), 4), told=reported.append)
+    lesion_layers(net("dense"), in_batches(*examples("dense"), 4), progress=reported.append)
     assert reported == [4, 8, 11]
 
 

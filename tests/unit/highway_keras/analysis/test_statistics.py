@@ -94,7 +94,7 @@ def test_a_gate_is_dead_where_its_slope_rounds_to_0_in_its_format(policy, bias, 
 
 def test_progress_is_reported_in_examples():
     reported = []
-    gate_statistics(net("dense"), in_batches(*examples("dense"), 4), told=reported.append)
+    gate_statistics(net("dense"), in_batches(*examples("dense"), 4), progress=reported.append)
     assert reported == [4, 8, 11]
 
 

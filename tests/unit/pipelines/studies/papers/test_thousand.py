@@ -7,7 +7,7 @@ from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers import thousand
 from pipelines.studies.papers.thousand import BIASES, STUDY
-from tests.unit.pipelines.studies.watched import watched_results
+from tests.unit.pipelines.studies.probed import probed_results
 
 # Steps of an epoch of the fake record.
 STEPS = 46
@@ -23,7 +23,7 @@ def rows(name, seed):
 
 def made(path, accuracy=lambda _: 0.5, seeds=2):
     gates = [[1e-5, 1e-5, 1e-5], [1e-5, 2e-5, 1e-5], [2e-5, 4e-3, 1e-6]]
-    return watched_results(STUDY, path, accuracy, rows, seeds, gates=gates)
+    return probed_results(STUDY, path, accuracy, rows, seeds, gates=gates)
 
 
 def test_the_nets_are_those_of_the_recipe():

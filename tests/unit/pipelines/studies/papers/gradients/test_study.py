@@ -1,4 +1,4 @@
-"""Tables and figures of watched gradients."""
+"""Tables and figures of probed gradients."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.gradients import reading
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS
 from pipelines.studies.papers.gradients.study import STUDY, make_tables
-from tests.unit.pipelines.studies.watched import watched_results
+from tests.unit.pipelines.studies.probed import probed_results
 
 
 def rows(name, seed):
@@ -33,7 +33,7 @@ def rows(name, seed):
 
 
 def made(path, accuracy=lambda _: 0.5, seeds=3):
-    return watched_results(STUDY, path, accuracy, rows, seeds)
+    return probed_results(STUDY, path, accuracy, rows, seeds)
 
 
 def test_the_nets_are_those_of_depth_contrast_and_their_residual_twins():

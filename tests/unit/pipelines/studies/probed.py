@@ -1,23 +1,23 @@
-"""Runs whose nets were watched, without any run."""
+"""Runs with probes, without any training."""
 
 from pipelines.studies.framework.results import Results
 from pipelines.training import table
-from pipelines.training.probe import WATCHED
+from pipelines.training.probe import PROBE_FILE
 from tests.unit.pipelines.studies.fake import result
 
 
-def watched(made, rows):
-    """A result with the rows of its table of what was watched."""
+def with_probe(made, rows):
+    """A result with the rows of its probe."""
     made.run.path.mkdir(parents=True)
     for row in rows:
-        table.append(made.run.path / WATCHED, row)
+        table.append(made.run.path / PROBE_FILE, row)
     return made
 
 
-def watched_results(study, path, accuracy, rows, seeds=2, **more):
+def probed_results(study, path, accuracy, rows, seeds=2, **more):
     """Results of a study, with accuracy and rows as functions of the arm and the seed."""
     return Results(
-        watched(result(name, arm.config, seed, accuracy(name), path, **more), rows(name, seed))
+        with_probe(result(name, arm.config, seed, accuracy(name), path, **more), rows(name, seed))
         for name, arm in study.arms.items()
         for seed in range(seeds)
     )
