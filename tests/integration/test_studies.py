@@ -10,7 +10,7 @@ import tensorflow as tf
 from rich.console import Console
 
 from pipelines import studies
-from pipelines.studies.papers import bias, nets, thousand
+from pipelines.studies.papers import bias, lesions, nets, thousand
 from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
@@ -71,6 +71,7 @@ def run(monkeypatch, toy):
     monkeypatch.setattr(memory_traffic, "ROUNDS", 2)
     monkeypatch.setattr(memory_traffic, "SECONDS", 0.01)
     monkeypatch.setattr(step, "COPIED", 1_000_000)
+    monkeypatch.setattr(lesions, "OF_UNITS", 20)
 
     def train_all(members, **_):
         for member in members:
