@@ -31,12 +31,11 @@ ROOT = Path(__file__).parents[2]
 MINUTES = "15"
 # A chief and workers that nobody restarts, as on machines that lose power.
 LONELY = """
-import os, sys
+from pipelines.training.processes.task import perform
 from pipelines.tuning.distributed import fault_tolerance, process
+from pipelines.tuning.search import SearchTask
 fault_tolerance.LEASE = 4.0
-status = process.main(sys.argv[1:])
-sys.stdout.flush()
-os._exit(status)
+perform(SearchTask, process.act)
 """
 
 

@@ -6,7 +6,8 @@ from pipelines.tuning.search import SearchTask
 from pipelines.tuning.search_plan import open_plan
 
 
-def _act(task: SearchTask) -> None:
+def act(task: SearchTask) -> None:
+    """Takes the task's role in its search."""
     frameworks.load()
     plan = open_plan(task.folder)
     if task.role == "chief":
@@ -20,4 +21,4 @@ def _act(task: SearchTask) -> None:
 
 
 if __name__ == "__main__":
-    perform(SearchTask, _act)
+    perform(SearchTask, act)
