@@ -34,8 +34,9 @@ test: install  ## Run the tests on both backends, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" $(ON_JAX)
 
+# Each part has workers of its own: what TensorFlow compiles stays in memory until they end.
 test-all: install  ## Run every test on both backends
-	KERAS_BACKEND=tensorflow $(PYTEST)
+	for part in unit integration e2e; do KERAS_BACKEND=tensorflow $(PYTEST) tests/$$part || exit; done
 	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
 
 lint: install  ## Check style, formatting and types

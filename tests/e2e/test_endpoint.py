@@ -130,6 +130,7 @@ def test_stopped_it_answers_what_it_has_accepted(endpoint, tmp_path):
         httpx.get(endpoint.url)
 
 
+@pytest.mark.slow
 def test_slow_clients_are_cut_off_and_do_not_hold_up_the_end(models, tmp_path):
     limits = ("--header-timeout", "0.5", "--body-timeout", "1", "--idle-timeout", "0.5", "--timeout", "60")
     half = (b"", HEAD[:20], HEAD + b"Content-Length: 784\r\n\r\nhalf", b"GET /models HTTP/1.1\r\nHost: here\r\n\r\n")

@@ -180,6 +180,7 @@ def choose(page, which, text):
     Select(page.get(which)).select_by_visible_text(text)
 
 
+@pytest.mark.slow
 def test_a_new_version_appears_and_may_be_chosen(page, models):
     page.draw(SEVEN)
     assert page.verdict() == "7"
@@ -240,6 +241,7 @@ def test_a_key_is_asked_for(models, tmp_path):
         assert [line for line in page.console() if "401" not in line] == []
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_went_and_came_back(models, tmp_path):
     with browser(TALL) as page:
         with Endpoint(models, tmp_path / "log") as endpoint:
@@ -253,6 +255,7 @@ def test_an_endpoint_that_went_and_came_back(models, tmp_path):
             page.until("return document.getElementById('message').textContent === ''")
 
 
+@pytest.mark.slow
 def test_what_was_refused_is_told_until_it_is_repaired(endpoint, page, models):
     bad = models / "digits" / "2"
     bad.mkdir()

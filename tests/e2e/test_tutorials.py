@@ -71,6 +71,7 @@ def serve(tmp_path, monkeypatch):
         server.endpoint.stop()
 
 
+@pytest.mark.slow
 def test_from_the_first_model_to_the_endpoint(serve, tmp_path):
     run_page("first-model", {}, serve)
     for name in ("evaluation.json", "analysis/analysis.md", "figures/gates.png"):

@@ -129,6 +129,7 @@ def test_the_first_layer_is_lesioned_as_by_hand(once, analysed, toy):
     assert analysed[1].lesions.scores["accuracy"][0] == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_studies_measure_what_an_analysis_does(once, analysed, toy):
     with np.load(analysed[0] / "arrays.npz") as arrays:
         for name in ("gates", "routing", "lesions"):

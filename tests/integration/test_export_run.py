@@ -230,6 +230,7 @@ def test_a_further_form_takes_one_row(home, data_dir, capsys, monkeypatch):
     assert "the exported copy does not compute" in refused(capsys, main(["export", "models/run", "--verify"]))
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch):
     run = finished(home / "run", tiny_net())
 

@@ -101,6 +101,7 @@ def test_it_cannot_be_exported(once, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_to_the_same_end(data_dir, tmp_path, monkeypatch):
     words = ("factor", "--epochs", "2", "--model.width", "16")
     whole = trained(tmp_path / "whole", data_dir, *words)
@@ -160,6 +161,7 @@ def test_what_belongs_to_images_is_refused_before_anything_is_written(words, tol
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_it_is_analysed_by_its_loss_alone(once, data_dir, tmp_path):
     words = ["analyze", str(once.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "analysis")]
     assert main(words) == 0

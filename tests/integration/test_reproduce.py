@@ -92,6 +92,7 @@ def ended(folder):
     return working(folder) == []
 
 
+@pytest.mark.slow
 def test_a_study_is_killed_and_resumed(start, tmp_path):
     name, arm, folder = "bias", "10-layers-bias-2", tmp_path / "study"
     words = (name, "--budget", BUDGET, "--arms", arm, "--to", str(folder))

@@ -31,8 +31,8 @@ SOME = {
 }
 # If a study has shallower nets, deeper ones are left out.
 DEEPEST = 31
-# A study with a probe, and one with further measurements.
-FAST = ("gradients", "depth-routes")
+# A study with further measurements; probes are tested with training.
+FAST = ("depth-routes",)
 ALONE = [
     pytest.param(name, schedule, marks=() if name in FAST else pytest.mark.slow)
     for name in studies.names()

@@ -84,6 +84,7 @@ def interrupted(shared, tmp_path):
     return copy
 
 
+@pytest.mark.slow
 def test_two_runs_are_bit_identical(interrupted, tmp_path):
     whole, _ = interrupted(14)
     begin(tmp_path / "again", interval="auto")

@@ -147,6 +147,7 @@ def test_a_net_without_gates_draws_none(toy, tmp_path):
     assert not (run.path / "figures" / "gates.png").exists()
 
 
+@pytest.mark.slow
 def test_the_final_net_holds_the_mean_of_the_weights(toy, plain, tmp_path):
     mean, _ = trained(tmp_path / "mean", toy_config(optimizer=SGD(learning_rate=0.1, ema=0.8)))
     plain_rows, rows = table.read(plain.path / "metrics.csv"), table.read(mean.path / "metrics.csv")

@@ -277,6 +277,7 @@ def test_the_chief_refuses_an_address_in_use(toy, tmp_path, port):
             chiefs.lead(plan, tmp_path, None, None)
 
 
+@pytest.mark.slow
 def test_an_error_of_the_chief_ends_the_search_with_one_message(start, tmp_path):
     # Not a failure of each trial: none of the settings can be trained.
     words = ("--schedule.kind", "cosine", "--schedule.warmup-steps", "1000")

@@ -117,6 +117,7 @@ def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path, whole):
     for epochs in (1, 3, 3, 4):
         score = train(CONFIG, tmp_path / "rounds", None, epochs, ACCURACY)

@@ -25,6 +25,7 @@ def test_frameworks_come_without_noise():
 
 
 @pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])
+@pytest.mark.slow
 def test_what_would_be_imported_for_nothing_can_be_imported_later(backend, imported):
     code = """
 import sys

@@ -94,7 +94,7 @@ def test_no_changed_byte_goes_unseen(tmp_path):
     content = path.read_bytes()
     expected = [variable.numpy() for variable in [*made.variables, *made.optimizer.variables]]
     seen = 0
-    for where in np.random.default_rng(0).integers(0, len(content), 100):
+    for where in np.random.default_rng(0).integers(0, len(content), 40):
         path.write_bytes(content[:where] + bytes([content[where] ^ 0x10]) + content[where + 1 :])
         (tmp_path / "previous.npz").write_bytes(content)
         after = model()
@@ -102,7 +102,7 @@ def test_no_changed_byte_goes_unseen(tmp_path):
         # Either it was seen, or it was nothing that is read, such as the date of an entry.
         for variable, value in zip([*after.variables, *after.optimizer.variables], expected, strict=True):
             np.testing.assert_array_equal(variable.numpy(), value)
-    assert seen > 30
+    assert seen > 12
 
 
 def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
