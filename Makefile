@@ -28,7 +28,8 @@ demo: install  ## Train, evaluate, export and predict on 5 000 real digits
 # What the second backend runs too: the library, and training that is killed and resumed.
 ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_many_steps.py \
     tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# More workers than the two cores of small machines: some tests wait for processes.
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 test: install  ## Run the tests on both backends, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"

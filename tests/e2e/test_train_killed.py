@@ -18,7 +18,7 @@ STACK = """mnist_dense_50 --model.depth 3 --model.width 8 --model.dropout 0.2 --
     --precision mixed_float16 --checkpoint-steps 1"""
 CONVOLUTIONS = """mnist_conv_16 --model.width 4 --model.dropout 0.2 --augment.pad 2 --epochs 6 --batch-size 20
     --optimizer.ema 0.9 --schedule.kind cosine --schedule.warmup-steps 5 --checkpoint-steps 1"""
-KILLS = 3
+KILLS = 2
 
 
 def command(run, words=STACK):
@@ -32,7 +32,7 @@ def whole(shared):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_killed_at_random_moments(tmp_path, precision):
     # JAX takes long to compile convolutions.
     words = f"{STACK if os.environ['KERAS_BACKEND'] == 'jax' else CONVOLUTIONS} --precision {precision}"
