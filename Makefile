@@ -33,7 +33,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 test: install  ## Run the tests on both backends, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
-	KERAS_BACKEND=jax $(PYTEST) -m "not slow" $(ON_JAX)
+	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras tests/e2e/test_train_killed.py
 
 # Each part has workers of its own: what TensorFlow compiles stays in memory until they end.
 test-all: install  ## Run every test on both backends

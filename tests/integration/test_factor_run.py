@@ -122,6 +122,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(data_dir, tmp_path, monke
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_fold_is_measured_on_the_months_it_was_tested_on(data_dir, tmp_path):
     words = ("factor", "--data", "fama_french/1940s", "--epochs", "2", "--model.width", "16")
     run = trained(tmp_path / "fold", data_dir, *words)

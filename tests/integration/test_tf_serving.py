@@ -241,6 +241,7 @@ def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
         assert predict(client, pictures(1)).json()["version"] == 2
 
 
+@pytest.mark.slow
 def test_new_versions_lose_no_request(server, exported):
     """Asked without a pause, while TF Serving loads versions and lets go of those before."""
     images, answers, stop = pictures(2), [], threading.Event()
@@ -275,6 +276,7 @@ def test_new_versions_lose_no_request(server, exported):
     assert said[2] != said[3]
 
 
+@pytest.mark.slow
 def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, protocol):
     release(server.root, "--versions", 1)
     until(lambda: server.states()["2"] == "END")
