@@ -52,12 +52,12 @@ class Size:
 
 
 FULL = (
-    *(
-        Size(depth, starts=3, rounds=9, epochs=epochs, studies=2)
-        for depth, epochs in ((10, 12), (30, 6), (50, 4), (100, 2))
-    ),
+    Size(10, starts=3, rounds=5, epochs=12, studies=1),
+    Size(30, rounds=5, epochs=6, studies=1),
+    Size(50, rounds=5, epochs=4, studies=1),
+    Size(100, starts=1, rounds=5, epochs=2, studies=1),
     *(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((100, 4), (200, 2), (400, 1))),
-    Size(1000, starts=1, rounds=3, studies=1),
+    Size(1000, starts=1, rounds=3),
 )
 QUICK = (Size(10, rounds=1),)
 

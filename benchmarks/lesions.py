@@ -34,7 +34,7 @@ CONTESTANTS = (
 )
 QUICK = (CONTESTANTS[0], CONTESTANTS[3])
 # Seconds of a start, and of a round of all, roughly.
-START_COST, ROUND_COST = 15.0, 450.0
+START_COST, ROUND_COST = 15.0, 220.0
 
 
 def run(session: Session) -> list[Row]:

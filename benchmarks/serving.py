@@ -104,7 +104,7 @@ def _write_weights(session: Session, version: Path) -> None:
 
 def _scope(session: Session) -> tuple[Sequence[WebServer], Sequence[int], int, int]:
     """Servers, numbers of connections, rounds and seconds."""
-    return (QUICK, (1,), 1, 1) if session.quick else (SERVERS, (1, 8, 16, 64), 7, 4)
+    return (QUICK, (1,), 1, 1) if session.quick else (SERVERS, (1, 8, 16, 64), 5, 4)
 
 
 def _started(

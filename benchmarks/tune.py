@@ -16,7 +16,7 @@ from pipelines.core import environment
 # Trials of equal work: only numbers differ, and hardly.
 SEARCH = ("mnist_dense_10", "--data", "mnist_5k", "--search.momentum", "--search.decay", "--search.activation")
 EQUAL = ("--search.transform-bias", "-2.1", "-1.9", "--search.learning-rate", "0.05", "0.06")
-EPOCHS, PER_WORKER, ROUNDS = 100, 8, 2
+EPOCHS, PER_WORKER, ROUNDS = 100, 4, 2
 # Seconds of a start, of a trial's compilation and of an epoch, roughly.
 START, COMPILED, EPOCH = 10.0, 4.0, 0.15
 
