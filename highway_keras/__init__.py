@@ -4,7 +4,7 @@ Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.0
 runs on Keras's TensorFlow and JAX backends.
 """
 
-from highway_keras import analysis, callbacks, surgery
+from highway_keras import analysis, callbacks, surgery, weights
 from highway_keras.analysis import gates, mean_gates
 from highway_keras.layers import ConvHighway, Highway, HighwayStack
 from highway_keras.models import from_preset, presets
@@ -22,4 +22,5 @@ __all__ = [
     "mean_gates",
     "presets",
     "surgery",
+    "weights",
 ]
