@@ -1,4 +1,4 @@
-"""Headless Chromium, driven as a person would."""
+"""Headless Chromium driven by mouse, touch and keyboard."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-# A seven and a three, in parts of the canvas.
+# Strokes of a seven and a three, in fractions of the canvas.
 SEVEN = [[(0.28, 0.25), (0.72, 0.25), (0.45, 0.8)]]
 THREE = [[(0.32, 0.25), (0.55, 0.2), (0.65, 0.32), (0.48, 0.47), (0.68, 0.6), (0.6, 0.77), (0.32, 0.75)]]
 PHONE = (390, 844)
@@ -29,25 +29,25 @@ class Browser:
         self.driver = driver
 
     def open(self, url: str) -> None:
-        """Goes to the page, and waits for its models."""
+        """Opens the page and waits for its models."""
         self.driver.get(url)
         self.until(
             "return document.getElementById('model').options.length > 0 || !document.getElementById('key').hidden"
         )
 
     def get(self, element: str):
-        """An element by its id."""
+        """Returns an element by its id."""
         return self.driver.find_element(By.ID, element)
 
     def until(self, script: str, *values: object, seconds: float = 15) -> None:
-        """Waits until a script gives something true."""
+        """Waits until a script returns a true value."""
         until = time.monotonic() + seconds
         while not self.driver.execute_script(script, *values):
-            assert time.monotonic() < until, f"never: {script} {values}; {self.get('message').text}"
+            assert time.monotonic() < until, f"timed out: {script} {values}; {self.get('message').text}"
             time.sleep(0.02)
 
     def verdict(self) -> str:
-        """The class that is shown, once the page is at rest."""
+        """Returns the displayed class once the page is idle."""
         self.until("return document.querySelector('#answer[aria-busy=false]:not(.empty):not(.old)') !== null")
         return self.driver.execute_script("return document.querySelector('#verdict b').textContent")
 
@@ -56,7 +56,7 @@ class Browser:
         box = self.get("canvas").rect
         for stroke in strokes:
             action = ActionChains(self.driver, duration=8)
-            for number, (x, y) in enumerate(_dense(stroke, steps)):
+            for number, (x, y) in enumerate(_points(stroke, steps)):
                 action.w3c_actions.pointer_action.move_to_location(*_at(box, x, y))
                 if number == 0:
                     action.w3c_actions.pointer_action.pointer_down()
@@ -67,21 +67,21 @@ class Browser:
         """Draws with a finger."""
         box = self.get("canvas").rect
         for stroke in strokes:
-            for number, (x, y) in enumerate(_dense(stroke, steps)):
+            for number, (x, y) in enumerate(_points(stroke, steps)):
                 at = dict(zip("xy", _at(box, x, y), strict=True))
                 kind = "touchMove" if number else "touchStart"
                 self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
             self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
     def keys(self, *keys: str) -> ActionChains:
-        """Presses keys one after the other, wherever the focus is."""
+        """Presses keys one after the other, at the current focus."""
         action = ActionChains(self.driver, duration=8)
         for key in keys:
             action.send_keys(key)
         action.perform()
         return action
 
-    def give(self, how: str, path: Path, kind: str) -> None:
+    def add_file(self, how: str, path: Path, kind: str) -> None:
         """Drops or pastes a file."""
         script = """
             const [how, bytes, name, type] = arguments;
@@ -94,11 +94,11 @@ class Browser:
         self.driver.execute_script(script, how, list(path.read_bytes()), path.name, kind)
 
     def console(self) -> list[str]:
-        """What went wrong, by the console."""
+        """Returns the errors in the console."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
     def hosts(self) -> set[str]:
-        """Everything that was asked for over the network."""
+        """Returns all hosts that the page has contacted."""
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         urls = (one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent")
         return {url.split("/")[2] for url in urls if url.startswith(("http", "ws"))}
@@ -135,8 +135,8 @@ def _at(box: dict, x: float, y: float) -> tuple[int, int]:
     return round(box["x"] + x * box["width"]), round(box["y"] + y * box["height"])
 
 
-def _dense(stroke: Sequence[tuple[float, float]], steps: int) -> Iterator[tuple[float, float]]:
-    """More places between those of a stroke."""
+def _points(stroke: Sequence[tuple[float, float]], steps: int) -> Iterator[tuple[float, float]]:
+    """Yields the points of a stroke, `steps` to each of its segments."""
     yield stroke[0]
     for (x, y), (to_x, to_y) in itertools.pairwise(stroke):
         for step in range(1, steps + 1):

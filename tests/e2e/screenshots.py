@@ -1,4 +1,4 @@
-"""Pictures of the page for the documentation.
+"""Screenshots of the page for the documentation.
 
     python -m tests.e2e.screenshots models/ docs/images --model digits
 
@@ -18,7 +18,7 @@ from tests.endpoint import Endpoint
 
 
 def main() -> None:
-    """Takes them."""
+    """Takes the screenshots."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models", type=Path)
     parser.add_argument("to", type=Path)
@@ -34,13 +34,13 @@ def main() -> None:
                     Select(page.get("model")).select_by_visible_text(given.model)
                 page.touch(strokes) if phone else page.draw(strokes)
                 page.verdict()
-                # Bars move for a moment.
+                # The bars are animated.
                 time.sleep(0.5)
                 shoot(page, given.to / f"{name}.png")
 
 
 def shoot(page, path: Path) -> None:
-    """The whole page, also what is below the window."""
+    """Saves a screenshot of the whole page, including what is below the window."""
     taken = page.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
     path.write_bytes(base64.b64decode(taken["data"]))
 

@@ -1,4 +1,4 @@
-"""The program as a user meets it: in a process of its own, in an empty folder."""
+"""The command line in a separate process, in an empty folder."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from pipelines.verbs.cli import VERBS
 
 HEAVY = ("tensorflow", "keras", "jax", "tensorflow_datasets", "onnxruntime", "onnx", "tf2onnx", "matplotlib")
-FULL = Path("/dev/full")
+FULL_DEVICE = Path("/dev/full")
 
 
 @pytest.fixture
@@ -35,26 +35,26 @@ def highway(tmp_path):
     return run
 
 
-def imported(code):
+def modules_imported_by(code):
     script = f"import sys, json\n{code}\nprint('\\n' + json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_help_needs_the_standard_library_only():
-    modules = imported("from pipelines.verbs.cli import main\nmain(['--help'])")
+    modules = modules_imported_by("from pipelines.verbs.cli import main\nmain(['--help'])")
     assert modules.isdisjoint({*HEAVY, "pydantic", "tyro", "rich", "numpy"})
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_needs_no_framework(verb):
     call = f"try: main(['{verb}', '--help'])\nexcept SystemExit as end: assert end.code == 0"
-    modules = imported(f"from pipelines.verbs.cli import main\n{call}")
+    modules = modules_imported_by(f"from pipelines.verbs.cli import main\n{call}")
     assert modules.isdisjoint(HEAVY)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_of_a_verb(highway, verb):
+def test_every_verb_prints_its_usage(highway, verb):
     done = highway(verb, "--help")
     assert done.returncode == 0
     assert done.stderr == ""
@@ -62,7 +62,9 @@ def test_help_of_a_verb(highway, verb):
 
 
 def test_recipes_need_no_framework():
-    modules = imported("from pipelines.verbs.cli import main\nmain(['recipes'])\nmain(['recipes', 'show', 'demo'])")
+    modules = modules_imported_by(
+        "from pipelines.verbs.cli import main\nmain(['recipes'])\nmain(['recipes', 'show', 'demo'])"
+    )
     assert modules.isdisjoint(HEAVY)
 
 
@@ -85,7 +87,7 @@ def test_recipes_need_no_framework():
         ("predict", "MODEL"),
     ],
 )
-def test_a_mistake_is_told_and_leaves_nothing(highway, tmp_path, arguments, message):
+def test_a_user_error_prints_one_message_and_writes_nothing(highway, tmp_path, arguments, message):
     done = highway(*arguments.split())
     assert done.returncode == 2
     assert message in done.stderr
@@ -94,10 +96,10 @@ def test_a_mistake_is_told_and_leaves_nothing(highway, tmp_path, arguments, mess
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+@pytest.mark.skipif(not FULL_DEVICE.exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize("argument", ["--help", "recipes"])
-def test_a_full_disk_is_told(highway, argument):
-    with FULL.open("w") as full:
+def test_a_full_disk_is_reported(highway, argument):
+    with FULL_DEVICE.open("w") as full:
         done = highway(argument, stdout=full)
     assert done.returncode == 2
     assert "the disk is full" in done.stderr
@@ -105,7 +107,7 @@ def test_a_full_disk_is_told(highway, argument):
 
 
 @pytest.mark.parametrize("argument", ["--help", "recipes"])
-def test_a_reader_that_left_is_no_error(highway, argument):
+def test_a_closed_pipe_prints_no_error(highway, argument):
     read, write = os.pipe()
     os.close(read)
     done = highway(argument, stdout=write)

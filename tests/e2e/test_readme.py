@@ -10,7 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language, word):
-    """The one code block of a language that contains a word."""
+    """Returns the one code block of a language that contains a word."""
     (found,) = [code for code in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if word in code]
     return found
 

@@ -33,7 +33,7 @@ def whole(shared):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_killed_at_random_moments(tmp_path, precision):
+def test_a_run_killed_at_random_moments_ends_as_if_uninterrupted(tmp_path, precision):
     # JAX takes long to compile convolutions.
     words = f"{STACK if os.environ['KERAS_BACKEND'] == 'jax' else CONVOLUTIONS} --precision {precision}"
     expected = tmp_path / "whole"
@@ -59,8 +59,8 @@ def stopped(tmp_path):
     return command(tmp_path / "run")
 
 
-def saved(process, of):
-    """Waits for the first checkpoint of a process."""
+def wait_for_save(process, of):
+    """Waits until a process has saved its first checkpoint."""
     newest = of.run / NEWEST
     before = newest.stat().st_mtime_ns if newest.exists() else 0
     while process.poll() is None and not (newest.exists() and newest.stat().st_mtime_ns > before):
@@ -69,7 +69,7 @@ def saved(process, of):
 
 def stop(command, number, status):
     process = command.start()
-    saved(process, command)
+    wait_for_save(process, command)
     process.send_signal(number)
     assert process.wait() == status, command.log.read_text()
     output = command.log.read_text()
@@ -79,12 +79,12 @@ def stop(command, number, status):
     assert "Traceback" not in output
 
 
-def test_stopped_and_killed(whole, stopped):
+def test_a_run_stopped_and_then_killed_ends_as_if_uninterrupted(whole, stopped):
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         # Signals are handled the same way on every backend.
         stop(stopped, signal.SIGTERM, 143)
     process = stopped.start()
-    saved(process, stopped)
+    wait_for_save(process, stopped)
     # Within a few steps, often in the middle of a save.
     time.sleep(random.random() / 10)
     process.kill()
@@ -96,7 +96,7 @@ def test_stopped_and_killed(whole, stopped):
 
 
 @pytest.mark.slow
-def test_interrupted_again_and_again(whole, stopped):
+def test_a_run_stopped_three_times_ends_as_if_uninterrupted(whole, stopped):
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGINT, 130)):
         stop(stopped, number, status)
     train(stopped)
@@ -104,8 +104,8 @@ def test_interrupted_again_and_again(whole, stopped):
 
 
 @pytest.mark.slow
-def test_out_of_space(whole, stopped):
-    # The shell's limit on the size of a file, in blocks: the state is larger, all that is written before it is not.
+def test_a_run_out_of_disk_space_ends_as_if_uninterrupted(whole, stopped):
+    # The shell's limit on the size of a file, in blocks: only the state is larger than that.
     small = Command(stopped.run, stopped.words, ("sh", "-c", 'ulimit -f 16; exec "$@"', "sh", *stopped.program))
     process = small.start()
     assert process.wait() == 2

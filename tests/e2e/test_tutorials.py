@@ -12,7 +12,7 @@ from pipelines.verbs.cli import main
 from tests.endpoint import Endpoint
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-# A few steps of a narrower net produce every file that the pages use.
+# A few steps of a narrower net are enough to write every file that the pages use.
 BUDGET = {
     "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4 --schedule.warmup-steps 1",
     "--examples 500": "--examples 50",
@@ -31,7 +31,7 @@ def blocks(page):
 
 
 def run_page(page, names, serve):
-    """Runs the blocks of a page in this process; only the endpoint is a process of its own."""
+    """Runs the blocks of a page in this process, and the endpoint in a separate one."""
     for language, code in blocks(page):
         if language == "python":
             exec(compile(serve(code), f"{page}.md", "exec"), names)
@@ -45,7 +45,7 @@ def run_page(page, names, serve):
                 assert main(words) == 0, line
 
 
-class Serve:
+class PageEndpoint:
     """The endpoint of a page, on a free port instead of 8501."""
 
     def __init__(self, log):
@@ -60,19 +60,19 @@ class Serve:
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
-    # Names of layers count the layers made in this process.
+    # Keras numbers the names of layers per process.
     keras.utils.clear_session()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
-    server = Serve(tmp_path / "endpoint.log")
+    server = PageEndpoint(tmp_path / "endpoint.log")
     yield server
     if server.endpoint:
         server.endpoint.stop()
 
 
 @pytest.mark.slow
-def test_from_the_first_model_to_the_endpoint(serve, tmp_path):
+def test_the_tutorials_from_the_first_model_to_the_endpoint(serve, tmp_path):
     run_page("first-model", {}, serve)
     for name in ("evaluation.json", "analysis/analysis.md", "figures/gates.png"):
         assert (tmp_path / "runs" / "first" / name).is_file()
@@ -85,7 +85,7 @@ def test_from_the_first_model_to_the_endpoint(serve, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_layer_of_ones_own(serve, tmp_path, capsys):
+def test_the_tutorial_on_own_layers(serve, tmp_path, capsys):
     names = {"__name__": "tutorial"}
     run_page("own-layer", names, serve)
     assert len(names["images"]) == len(mnist_data()[0])

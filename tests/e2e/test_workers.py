@@ -1,4 +1,4 @@
-"""`highway serve --workers 2`: one endpoint to its clients, whatever becomes of a process."""
+"""`highway serve --workers 2`: one endpoint to its clients, whichever process dies."""
 
 import http.client
 import json
@@ -21,7 +21,7 @@ def workers(endpoint):
     return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
-def is_there(pid):
+def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def is_there(pid):
 
 
 def get(endpoint, path, body=None):
-    """Asks over a connection of its own, which any worker may accept."""
+    """Sends a request over a new connection, which any worker may accept."""
     connection = http.client.HTTPConnection(endpoint.url.removeprefix("http://"), timeout=60)
     try:
         connection.request("POST" if body else "GET", path, body, RAW)
@@ -39,8 +39,8 @@ def get(endpoint, path, body=None):
         connection.close()
 
 
-def ask(endpoint):
-    """Predicts, and gives the version that did."""
+def predict(endpoint):
+    """Predicts, and returns the version that answered."""
     status, text = get(endpoint, "/predict/tiny", PIXELS)
     assert status == 200, text
     return json.loads(text)["version"]
@@ -53,7 +53,7 @@ def predictions(endpoint):
 
 
 def loads(endpoint, version):
-    """How many workers have loaded a version, in all."""
+    """Returns how often workers have loaded a version."""
     return sum(one["message"] == "version loaded" and one["version"] == version for one in endpoint.log())
 
 
@@ -63,22 +63,22 @@ def models(tmp_path):
     return tmp_path / "models"
 
 
-def test_workers_are_one_endpoint(models, tmp_path):
+def test_two_workers_answer_as_one_endpoint_even_if_one_is_killed(models, tmp_path):
     folder = tmp_path / "temporary"
     folder.mkdir()
     with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(folder)) as endpoint:
         eventually(lambda: loads(endpoint, 1) == 2, 60)
-        assert [ask(endpoint) for _ in range(30)] == [1] * 30
-        # Whichever answers knows of all of them.
+        assert [predict(endpoint) for _ in range(30)] == [1] * 30
+        # Every worker reports the metrics of all of them.
         assert [predictions(endpoint) for _ in range(8)] == [30] * 8
         first = workers(endpoint)
         assert len(first) == 2
 
         os.kill(min(first), signal.SIGKILL)
         eventually(lambda: len(workers(endpoint) - first) == 1, 60)
-        assert {ask(endpoint) for _ in range(5)} == {1}
+        assert {predict(endpoint) for _ in range(5)} == {1}
         eventually(lambda: loads(endpoint, 1) == 3, 60)
-        assert {ask(endpoint) for _ in range(30)} == {1}
+        assert {predict(endpoint) for _ in range(30)} == {1}
         assert predictions(endpoint) == 65
         (line,) = (one for one in endpoint.log() if one["message"] == "worker ended")
         assert (line["pid"], line["status"]) == (min(first), -signal.SIGKILL)
@@ -86,24 +86,24 @@ def test_workers_are_one_endpoint(models, tmp_path):
         aside = tiny_model.write(tmp_path / "aside" / "tiny" / "2", seed=1)
         aside.rename(models / "tiny" / "2")
         eventually(lambda: loads(endpoint, 2) == 2, 60)
-        assert {ask(endpoint) for _ in range(30)} == {2}
+        assert {predict(endpoint) for _ in range(30)} == {2}
 
         last = workers(endpoint)
         assert endpoint.stop() == 0
-        assert not any(map(is_there, last))
-    # The folder of their metrics is gone.
+        assert not any(map(is_alive, last))
+    # The folder of their metrics is deleted.
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_workers_that_are_still_starting_stop_too(models, tmp_path):
+def test_workers_stop_while_they_are_starting(models, tmp_path):
     with Endpoint(models, tmp_path / "log", "--workers", "3") as endpoint:
-        # At least one has loaded the model; others may not have got that far.
+        # At least one has loaded the model; the others may still be starting.
         assert endpoint.stop() == 0
 
 
-def test_workers_end_with_a_supervisor_that_is_killed(models, tmp_path):
+def test_workers_exit_when_their_supervisor_is_killed(models, tmp_path):
     with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(tmp_path)) as endpoint:
         left = workers(endpoint)
         assert endpoint.stop(signal.SIGKILL) == -signal.SIGKILL
-        eventually(lambda: not any(map(is_there, left)), 60)
+        eventually(lambda: not any(map(is_alive, left)), 60)

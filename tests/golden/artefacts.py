@@ -24,7 +24,7 @@ LEFT_OUT = {"figures", "logs", "tensorboard", "key.pem"}
 
 
 def highway(*words: str) -> None:
-    """Runs a command to its end."""
+    """Runs a command until it ends."""
     subprocess.run(["highway", *words], check=True)
 
 

@@ -1,4 +1,4 @@
-"""`highway serve` over versions that are not as they should be."""
+"""`highway serve` with invalid versions and versions that do not open."""
 
 import json
 import os
@@ -21,11 +21,11 @@ def statuses(endpoint, model):
     return {one["version"]: (one["state"], one["status"]["error_message"]) for one in found}
 
 
-def ask(endpoint, model):
+def predict(endpoint, model):
     return httpx.post(f"{endpoint.url}/predict/{model}", content=bytes(12), headers=RAW)
 
 
-def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path):
+def test_invalid_versions_and_a_missing_repository_leave_the_others_in_service(tmp_path):
     key, models = Ed25519PrivateKey.generate(), tmp_path / "models"
     (tmp_path / "trusted.pub").write_bytes(
         key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -33,7 +33,7 @@ def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path)
     for name, version in (("digits", 1), ("digits", 2), ("digits", 3), ("zebras", 1), ("zebras", 2)):
         folder = tiny_model.write(models / name / str(version))
         (folder / signature.NAME).write_bytes(signature.sign(folder, key))
-    # Signed, and not what it says; a pipe; unsigned.
+    # A wrong manifest, signed; a pipe; an unsigned version.
     shape = models / "digits" / "2"
     content = json.loads((shape / manifest.NAME).read_text())
     content["input"]["shape"] = [None, 9, 9, 1]
@@ -48,10 +48,10 @@ def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path)
         assert "it is a pipe" in digits["3"][1]
         assert "the manifest says tensor(uint8) [9, 9, 1]" in digits["2"][1]
         assert (zebras["1"][0], "is not signed" in zebras["2"][1]) == ("AVAILABLE", True)
-        assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
+        assert [predict(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
         away = models.rename(tmp_path / "away")
         eventually(lambda: "stay in service" in statuses(endpoint, "digits")["1"][1])
-        assert [ask(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
+        assert [predict(endpoint, name).status_code for name in ("digits", "zebras")] == [200, 200]
         folder = away / "zebras" / "2"
         (folder / signature.NAME).write_bytes(signature.sign(folder, key))
         away.rename(models)
@@ -61,8 +61,8 @@ def test_bad_versions_and_a_repository_that_goes_and_comes_stop_nobody(tmp_path)
     assert len(refused) == len(set(refused)) == 3
 
 
-def test_sigterm_ends_it_while_a_version_is_being_opened(tmp_path):
-    """A process of its own in which opening never ends, as on a disk that does not answer."""
+def test_sigterm_stops_the_endpoint_while_it_opens_a_version(tmp_path):
+    """Opens a version without end, as on a disk that does not respond."""
     tiny_model.write(tmp_path / "models" / "digits" / "1")
     program = f"""
 import sys, time

@@ -1,6 +1,6 @@
 """Adds a golden model version. Run it when the export format grows, never to make a test pass.
 
-    python -m tests.golden.make
+    python -m tests.golden.add_version
 
 Writes models/tiny/N: the net in model.keras, exported by the current code. Earlier versions stay, because exports of
 every age must remain readable. images.npy holds uint8 digits, probabilities.npy the outputs of the net in NumPy.

@@ -1,4 +1,4 @@
-"""A model for photographs, made by hand: its twelve classes are colours, and it is right of them."""
+"""An ONNX model written by hand that classifies photographs by their mean colour."""
 
 import json
 from pathlib import Path
@@ -23,9 +23,12 @@ def add_photographs(repository: Path, like: Path) -> None:
     folder.mkdir(parents=True)
     labels = tuple(COLOURS)
     _save(
-        folder / manifest.ONNX, *_net(), _value("image", TensorProto.UINT8, ["batch", SIDE, SIDE, 3]), "probabilities"
+        folder / manifest.ONNX,
+        *_classifier(),
+        _value("image", TensorProto.UINT8, ["batch", SIDE, SIDE, 3]),
+        "probabilities",
     )
-    _save(folder / manifest.PICTURE, *_shrink(), _value("rgba", TensorProto.UINT8, ["height", "width", 4]), "image")
+    _save(folder / manifest.PICTURE, *_converter(), _value("rgba", TensorProto.UINT8, ["height", "width", 4]), "image")
     (folder / manifest.LABELS).write_text("\n".join(labels) + "\n")
     content = json.loads((like / manifest.NAME).read_text()) | {
         "name": "photographs",
@@ -39,8 +42,8 @@ def add_photographs(repository: Path, like: Path) -> None:
     (folder / manifest.NAME).write_text(manifest.Manifest.model_validate(content).model_dump_json())
 
 
-def _net():
-    """Softmax of the mean colour's distance from each of the colours."""
+def _classifier():
+    """Builds the softmax over the distances of the mean colour from each of the colours."""
     colours = np.array(list(COLOURS.values()), "float32") / 255
     return [
         helper.make_node("Cast", ["image"], ["pixels"], to=TensorProto.FLOAT),
@@ -55,7 +58,7 @@ def _net():
     }
 
 
-def _shrink():
+def _converter():
     return [
         helper.make_node("Slice", ["rgba", "from", "to", "axis"], ["rgb"]),
         helper.make_node("Cast", ["rgb"], ["pixels"], to=TensorProto.FLOAT),

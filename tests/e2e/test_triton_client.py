@@ -1,4 +1,4 @@
-"""Triton's own client, as published, at a running endpoint."""
+"""The published client of Triton against a running endpoint."""
 
 import io
 
@@ -27,9 +27,9 @@ def client(endpoint):
 
 
 def pixels(binary):
-    given = triton.InferInput("image", DIGITS.shape, "UINT8")
-    given.set_data_from_numpy(DIGITS, binary_data=binary)
-    return given
+    tensor = triton.InferInput("image", DIGITS.shape, "UINT8")
+    tensor.set_data_from_numpy(DIGITS, binary_data=binary)
+    return tensor
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def expected(repository):
     return open_model(repository / "digits").predict(DIGITS)
 
 
-def test_health_and_metadata(client):
+def test_health_and_metadata_are_reported(client):
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.is_model_ready("digits")
@@ -53,12 +53,12 @@ def test_health_and_metadata(client):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("taken", [True, False])
-def test_tensors_both_ways(client, expected, given, taken):
+@pytest.mark.parametrize("binary_input", [True, False])
+@pytest.mark.parametrize("binary_output", [True, False])
+def test_tensors_pass_as_binary_and_as_json(client, expected, binary_input, binary_output):
     names = ("probabilities", "class_id", "label", "gate_means")
-    asked = [triton.InferRequestedOutput(name, binary_data=taken) for name in names]
-    answer = client.infer("digits", [pixels(given)], outputs=asked, request_id="seven")
+    asked = [triton.InferRequestedOutput(name, binary_data=binary_output) for name in names]
+    answer = client.infer("digits", [pixels(binary_input)], outputs=asked, request_id="seven")
     assert answer.get_response()["id"] == "seven"
     np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
     np.testing.assert_allclose(answer.as_numpy("gate_means"), expected["gate_means"], atol=1e-6)
@@ -68,38 +68,38 @@ def test_tensors_both_ways(client, expected, given, taken):
     assert texts == [str(number) for number in classes]
 
 
-def test_all_outputs_where_none_are_named(client, expected):
+def test_all_outputs_are_returned_by_default(client, expected):
     answer = client.infer("digits", [pixels(True)], model_version="1")
     np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
     assert answer.as_numpy("label").tolist() == [str(number).encode() for number in answer.as_numpy("class_id")]
 
 
-def test_picture_files(client, expected):
+def test_image_files_are_classified(client, expected):
     files = []
     for digit in DIGITS:
         file = io.BytesIO()
         Image.fromarray(digit[..., 0]).save(file, "PNG")
         files.append(file.getvalue())
-    given = triton.InferInput("image_bytes", [len(files)], "BYTES")
-    given.set_data_from_numpy(np.array(files, object), binary_data=True)
-    answer = client.infer("digits", [given])
+    tensor = triton.InferInput("image_bytes", [len(files)], "BYTES")
+    tensor.set_data_from_numpy(np.array(files, object), binary_data=True)
+    answer = client.infer("digits", [tensor])
     np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
 
 
-def test_many_at_once(client, expected):
+def test_concurrent_requests_are_answered(client, expected):
     asked = [client.async_infer("digits", [pixels(True)]) for _ in range(20)]
     for one in asked:
         np.testing.assert_allclose(one.get_result().as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
 
 
-def test_refusals_are_told_by_the_client(client):
+def test_refused_requests_raise_an_error_of_the_client(client):
     for name, shape, said in (
         ("nothing", [1, 28, 28, 1], "no model 'nothing'"),
         ("digits", [1, 4, 4, 1], "takes images"),
     ):
-        given = triton.InferInput("image", shape, "UINT8")
-        given.set_data_from_numpy(np.zeros(shape, np.uint8), binary_data=True)
+        tensor = triton.InferInput("image", shape, "UINT8")
+        tensor.set_data_from_numpy(np.zeros(shape, np.uint8), binary_data=True)
         with pytest.raises(InferenceServerException, match=said):
-            client.infer(name, [given])
+            client.infer(name, [tensor])
     with pytest.raises(InferenceServerException, match="'gzip'"):
         client.infer("digits", [pixels(True)], request_compression_algorithm="gzip")
