@@ -1,4 +1,4 @@
-"""`highway analyze` on trained runs: what is measured, written, and refused."""
+"""`highway analyze` on trained runs: measurements, files, and refusals."""
 
 import csv
 import dataclasses
@@ -27,7 +27,7 @@ FIGURES = ("gates", "openness", "classes", "lesions", "units", "routes")
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory):
+def trained_run(tmp_path_factory):
     """A trained run that tests may analyse."""
     path = tmp_path_factory.mktemp("runs") / "toy"
     with pytest.MonkeyPatch.context() as patch:
@@ -38,12 +38,12 @@ def once(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def analysed(once):
-    """The folder and the measurements of its analysis, the printed text, and the splits that were read."""
+def analysed(trained_run):
+    """The folder and the measurements of an analysis, the printed text, and the splits that were read."""
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         data = ToyData().install(patch)
-        folder, found = analyze(once, units=True, console=Console(file=output))
+        folder, found = analyze(trained_run, units=True, console=Console(file=output))
     return folder, found, output.getvalue(), data.asked
 
 
@@ -53,8 +53,8 @@ def toy(monkeypatch):
 
 
 @pytest.fixture
-def measured_before(analysed, monkeypatch):
-    """Gives every analysis the measurements of `analysed`, with its own examples."""
+def reused_measurements(analysed, monkeypatch):
+    """Reuses the measurements of `analysed` in every analysis, with its own examples."""
 
     def measure(net, whole, routed, *_, **__):
         return dataclasses.replace(analysed[1], whole=whole, routed=routed)
@@ -63,11 +63,11 @@ def measured_before(analysed, monkeypatch):
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
+def without_figures(monkeypatch):
     monkeypatch.setattr("pipelines.analysis.figures.draw", lambda *_: None)
 
 
-def refused(capsys, *words):
+def error_of(capsys, *words):
     assert main(["analyze", *map(str, words)]) == 2
     output = capsys.readouterr().err
     assert output.startswith("highway analyze: error: ")
@@ -84,16 +84,16 @@ def table(folder):
         return list(csv.DictReader(lines))
 
 
-def test_a_run_is_measured_and_put_on_a_page(once, analysed, toy):
+def test_an_analysis_measures_a_run_and_writes_a_page(trained_run, analysed, toy):
     folder, _, output, asked = analysed
     assert "lesions: 200 examples" in output
-    assert asked == ["train", "validation"]  # and not test
-    assert folder == once / "analysis"
+    assert asked == ["train", "validation"]  # not the test split
+    assert folder == trained_run / "analysis"
     assert sorted(path.name for path in folder.iterdir()) == ["analysis.md", "arrays.npz", "figures", "layers.csv"]
-    assert not [path for path in once.iterdir() if path.name.startswith(".")]
+    assert not [path for path in trained_run.iterdir() if path.name.startswith(".")]
 
-    model = runs.load_model(runs.open_run(once))
-    x, y = examples_of(toy, once, "train")
+    model = runs.load_model(runs.open_run(trained_run))
+    x, y = examples_of(toy, trained_run, "train")
     rows = table(folder)
     gates = highway_keras.gates(model, x)
     assert [row["name"] for row in rows] == list(gates)
@@ -117,9 +117,9 @@ def test_a_run_is_measured_and_put_on_a_page(once, analysed, toy):
     assert "train split, 200 examples" in page
 
 
-def test_the_first_layer_is_lesioned_as_by_hand(once, analysed, toy):
-    model = runs.load_model(runs.open_run(once))
-    x, y = examples_of(toy, once, "train")
+def test_the_lesion_of_the_first_layer_equals_a_manual_one(trained_run, analysed, toy):
+    model = runs.load_model(runs.open_run(trained_run))
+    x, y = examples_of(toy, trained_run, "train")
     stack = model.get_layer("highway")
     for weights, value in ((stack.transform_kernel, 0), (stack.transform_bias, -100)):
         changed = np.array(weights)
@@ -130,10 +130,10 @@ def test_the_first_layer_is_lesioned_as_by_hand(once, analysed, toy):
 
 
 @pytest.mark.slow
-def test_studies_measure_what_an_analysis_does(once, analysed, toy):
+def test_studies_measure_the_same_as_an_analysis(trained_run, analysed, toy):
     with np.load(analysed[0] / "arrays.npz") as arrays:
         for name in ("gates", "routing", "lesions"):
-            found = studies.get(name).measure(runs.open_run(once), None)
+            found = studies.get(name).measure(runs.open_run(trained_run), None)
             shared = set(found) & set(arrays) - {"routes", "route_classes"}
             assert len(shared) > 7
             for array in shared:
@@ -144,16 +144,16 @@ def test_studies_measure_what_an_analysis_does(once, analysed, toy):
     assert set(toy.asked) <= {"train", "validation"}
 
 
-def test_the_examples_of_a_subset_are_read_alone(toy, tmp_path):
+def test_only_the_examples_of_the_subset_are_read(toy, tmp_path):
     config = toy_config(epochs=1, subset=Subset(train=60, test=20))
     run = train(config, tmp_path / "run", console=Console(file=io.StringIO()))
     assert examples.part(examples.opened(run), "train").count == 60
     assert examples.part(examples.opened(run, data="more"), "train").count == COUNTS["train"]
 
 
-@pytest.mark.usefixtures("measured_before", "undrawn")
-def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys):
-    words = [once, "--to", tmp_path / "a", "--examples", "10", "--split", "validation"]
+@pytest.mark.usefixtures("reused_measurements", "without_figures")
+def test_a_new_analysis_replaces_the_old_one_and_nothing_else(trained_run, toy, tmp_path, capsys):
+    words = [trained_run, "--to", tmp_path / "a", "--examples", "10", "--split", "validation"]
     assert main(["analyze", *map(str, words)]) == 0
     output = capsys.readouterr().out
     assert "analysis.md" in output
@@ -163,21 +163,21 @@ def test_an_analysis_is_replaced_and_nothing_else_is(once, toy, tmp_path, capsys
     assert not (tmp_path / "a" / "old").exists()
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").touch()
-    assert "holds something else" in refused(capsys, once, "--to", tmp_path / "b")
+    assert "holds something else" in error_of(capsys, trained_run, "--to", tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.usefixtures("measured_before", "undrawn")
-def test_test_examples_are_read_if_asked_for_alone(once, toy, tmp_path):
-    _, found = analyze(once, tmp_path / "a", split="test", console=Console(file=io.StringIO()))
+@pytest.mark.usefixtures("reused_measurements", "without_figures")
+def test_the_test_split_is_read_only_on_request(trained_run, toy, tmp_path):
+    _, found = analyze(trained_run, tmp_path / "a", split="test", console=Console(file=io.StringIO()))
     assert toy.asked == ["test", "test"]
     assert (found.whole.split, found.routed.split, found.whole.count) == ("test", "test", 60)
 
 
-@pytest.mark.usefixtures("measured_before", "undrawn")
-def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
-    _, found = analyze(once, tmp_path / "a", examples=50, console=Console(file=io.StringIO()))
-    _, y = examples_of(toy, once, "train")
+@pytest.mark.usefixtures("reused_measurements", "without_figures")
+def test_fewer_examples_are_evenly_spaced_over_the_split(trained_run, toy, tmp_path):
+    _, found = analyze(trained_run, tmp_path / "a", examples=50, console=Console(file=io.StringIO()))
+    _, y = examples_of(toy, trained_run, "train")
     assert (found.whole.count, found.whole.of, found.routed.count) == (50, 200, 40)
     read = np.concatenate([np.asarray(labels).argmax(axis=1) for _, labels in found.whole.batches])
     np.testing.assert_array_equal(read, y[::4])
@@ -185,33 +185,33 @@ def test_fewer_examples_are_spaced_over_the_split(once, toy, tmp_path):
     assert "50 examples of 200, evenly spaced" in page
 
 
-@pytest.mark.usefixtures("measured_before")
-def test_nothing_is_left_of_an_analysis_that_fails(once, toy, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("reused_measurements")
+def test_a_failed_analysis_leaves_no_files(trained_run, toy, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pipelines.analysis.figures.draw", full)
-    assert main(["analyze", str(once), "--to", str(tmp_path / "a"), "--examples", "20"]) == 2
+    assert main(["analyze", str(trained_run), "--to", str(tmp_path / "a"), "--examples", "20"]) == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_analysed_says_why(once, toy, tmp_path, monkeypatch, capsys):
-    assert "there is no run directory" in refused(capsys, tmp_path / "none")
+def test_a_run_that_cannot_be_analysed_is_refused_with_the_reason(trained_run, toy, tmp_path, monkeypatch, capsys):
+    assert "there is no run directory" in error_of(capsys, tmp_path / "none")
     finished(tmp_path / "plain", keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten()]), data=DIGITS)
-    assert "no highway layers" in refused(capsys, tmp_path / "plain")
+    assert "no highway layers" in error_of(capsys, tmp_path / "plain")
     toy.counts = {**COUNTS, "validation": 0}
     monkeypatch.setattr("pipelines.data.sources.load", refuse_empty)
     other = DataInfo("other", "2.0.0", (8, 8, 1), ("a", "b"), {"train": 1, "validation": 1, "test": 1})
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
-    assert "is not what" in refused(capsys, once)
-    assert "with 2 classes: name other data" in refused(capsys, once, "--data", "other")
+    assert "is not what" in error_of(capsys, trained_run)
+    assert "with 2 classes: name other data" in error_of(capsys, trained_run, "--data", "other")
 
 
 def refuse_empty(*_, **__):
     raise AssertionError("read before the data was checked")
 
 
-def test_a_convolutional_net_and_its_channels(toy, tmp_path, monkeypatch):
+def test_a_convolutional_net_is_analysed_by_channel(toy, tmp_path, monkeypatch):
     ToyData(side=28).install(monkeypatch)
     labels = ("nw", "ne", "sw", "se")
     data = runs.DataRecord(name="toy", version="1.0.0", shape=(28, 28, 1), labels=labels, counts=COUNTS)

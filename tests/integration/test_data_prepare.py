@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_processes_that_prepare_at_once_all_succeed(tmp_path):
+def test_processes_can_prepare_the_same_data_set_at_once(tmp_path):
     prepare = [sys.executable, "-m", "pipelines", "data", "prepare", "mnist_5k", "--data-dir", str(tmp_path)]
     started = [subprocess.Popen(prepare, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     for process in started:

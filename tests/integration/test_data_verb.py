@@ -1,4 +1,4 @@
-"""`highway data` on real digits, called as the program."""
+"""`highway data` on real digits."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    """Isolates the test from the files of the user."""
+def _isolated(tmp_path, monkeypatch):
+    """Isolates the tests from the user's files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
 
 
-def test_the_list_tells_what_is_prepared_and_what_is_not(digits, capsys, tmp_path):
+def test_list_shows_which_data_sets_are_prepared(digits, capsys, tmp_path):
     assert main(["data", "--data-dir", str(digits)]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     for cell in ("1.0.0", "28 x 28 x 1", "4,000", "500", str(digits / "mnist_5k" / "1.0.0")):
@@ -36,7 +36,7 @@ def test_the_list_tells_what_is_prepared_and_what_is_not(digits, capsys, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_the_list_tells_of_other_data_and_of_damage(digits, capsys, tmp_path):
+def test_list_shows_further_and_damaged_data_sets(digits, capsys, tmp_path):
     root = tmp_path / "sets"
     (root / "mine").mkdir(parents=True)
     (root / "mine" / "1.0.0").symlink_to(digits / "mnist_5k" / "1.0.0")
@@ -48,7 +48,7 @@ def test_the_list_tells_of_other_data_and_of_damage(digits, capsys, tmp_path):
     assert "cannot be read" in out
 
 
-def test_prepare_makes_the_folder_that_it_is_given(capsys, tmp_path):
+def test_prepare_creates_the_given_folder(capsys, tmp_path):
     for _ in range(2):
         assert main(["data", "prepare", "mnist_5k", "--data-dir", "new/sets"]) == 0
         assert capsys.readouterr().out == "mnist_5k is ready in new/sets/mnist_5k/1.0.0\n"
@@ -56,16 +56,16 @@ def test_prepare_makes_the_folder_that_it_is_given(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "rows"), [("mnist_5k", 4), ("demo", 2)])
-def test_show_draws_a_picture(digits, capsys, tmp_path, name, rows):
-    path = tmp_path / "pictures" / "samples.png"
+def test_show_draws_a_figure(digits, capsys, tmp_path, name, rows):
+    path = tmp_path / "figures" / "samples.png"
     assert main(["data", "show", name, "--data-dir", str(digits), "--to", str(path)]) == 0
     assert str(path) in capsys.readouterr().out
-    picture = imread(path)
-    assert picture.shape[1] > picture.shape[0] > 100 * rows
-    assert len(np.unique(picture)) > 50
+    figure = imread(path)
+    assert figure.shape[1] > figure.shape[0] > 100 * rows
+    assert len(np.unique(figure)) > 50
 
 
-def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch):
+def test_throughput_reports_speed_settings_and_machine(digits, capsys, monkeypatch):
     monkeypatch.setattr("pipelines.data.batches.WARM_UP", 0.01)
     monkeypatch.setattr("pipelines.data.batches.SECONDS", 0.05)
     assert main(["data", "throughput", "demo", "--data-dir", str(digits)]) == 0
@@ -77,7 +77,7 @@ def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["show"], "which data set?"),
         (["show", "mnst"], "Did you mean 'mnist'?"),
@@ -89,10 +89,10 @@ def test_throughput_tells_speed_settings_and_machine(digits, capsys, monkeypatch
         (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),
     ],
 )
-def test_mistakes_are_told_in_a_line_and_leave_nothing(capsys, tmp_path, arguments, told):
+def test_user_errors_are_one_line_and_leave_nothing(capsys, tmp_path, arguments, message):
     assert main(["data", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("highway data: error: ")
-    assert told in captured.err
+    assert message in captured.err
     assert captured.out == ""
     assert not list(tmp_path.iterdir())

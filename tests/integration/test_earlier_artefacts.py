@@ -1,6 +1,7 @@
 """Artefacts of earlier commits (tests/golden/COMMIT.tar.xz): run directories, searches, recipes, a signed version.
 
-Each opens with today's code, or is refused with a message that says what to do. tests/golden/artefacts.py wrote them.
+The current code opens each of them, or refuses it with a message that says what to do. tests/golden/artefacts.py
+writes them.
 """
 
 import csv
@@ -93,7 +94,7 @@ def test_recipe_files_hold_the_same_configurations(artefacts):
     assert named_recipe("best.json").config.epochs == 2
 
 
-def test_a_stopped_search_is_the_same_search(artefacts):
+def test_a_stopped_search_has_the_same_fingerprint_and_trials(artefacts):
     folder = Path("searches/stopped")
     plan = parse_tune(TUNE[1:]).plan
     search_plan.keep(plan, folder)

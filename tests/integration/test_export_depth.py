@@ -17,7 +17,7 @@ from pipelines.verbs.cli import main
 from serving.manifest import read
 from serving.model import open_model
 from tests.finished_run import finished, scramble
-from tests.integration.test_export_golden import ALONE, ONNX
+from tests.integration.test_export_golden import ONNX, WITHOUT_PACKAGES
 
 DEPTH = 1000
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def digits(data_dir):
 
 
 def net(depth, width):
-    """A dense net whose answers differ from image to image, whatever its depth: its gates let some of x through."""
+    """Builds a dense net whose outputs differ between images at any depth: its gates let part of x through."""
     model = highway_keras.from_preset("mnist_dense_50", depth=depth, width=width, transform_bias=-8.0)
     scramble(model, scale=0.3)
     return model
@@ -56,17 +56,17 @@ def probabilities(model, images):
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory, data_dir):
-    """A net of 1,000 layers, and a version of it."""
+    """A net of 1,000 layers and its exported version."""
     folder = tmp_path_factory.mktemp("deep")
     model = net(DEPTH, 16)
     return model, export(finished(folder / "deep", model).path, folder / "models" / "deep", data_dir=data_dir)
 
 
-def test_a_thousand_layers_in_a_fresh_process(tmp_path, deep, digits):
+def test_a_net_of_a_thousand_layers_predicts_in_a_fresh_process(tmp_path, deep, digits):
     model, version = deep
     np.save(tmp_path / "images.npy", digits)
     absent = "highway_keras,pipelines,serving,keras,tensorflow"
-    words = [sys.executable, "-I", "-c", ONNX + ALONE, absent, tmp_path / "images.npy", version]
+    words = [sys.executable, "-I", "-c", ONNX + WITHOUT_PACKAGES, absent, tmp_path / "images.npy", version]
     done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = np.load(tmp_path / "0.npz")
@@ -76,17 +76,17 @@ def test_a_thousand_layers_in_a_fresh_process(tmp_path, deep, digits):
     assert np.ptp(expected, axis=0).max() > 0.1
 
 
-def test_depth_does_not_make_the_graphs_larger(deep):
+def test_the_size_of_the_graphs_does_not_grow_with_depth(deep):
     _, version = deep
-    # A dozen nodes outside of the loop: preprocessing, first and last layer, class and label.
+    # About a dozen nodes are outside of the loop: preprocessing, first and last layer, class and label.
     assert len(onnx.load(version / "model.onnx").graph.node) < 20
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
-    # 570 kB of it decode image files, whatever the net.
+    # 570 kB of it decode image files, for any net.
     assert max(others) < 700_000
 
 
-def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, capsys):
+def test_the_manifest_and_predictions_of_a_deep_version_are_right(tmp_path, deep, digits, capsys):
     model, version = deep
     found = read(version)
     assert found.parity.images == found.parity.onnx.same_label + found.parity.onnx.ties == 256
@@ -102,7 +102,7 @@ def test_the_manifest_and_predictions_of_a_deep_version(tmp_path, deep, digits, 
     assert first["probability"] == pytest.approx(expected[0].max(), abs=1e-4)
 
 
-def test_a_run_from_before_there_were_stacks_is_evaluated_and_exported(tmp_path, data_dir, digits):
+def test_an_earlier_run_of_single_layers_is_evaluated_and_exported(tmp_path, data_dir, digits):
     with_stack = net(12, 16)
     model = surgery.unstacked(with_stack)
     assert sum(type(layer) is highway_keras.Highway for layer in model.layers) == 11

@@ -1,4 +1,4 @@
-"""Every kind of net as SavedModel and ONNX, from disk, against Keras on real digits."""
+"""SavedModel and ONNX of every kind of net, loaded from disk, compared with Keras on real digits."""
 
 import io
 import shutil
@@ -25,13 +25,13 @@ LABELS = tuple("0123456789")
 
 @pytest.fixture(scope="module")
 def digits():
-    """Twenty digits of all classes, one black and one white image."""
+    """Twenty digits of all classes, a black and a white image."""
     images = mnist_data()[0][::250].astype("uint8").reshape(-1, 28, 28, 1)
     return np.concatenate([images, np.zeros_like(images[:1]), np.full_like(images[:1], 255)])
 
 
 def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, only=None):
-    """Writes the forms of a net, or only one of them."""
+    """Writes all forms of a net, or one of them."""
     shape = model.input_shape[1:]
     images = np.zeros((1, *shape), np.uint8)
     predict, convert = graph.prediction(model, fitted, labels, gates), conversion.converter(kind, shape)
@@ -59,7 +59,7 @@ def dense(**arguments):
 
 
 def deep(**arguments):
-    """A net whose stack keeps its loop, and whose gates let x through."""
+    """Builds a net whose stack keeps its loop, and whose gates let x through."""
     return dense(**arguments | {"depth": stack.UNROLLED + 2, "transform_bias": -6.0})
 
 
@@ -88,7 +88,7 @@ def test_all_forms_agree(tmp_path, digits, build, twin, policy):
     measured = measure(tmp_path, model, fitted, digits, gates=gates)
     assert measured.batch_sizes == (1, 3, 18)
     assert (measured.onnx.gate_means is not None) == (measured.saved_model.gate_means is not None) == gates
-    # Otherwise a form that gives every image the same answer would pass.
+    # Otherwise a form with the same output for every image would pass.
     assert np.ptp(reference.keras_probabilities(model, fitted, digits), axis=0).max() > 0.1
 
 
@@ -106,19 +106,19 @@ def changed(tmp_path, written):
     return shutil.copytree(written[0], tmp_path / "changed")
 
 
-def test_files_and_pixels_agree(written, digits):
+def test_image_files_and_pixels_give_the_same_inputs(written, digits):
     measured = measure(*written, digits).files
     assert (measured.images, measured.pixels) == (22, 0)
 
 
 @pytest.mark.slow
-def test_files_and_pixels_of_natural_images_agree(tmp_path, digits):
+def test_image_files_and_pixels_of_natural_images_give_the_same_inputs(tmp_path, digits):
     model, fitted = tiny_net(), fit(Preprocess(), digits)
     write(tmp_path, model, fitted, kind="natural")
     assert measure(tmp_path, model, fitted, digits, kind="natural").files.pixels == 0
 
 
-def test_colour_and_photographs(tmp_path):
+def test_colour_images_and_photographs_give_the_same_inputs(tmp_path):
     keras.utils.set_random_seed(0)
     image = keras.Input((32, 32, 3))
     x = keras.layers.MaxPooling2D(4)(keras.layers.Conv2D(4, 3, strides=2)(image))
@@ -149,13 +149,13 @@ def test_another_net_on_disk_is_refused(written, digits):
         measure(folder, tiny_net(seed=1), fitted, digits)
 
 
-def test_names_of_classes_in_another_order_are_refused(written, digits):
+def test_labels_in_another_order_are_refused(written, digits):
     with pytest.raises(UserError, match="the exported SavedModel does not compute"):
         measure(*written, digits, labels=LABELS[::-1])
 
 
 @pytest.mark.slow
-def test_a_picture_graph_of_another_kind_is_refused(written, changed, digits):
+def test_an_image_file_graph_of_another_kind_is_refused(written, changed, digits):
     _, model, fitted = written
     write(changed, model, fitted, kind="natural", only="onnx")
     with pytest.raises(UserError, match=r"path from image files does not compute|picture\.onnx gives"):
@@ -163,14 +163,14 @@ def test_a_picture_graph_of_another_kind_is_refused(written, changed, digits):
 
 
 @pytest.mark.slow
-def test_an_onnx_file_that_lost_its_preprocessing_is_refused(written, changed, digits):
+def test_an_onnx_file_with_other_preprocessing_is_refused(written, changed, digits):
     _, model, fitted = written
     write(changed, model, fit(Preprocess(scale=1 / 256), digits), only="onnx")
     with pytest.raises(UserError, match="the exported ONNX model does not compute"):
         measure(changed, model, fitted, digits)
 
 
-def test_onnx_has_names_types_and_one_open_axis(written):
+def test_onnx_inputs_and_outputs_have_names_types_and_a_free_batch_axis(written):
     found = onnx.load(written[0] / "model.onnx")
     shapes = {
         value.name: (
@@ -189,7 +189,7 @@ def test_onnx_has_names_types_and_one_open_axis(written):
     assert {entry.domain: entry.version for entry in found.opset_import}[""] == onnx_model.OPSET
 
 
-def one_layer():
+def without_highway_layers():
     return keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(500)])
 
 
@@ -197,7 +197,7 @@ def one_layer():
     "build",
     [
         lambda: deep(width=50),
-        pytest.param(one_layer, marks=pytest.mark.slow),
+        pytest.param(without_highway_layers, marks=pytest.mark.slow),
         pytest.param(lambda: dense(width=300), marks=pytest.mark.slow),
     ],
 )
@@ -212,7 +212,7 @@ def test_weights_are_stored_once(tmp_path, digits, build):
 
 
 @pytest.mark.parametrize(("build", "loops"), [(dense, []), (deep, ["Scan"])])
-def test_short_stacks_are_unrolled_and_long_ones_are_a_scan(tmp_path, digits, build, loops):
+def test_shallow_stacks_are_unrolled_and_deep_ones_are_a_scan(tmp_path, digits, build, loops):
     write(tmp_path, build(), fit(Preprocess(), digits), only="onnx")
     kinds = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
     assert [kind for kind in kinds if kind in {"Loop", "Scan"}] == loops

@@ -1,7 +1,7 @@
-"""Exports of earlier releases and of today, in fresh processes that cannot import this package.
+"""Exports of earlier releases and of the current code, in fresh processes that cannot import this package.
 
-tests/golden has exports that were written once. Users' programs read them as these tests do: if one fails, the format
-has changed, and with it every model that was exported before.
+tests/golden holds exports that were written once. Users' programs read exports as these tests do: a failure means that
+the format has changed, and that models exported before may no longer load.
 """
 
 import json
@@ -26,7 +26,7 @@ ROOT = GOLDEN.parents[1]
 FIRST, SECOND = (GOLDEN / "models" / "tiny" / version for version in "12")
 IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabilities.npy")
 
-ALONE = """
+WITHOUT_PACKAGES = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -57,8 +57,8 @@ def predict(folder, images):
 
 
 @pytest.fixture(scope="module")
-def today(tmp_path_factory):
-    """The golden net, exported by today's code."""
+def exported_today(tmp_path_factory):
+    """The golden net, exported by the current code."""
     folder = tmp_path_factory.mktemp("today")
     run = finished(folder / "tiny", tiny_net())
     shutil.copy(GOLDEN / "model.keras", run.path)
@@ -73,9 +73,19 @@ def today(tmp_path_factory):
         (ONNX, "highway_keras,pipelines,serving,keras,tensorflow"),
     ],
 )
-def test_exports_need_nothing_of_this_package(tmp_path, today, program, absent):
+def test_exports_run_without_this_package(tmp_path, exported_today, program, absent):
     # -I leaves out the current folder, PYTHONPATH and the user's own packages.
-    words = [sys.executable, "-I", "-c", program + ALONE, absent, GOLDEN / "images.npy", FIRST, SECOND, today]
+    words = [
+        sys.executable,
+        "-I",
+        "-c",
+        program + WITHOUT_PACKAGES,
+        absent,
+        GOLDEN / "images.npy",
+        FIRST,
+        SECOND,
+        exported_today,
+    ]
     done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for number in range(3):
@@ -94,7 +104,7 @@ def test_serving_opens_an_earlier_export(version):
     assert model.manifest.input.shape == (None, 28, 28, 1)
 
 
-def test_image_files_and_gates_of_an_earlier_export():
+def test_an_earlier_export_takes_image_files_and_returns_gates():
     model = open_model(SECOND)
     rgba = np.concatenate([np.repeat(IMAGES[0], 3, -1), np.full((28, 28, 1), 255, np.uint8)], -1)
     np.testing.assert_array_equal(model.to_input(rgba), IMAGES[0])
@@ -103,25 +113,29 @@ def test_image_files_and_gates_of_an_earlier_export():
         open_model(FIRST).to_input(rgba)
 
 
-def keys(value):
-    """The keys and types of a JSON value, without parts that differ from run to run."""
+def key_types(value):
+    """Returns the keys and types of a JSON value, without parts that differ from run to run."""
     if isinstance(value, dict):
-        return {key: keys(inner) for key, inner in value.items() if key not in {"versions", "config", "preprocess"}}
+        return {
+            key: key_types(inner) for key, inner in value.items() if key not in {"versions", "config", "preprocess"}
+        }
     return type(value).__name__
 
 
-def test_the_manifest_keeps_its_format(today):
-    first, second, now = (keys(json.loads((folder / NAME).read_text())) for folder in (FIRST, SECOND, today))
+def test_the_manifest_keeps_its_format(exported_today):
+    first, second, now = (
+        key_types(json.loads((folder / NAME).read_text())) for folder in (FIRST, SECOND, exported_today)
+    )
     assert now == second
-    # Readers of the first format find everything in today's.
-    assert holds(now, first)
+    # Readers of the first format find all of its keys.
+    assert contains(now, first)
 
 
-def holds(whole, part):
-    """Whether a value has all keys and types of another."""
+def contains(whole, part):
+    """Returns True if a value has all keys and types of another."""
     if not isinstance(part, dict):
         return whole == part
-    return all(key in whole and holds(whole[key], inner) for key, inner in part.items())
+    return all(key in whole and contains(whole[key], inner) for key, inner in part.items())
 
 
 KERAS = """

@@ -111,7 +111,7 @@ def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir)
     finally:
         keras.config.set_dtype_policy("float32")
     finished(home / "runs" / "mixed", model, "mixed_bfloat16")
-    # Trained on a folder of prepared data, which the manifest must not name.
+    # The run was trained on a folder of prepared data, which the manifest must not name.
     config = json.loads((home / "runs" / "mixed" / "config.json").read_text())
     config["data"] = str(data_dir / "mnist_5k" / "1.0.0")
     (home / "runs" / "mixed" / "config.json").write_text(json.dumps(config))
@@ -124,7 +124,7 @@ def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir)
 
 
 @pytest.mark.slow
-def test_the_best_weights_are_exported_if_asked_for(home, data_dir):
+def test_the_best_weights_are_exported_on_request(home, data_dir):
     run = finished(home / "run", tiny_net())
     best = tiny_net(seed=1)
     best.save(run.path / "best.keras")
@@ -190,7 +190,7 @@ def test_a_form_that_computes_something_else_is_not_exported(home, data_dir, cap
 
 
 @pytest.mark.slow
-def test_a_further_form_takes_one_row(home, data_dir, capsys, monkeypatch):
+def test_a_form_is_added_by_one_row_of_the_table(home, data_dir, capsys, monkeypatch):
     def write(_, folder):
         shutil.copy(folder / "model.onnx", folder / "copy.onnx")
 
@@ -231,7 +231,7 @@ def test_a_further_form_takes_one_row(home, data_dir, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch):
+def test_a_disk_full_while_writing_leaves_nothing(home, data_dir, capsys, monkeypatch):
     run = finished(home / "run", tiny_net())
 
     def save(_, path):
@@ -243,7 +243,7 @@ def test_a_disk_that_fills_up_while_writing(home, data_dir, capsys, monkeypatch)
     assert not (home / "models").exists()
 
 
-FULL = """
+FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
 from pipelines.verbs.cli import main
@@ -257,17 +257,17 @@ for size in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_a_real_full_disk(home, data_dir):
+def test_a_full_disk_leaves_nothing_at_any_size(home, data_dir):
     (home / "disk").mkdir()
     private = ["unshare", "--user", "--map-root-user", "--mount"]
     try:
         subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", home / "disk"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this system lets nobody mount a disk of their own")
+        pytest.skip("mounting a tmpfs as a user is not permitted")
     finished(home / "run", tiny_net())
     sizes = ("4", "40", "64", "96")
     done = subprocess.run(
-        [*private, sys.executable, "-c", FULL, data_dir, *sizes],
+        [*private, sys.executable, "-c", FULL_DISK, data_dir, *sizes],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -1,8 +1,8 @@
-"""The nets of the depth contrast beside what their source recorded, from its own weights and with its own batches.
+"""Nets of the depth contrast against the numbers that their source recorded, from its weights and in its batches.
 
-One generator of NumPy draws the weights of the source's nets, and then the order of every epoch. What is left of a
-difference is Adam's epsilon: the source adds it to the root of the corrected second moment, Keras to that of the raw
-one. In NumPy either rule makes the loss of its side to six digits.
+One NumPy generator draws the weights of the source's nets and then the order of every epoch. The remaining difference
+is Adam's epsilon: the source adds it to the root of the corrected second moment, Keras to that of the raw one. In
+NumPy, either rule reproduces the loss of its side to six digits.
 """
 
 import math
@@ -24,7 +24,7 @@ RECORDED = {5: (1.10364, 0.8805, 0.001), 30: (1.56812, 0.715, 0.02)}
 
 @pytest.fixture(scope="module")
 def drawn(real_data):
-    """Images and labels of both splits, in the order in which the source draws them."""
+    """Images and labels of both splits, in the order of the source."""
     generator = np.random.default_rng(0)
     config = studies.get("depth-contrast").arms["highway-5"].config
     found = {}
@@ -37,7 +37,7 @@ def drawn(real_data):
 
 
 def source_weights(generator, blocks):
-    """Weights as the source draws them, kernels [out, in] and those of gates last, in the order of ours."""
+    """Draws weights as the source does, kernels as [out, in] and gates last, and returns them in our order."""
 
     def kernel(inputs, outputs):
         bound = 1 / math.sqrt(inputs)
@@ -50,7 +50,7 @@ def source_weights(generator, blocks):
 
 
 @pytest.mark.parametrize("blocks", RECORDED)
-def test_the_first_epoch_is_that_of_the_source(drawn, real_data, blocks):
+def test_the_first_epoch_reproduces_the_source(drawn, real_data, blocks):
     loss, accuracy, within = RECORDED[blocks]
     config = studies.get("depth-contrast").arms[f"highway-{blocks}"].config
     net = build(config, sources.describe("mnist", real_data("mnist")), "float32")

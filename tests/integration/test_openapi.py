@@ -1,4 +1,4 @@
-"""The whole description of the endpoint, and requests made up from it, sent to a running one."""
+"""The OpenAPI description of the endpoint, and requests generated from it, sent to a running one."""
 
 import copy
 from pathlib import Path
@@ -21,8 +21,8 @@ def url(repository, tmp_path_factory):
         yield endpoint.url
 
 
-def known(description):
-    """The description with names that are there: made-up ones would all be 404."""
+def with_existing_names(description):
+    """Returns the description with names that exist: generated ones would all be 404."""
     values = {"name": ["digits", "nothing"], "version": ["1", "2"], "label": ["stable"]}
     for path in description["paths"].values():
         for operation in path.values():
@@ -33,10 +33,10 @@ def known(description):
 
 
 description = TestClient(make_app(Settings(models=Path()))).get("/openapi.json").json()
-whole = schemathesis.openapi.from_dict(known(copy.deepcopy(description)))
+schema = schemathesis.openapi.from_dict(with_existing_names(copy.deepcopy(description)))
 
 
-@whole.parametrize()
+@schema.parametrize()
 @settings(
     max_examples=25,
     deadline=None,
@@ -45,13 +45,13 @@ whole = schemathesis.openapi.from_dict(known(copy.deepcopy(description)))
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-def test_answers_are_as_described(case, url):
-    # All checks but one: no 5xx, and status, headers and body as the description has them. No description can say
-    # which bytes are a picture, or how many numbers a shape needs, so that what it lets pass may be refused.
+def test_responses_match_the_description(case, url):
+    # Checked: no 5xx, and status, headers and body as described. Requests that match the description may be refused,
+    # because it cannot define which bytes are an image, or how many numbers a shape needs.
     case.call_and_validate(base_url=url, excluded_checks=[positive_data_acceptance])
 
 
-def test_the_running_endpoint_has_this_description(url):
+def test_the_running_endpoint_serves_this_description(url):
     assert httpx.get(f"{url}/openapi.json").json() == description
 
 

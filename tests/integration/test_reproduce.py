@@ -1,4 +1,4 @@
-"""`highway reproduce` on toy digits, at a tiny budget: stopped, killed, resumed, and the page it writes."""
+"""`highway reproduce` on toy digits at a tiny budget: stopped, killed and resumed; and the page that it writes."""
 
 import csv
 import json
@@ -54,8 +54,8 @@ def start(toy, tmp_path):
         process.stdout.close()
 
 
-def working(folder):
-    """The processes that train runs of a study, found by the task on their command line."""
+def running_processes(folder):
+    """Returns the processes that train runs of a study, found by the task on their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -67,29 +67,29 @@ def working(folder):
     return found
 
 
-def evaluated(folder):
-    """When each finished run was evaluated."""
+def evaluation_times(folder):
+    """Returns the time of the evaluation of each evaluated run."""
     return {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/evaluation.json")}
 
 
-def done(folder):
-    """The number of complete runs: with a report, which is written last."""
-    reports = {path: path.with_name("report.md") for path in evaluated(folder)}
+def complete_runs(folder):
+    """Returns the number of complete runs: those with a report, which is written last."""
+    reports = {path: path.with_name("report.md") for path in evaluation_times(folder)}
     return sum(report.exists() and report.stat().st_mtime >= path.stat().st_mtime for path, report in reports.items())
 
 
-def until(condition, process):
+def wait_until(condition, process):
     while not condition():
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
 
 
-def ended(folder):
-    """True if all its processes end by themselves, as they do once their parent is gone."""
+def all_end(folder):
+    """Returns True if all processes of a study end by themselves, as they do once their parent has died."""
     deadline = time.monotonic() + 60
-    while working(folder) and time.monotonic() < deadline:
+    while running_processes(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return working(folder) == []
+    return running_processes(folder) == []
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_a_study_is_killed_and_resumed(start, tmp_path):
     name, arm, folder = "bias", "10-layers-bias-2", tmp_path / "study"
     words = (name, "--budget", BUDGET, "--arms", arm, "--to", str(folder))
     study = start(*words)
-    until((folder / "runs" / f"{arm}-seed-0" / "config.json").exists, study)
+    wait_until((folder / "runs" / f"{arm}-seed-0" / "config.json").exists, study)
     study.kill()
-    assert ended(folder)
+    assert all_end(folder)
 
     study = start(*words)
     output = study.communicate()[0]
@@ -117,7 +117,7 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     label = label_of(studies.get(name))
 
     study = start(*words)
-    until(lambda: done(folder), study)
+    wait_until(lambda: complete_runs(folder), study)
     study.terminate()
     output = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, output
@@ -125,27 +125,27 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     assert "SIGTERM: every process saves and ends; a second signal ends at once" in output
     assert "highway reproduce: stopped; repeat the command to continue" in output
     assert "Traceback" not in output
-    assert working(folder) == []
+    assert running_processes(folder) == []
 
     with study_plan.locked(folder):
         second = start(*words)
         assert "another process reproduces a study in" in second.communicate()[0]
     assert second.returncode == 2
 
-    before = done(folder)
+    before = complete_runs(folder)
     study = start(*words)
-    until(lambda: done(folder) > before, study)
+    wait_until(lambda: complete_runs(folder) > before, study)
     study.kill()
-    assert ended(folder)
+    assert all_end(folder)
 
-    before, whole = evaluated(folder), done(folder)
+    before, whole = evaluation_times(folder), complete_runs(folder)
     study = start(*words)
     output = study.communicate()[0]
     assert study.returncode == 0, output
     assert f"{len(arms)} runs, {whole} of them done" in output
     left = len(arms) - whole
     assert f"; {left} of {left} runs\n" in output
-    after = evaluated(folder)
+    after = evaluation_times(folder)
     assert len(after) == len(arms)
     # Only runs that were being evaluated when their process was stopped or killed may have changed.
     assert sum(after[path] != when for path, when in before.items()) <= 4
@@ -154,47 +154,47 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     # A finished study only gets a new page.
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
-    assert evaluated(folder) == after
+    assert evaluation_times(folder) == after
     other = start(name, "--budget", "0.0001", "--to", str(folder))
     assert "is another one: its budget was 1e-06 and is 0.0001" in other.communicate()[0]
     assert other.returncode == 2
 
 
-def tried(folder):
-    """The finished settings of a study."""
+def finished_trials(folder):
+    """Returns the finished trials of the search of a study."""
     state = states.read(folder / "search")
     return [trial for trial in state.trials if trial.over] if state else []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_study_that_draws_settings_is_stopped_killed_and_resumed(start, tmp_path, name):
+def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, name):
     folder, budget = tmp_path / "study", "1e-06"
     words = (name, "--budget", budget, "--workers", "2", "--to", str(folder))
     arms = list(studies.get(name).arms)
 
     study = start(*words)
-    until(lambda: tried(folder), study)
+    wait_until(lambda: finished_trials(folder), study)
     study.terminate()
     output = study.communicate()[0]
     assert study.returncode == 128 + signal.SIGTERM, output
     label = re.search(rf"{name} in {folder}: {len(arms)} settings \((short schedule, budget {budget}: .*)\)", output)[1]
     assert "highway reproduce: stopped; repeat the command to continue" in output
     assert "Traceback" not in output
-    assert working(folder) == []
+    assert running_processes(folder) == []
 
-    before = tried(folder)
+    before = finished_trials(folder)
     study = start(*words)
-    until(lambda: len(tried(folder)) > len(before), study)
+    wait_until(lambda: len(finished_trials(folder)) > len(before), study)
     study.kill()
-    assert ended(folder)
+    assert all_end(folder)
 
-    before = tried(folder)
+    before = finished_trials(folder)
     study = start(*words)
     output = study.communicate()[0]
     assert study.returncode == 0, output
     assert f"{len(arms)} settings, {len(before)} of them done" in output
-    after = tried(folder)
+    after = finished_trials(folder)
     assert all(trial in after for trial in before)
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -214,7 +214,7 @@ def test_a_study_that_draws_settings_is_stopped_killed_and_resumed(start, tmp_pa
     # A finished search only gets a new page.
     again = start(*words)
     assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
-    assert tried(folder) == after
+    assert finished_trials(folder) == after
     for other, message in (
         (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
         (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),
@@ -251,7 +251,7 @@ def test_missing_data_is_one_message_and_leaves_nothing(start, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_net_is_measured_without_writing_anything(monkeypatch, tmp_path):
+def test_steps_are_timed_without_writing_files(monkeypatch, tmp_path):
     ToyData().install(monkeypatch)
     monkeypatch.setattr("pipelines.data.catalog.find", lambda *_: object())
     monkeypatch.setattr("pipelines.studies.run.step_timing.SECONDS", 0.1)

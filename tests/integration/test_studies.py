@@ -16,12 +16,12 @@ from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
 from tests.studied import BUDGET, assert_complete, prepare
 
-# tf.data compiles its functions all the same, and says so.
+# tf.data compiles its functions anyway, and warns of it.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
-# One after the other in a folder, as some reuse the nets that others trained.
+# These run one after the other in the same folder, because some reuse the nets of others.
 GROUPS = (("gates", "routing", "lesions"),)
-# Some arms stand for others that are like them; those of the gradients are what its figures need.
-SOME = {
+# Arms that represent similar ones; those of the gradients are the ones that its figures need.
+REPRESENTATIVES = {
     "bias": (bias.ALONE, bias.arm(10, -20.0), bias.arm(30, 10.0)),
     "thousand": (thousand.arm(thousand.SHOWN),),
     "gradients": ("highway-10", "highway-30", "residual-30", "plain-30"),
@@ -29,12 +29,12 @@ SOME = {
     "depth-twins": tuple(nets.name(net, 10) for net in nets.NETS),
     "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "residual-wide", "plain")),
 }
-# If a study has shallower nets, deeper ones are left out.
+# Deeper nets are left out of studies that have shallower ones.
 DEEPEST = 31
-# A study with further measurements; probes are tested with training.
+# The study with further measurements; probes are tested with training.
 FAST = ("depth-routes",)
-# A short schedule is one line of each study; one stands for all.
-ALONE = [
+# A short schedule is one line of each study, so one of them is enough.
+SINGLE_STUDIES = [
     pytest.param(name, schedule, marks=() if name in FAST else pytest.mark.slow)
     for name in studies.names()
     # test_reproduce.py runs these in processes.
@@ -43,15 +43,15 @@ ALONE = [
 ]
 
 
-def in_full_or_short(name, schedule):
+def definition(name, schedule):
     return studies.get(name).short if schedule == "short" else studies.get(name)
 
 
-def some_arms(name, schedule):
-    """The arms of a study that are run here."""
-    arms = in_full_or_short(name, schedule).arms
+def representative_arms(name, schedule):
+    """Returns the arms of a study that are run here."""
+    arms = definition(name, schedule).arms
     shallow = tuple(name for name, arm in arms.items() if (arm.config.model.depth or 0) <= DEEPEST)
-    return SOME.get(name) or shallow or tuple(arms)
+    return REPRESENTATIVES.get(name) or shallow or tuple(arms)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def toy(tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, toy):
-    """A function that runs a study to its end, its runs in this process; returns what it prints.
+    """A function that runs a study in this process, with all of its runs, and returns its output.
 
     TensorFlow runs eagerly unless lesions are measured, steps are timed briefly, and the figures of single runs are
     left out: compiling and drawing are tested elsewhere, and would take most of the time and memory here.
@@ -83,28 +83,28 @@ def run(monkeypatch, toy):
 
     monkeypatch.setattr(training, "train_all", train_all)
 
-    def to_its_end(name, schedule, folder, arms):
+    def run_study(name, schedule, folder, arms):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         output = io.StringIO()
-        # Lesions of units run one program thousands of times, which is worth compiling.
+        # Lesions of units run one program thousands of times, so compiling it pays.
         tf.config.run_functions_eagerly(name not in GROUPS[0])
         reproduce.reproduce(
             name, folder, budget=float(BUDGET), schedule=schedule, arms=arms, data_dir=toy, console=Console(file=output)
         )
         return output.getvalue()
 
-    yield to_its_end
+    yield run_study
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.mark.parametrize(("name", "schedule"), ALONE)
-def test_a_study(run, tmp_path, name, schedule):
-    study, arms, folder = in_full_or_short(name, schedule), some_arms(name, schedule), tmp_path / name
+@pytest.mark.parametrize(("name", "schedule"), SINGLE_STUDIES)
+def test_a_study_writes_its_tables_figures_and_page(run, tmp_path, name, schedule):
+    study, arms, folder = definition(name, schedule), representative_arms(name, schedule), tmp_path / name
     run(name, schedule, folder, arms)
     assert_complete(folder, study, arms)
     for arm in {arms[0], arms[-1]}:
-        # Tables and figures of one arm, without further training: all others are missing.
+        # Tables and figures of one arm, without further training, as if the others had not been run.
         run(name, schedule, folder, (arm,))
         page = (folder / "README.md").read_text()
         assert ("**Not run: " in page) == (len(study.arms) > 1)
@@ -114,7 +114,7 @@ def test_a_study(run, tmp_path, name, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
-    first, *others = (run(name, "full", tmp_path / name, some_arms(name, "full")) for name in group)
+    first, *others = (run(name, "full", tmp_path / name, representative_arms(name, "full")) for name in group)
     for name in group:
         assert_complete(tmp_path / name, studies.get(name))
     assert "trained already" not in first
@@ -122,7 +122,7 @@ def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
         assert output.count("trained already") == len(studies.get(group[0]).arms)
 
 
-def test_further_seeds_take_the_draws_of_a_source_again(monkeypatch, toy, tmp_path):
+def test_further_seeds_repeat_the_draws_of_the_source(monkeypatch, toy, tmp_path):
     class EnoughError(Exception):
         pass
 

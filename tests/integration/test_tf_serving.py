@@ -1,6 +1,6 @@
-"""The endpoint in front of TF Serving, by both of its protocols, over real exports.
+"""The endpoint in front of TF Serving, over both of its protocols, with real exports.
 
-The server is `tests/tf_serving_double.py`, with the real stubs; the real program cannot be had from PyPI.
+The server is `tests/tf_serving_double.py`, which uses the published stubs: PyPI does not have TF Serving itself.
 """
 
 import base64
@@ -39,7 +39,7 @@ PROTOCOLS = ("grpc", "rest")
 
 
 class Server:
-    """The double in a process of its own, on ports that it keeps when it is started again."""
+    """The double in a separate process; its ports stay the same when it restarts."""
 
     def __init__(self, root):
         self.root, self.process = root, None
@@ -98,7 +98,7 @@ def protocol(request):
 def server(running):
     """The running double, with both versions loaded and no release."""
     release(running.root, "--newest")
-    until(lambda: {version for version, state in running.states().items() if state == "AVAILABLE"} == {"1", "2"})
+    wait_for(lambda: {version for version, state in running.states().items() if state == "AVAILABLE"} == {"1", "2"})
     return running
 
 
@@ -111,16 +111,16 @@ def serve(root, server=None, protocol="grpc", **settings):
     return LoadedClient(make_app(Settings(root, address, **{"poll": 0.05, **settings})), raise_server_exceptions=False)
 
 
-def until(found, seconds=60):
+def wait_for(found, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := found():
             return value
         time.sleep(0.02)
-    raise AssertionError(f"it has not come within {seconds} s")
+    raise AssertionError(f"timed out after {seconds} s")
 
 
-def pictures(count):
+def random_images(count):
     return np.random.default_rng(count).integers(0, 256, (count, 28, 28, 1), dtype="uint8")
 
 
@@ -128,23 +128,23 @@ def predict(client, images, query=""):
     return client.post(f"/predict/tiny?explain=true&top=10{query}", content=images.tobytes(), headers=RAW)
 
 
-def files(count):
-    for image in pictures(count):
+def image_files(count):
+    for image in random_images(count):
         file = io.BytesIO()
         Image.fromarray(image[..., 0]).resize((90, 70)).save(file, "PNG")
         yield file.getvalue()
 
 
-def same(found, expected):
-    """Compares two answers in JSON, their numbers to six digits."""
+def assert_same_answer(found, expected):
+    """Asserts that two JSON answers are equal, with numbers to six digits."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for key in expected:
-            same(found[key], expected[key])
+            assert_same_answer(found[key], expected[key])
     elif isinstance(expected, list):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
-            same(one, other)
+            assert_same_answer(one, other)
     elif isinstance(expected, float):
         assert found == pytest.approx(expected, abs=1e-6)
     else:
@@ -158,24 +158,24 @@ def in_process(exported):
 
 
 @pytest.mark.parametrize("count", [1, 3, 130])
-def test_the_same_answers_as_in_process(server, protocol, in_process, count):
+def test_answers_equal_those_of_in_process_inference(server, protocol, in_process, count):
     with serve(server.root, server, protocol) as client:
         for path, options in {
-            "/predict/tiny?explain=true&top=10": {"content": pictures(count).tobytes(), "headers": RAW},
-            "/v1/models/tiny:predict": {"json": {"inputs": pictures(count).tolist()}},
+            "/predict/tiny?explain=true&top=10": {"content": random_images(count).tobytes(), "headers": RAW},
+            "/v1/models/tiny:predict": {"json": {"inputs": random_images(count).tolist()}},
             "/v1/models/tiny/versions/2:predict": {
                 "json": {
                     "signature_name": "serving_bytes",
-                    "instances": [{"b64": base64.b64encode(file).decode()} for file in files(min(count, 3))],
+                    "instances": [{"b64": base64.b64encode(file).decode()} for file in image_files(min(count, 3))],
                 }
             },
         }.items():
             found, expected = client.post(path, **options), in_process.post(path, **options)
             assert (found.status_code, expected.status_code) == (200, 200), found.text
-            same(found.json(), expected.json())
+            assert_same_answer(found.json(), expected.json())
 
 
-def test_no_pictures(server, protocol, in_process):
+def test_an_empty_batch_is_answered(server, protocol, in_process):
     with serve(server.root, server, protocol) as client:
         answer = client.post("/v1/models/tiny:predict", json={"inputs": []})
         assert answer.json() == in_process.post("/v1/models/tiny:predict", json={"inputs": []}).json()
@@ -184,29 +184,29 @@ def test_no_pictures(server, protocol, in_process):
 def test_versions_and_labels_are_those_of_the_release(server, protocol):
     release(server.root, "--versions", 1, 2, "--labels", "stable=1", "canary=2")
     with serve(server.root, server, protocol) as client:
-        until(lambda: client.get("/v2/models/tiny").json().get("versions") == ["1", "2"])
-        images = pictures(2)
+        wait_for(lambda: client.get("/v2/models/tiny").json().get("versions") == ["1", "2"])
+        images = random_images(2)
         body = {"inputs": images.tolist()}
         stable, canary = (
             client.post(f"/v1/models/tiny/labels/{label}:predict", json=body).json() for label in ("stable", "canary")
         )
         assert stable != canary
-        same(client.post("/v1/models/tiny/versions/1:predict", json=body).json(), stable)
-        same(client.post("/v1/models/tiny:predict", json=body).json(), canary)
-        # The very same paths at TF Serving itself.
+        assert_same_answer(client.post("/v1/models/tiny/versions/1:predict", json=body).json(), stable)
+        assert_same_answer(client.post("/v1/models/tiny:predict", json=body).json(), canary)
+        # TF Serving itself answers at the same paths.
         for label, expected in {"stable": stable, "canary": canary}.items():
             url = f"{server.address('rest')}/v1/models/tiny/labels/{label}:predict"
-            until(lambda url=url: httpx.post(url, json=body).status_code == 200)
-            same(httpx.post(url, json=body).json(), expected)
+            wait_for(lambda url=url: httpx.post(url, json=body).status_code == 200)
+            assert_same_answer(httpx.post(url, json=body).json(), expected)
         # Rolled back.
         release(server.root, "--versions", 1)
-        until(lambda: client.get("/v2/models/tiny").json()["versions"] == ["1"])
-        same(client.post("/v1/models/tiny:predict", json=body).json(), stable)
+        wait_for(lambda: client.get("/v2/models/tiny").json()["versions"] == ["1"])
+        assert_same_answer(client.post("/v1/models/tiny:predict", json=body).json(), stable)
 
 
-def test_paths_of_status_and_metadata_say_what_tf_serving_says(server):
+def test_status_and_metadata_are_those_of_tf_serving(server):
     with serve(server.root, server) as client:
-        asked = until(lambda: client.get("/v1/models/tiny/metadata").json())
+        asked = wait_for(lambda: client.get("/v1/models/tiny/metadata").json())
         there = httpx.get(f"{server.address('rest')}/v1/models/tiny/metadata").json()
         assert asked["model_spec"] == there["model_spec"]
         ours, theirs = (one["metadata"]["signature_def"]["signature_def"] for one in (asked, there))
@@ -222,12 +222,12 @@ def test_paths_of_status_and_metadata_say_what_tf_serving_says(server):
         assert client.get("/v2/models/tiny").json()["platform"] == "tensorflow_savedmodel"
 
 
-def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
+def test_a_version_is_served_once_tf_serving_has_loaded_it(server, protocol):
     config = server.root / "models.config"
     whole = config.read_text()
-    # Somebody else's configuration, or one that TF Serving has not read yet.
+    # The configuration of another program, or one that TF Serving has not read yet.
     config.write_text(whole.replace("latest { num_versions: 2 }", "specific { versions: 1 }"))
-    until(lambda: server.states()["2"] == "END")
+    wait_for(lambda: server.states()["2"] == "END")
     with serve(server.root, server, protocol) as client:
         assert client.get("/v2/models/tiny").json()["versions"] == ["1"]
         status = {one["version"]: one for one in client.get("/v1/models/tiny").json()["model_version_status"]}
@@ -235,16 +235,16 @@ def test_a_version_that_tf_serving_does_not_have_waits_for_it(server, protocol):
         assert "reports END for version 2 of model 'tiny'" in status["2"]["status"]["error_message"]
         answer = client.get("/v2/models/tiny/versions/2/ready")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert predict(client, pictures(1)).json()["version"] == 1
+        assert predict(client, random_images(1)).json()["version"] == 1
         config.write_text(whole)
-        until(lambda: client.get("/v2/models/tiny").json()["versions"] == ["2"])
-        assert predict(client, pictures(1)).json()["version"] == 2
+        wait_for(lambda: client.get("/v2/models/tiny").json()["versions"] == ["2"])
+        assert predict(client, random_images(1)).json()["version"] == 2
 
 
 @pytest.mark.slow
 def test_new_versions_lose_no_request(server, exported):
-    """Asked without a pause, while TF Serving loads versions and lets go of those before."""
-    images, answers, stop = pictures(2), [], threading.Event()
+    """Sends requests without a pause while TF Serving loads versions and unloads earlier ones."""
+    images, answers, stop = random_images(2), [], threading.Event()
 
     def ask():
         while not stop.is_set():
@@ -261,7 +261,7 @@ def test_new_versions_lose_no_request(server, exported):
                 content = json.loads((aside / manifest.NAME).read_text())
                 (aside / manifest.NAME).write_text(json.dumps({**content, "version": version}))
                 aside.rename(server.root / "tiny" / str(version))
-                until(lambda version=version: client.get("/v2/models/tiny").json()["versions"] == [str(version)])
+                wait_for(lambda version=version: client.get("/v2/models/tiny").json()["versions"] == [str(version)])
         finally:
             stop.set()
             for thread in asking:
@@ -271,30 +271,30 @@ def test_new_versions_lose_no_request(server, exported):
     assert {answer.status_code for answer in answers} == {200}
     said = {answer.json()["version"]: answer.json()["predictions"] for answer in answers}
     assert said.keys() == {2, 3, 4, 5}
-    same(said[3], said[5])
-    same(said[2], said[4])
+    assert_same_answer(said[3], said[5])
+    assert_same_answer(said[2], said[4])
     assert said[2] != said[3]
 
 
 @pytest.mark.slow
-def test_the_request_that_finds_a_version_gone_is_answered_by_the_next(server, protocol):
+def test_a_request_to_an_unloaded_version_is_answered_by_the_next(server, protocol):
     release(server.root, "--versions", 1)
-    until(lambda: server.states()["2"] == "END")
-    # It does not look by itself meanwhile.
+    wait_for(lambda: server.states()["2"] == "END")
+    # Polling is too rare to notice the change.
     with serve(server.root, server, protocol, poll=3600) as client:
-        assert predict(client, pictures(1)).json()["version"] == 1
+        assert predict(client, random_images(1)).json()["version"] == 1
         release(server.root, "--versions", 2)
-        until(lambda: server.states()["1"] == "END")
-        answer = predict(client, pictures(1))
+        wait_for(lambda: server.states()["1"] == "END")
+        answer = predict(client, random_images(1))
         assert (answer.status_code, answer.json()["version"]) == (200, 2)
-        assert predict(client, pictures(1), "&version=1").status_code == 404
+        assert predict(client, random_images(1), "&version=1").status_code == 404
 
 
 def test_another_model_under_the_same_name_is_refused(server, exported, protocol, tmp_path):
     aside = shutil.copytree(exported / "1", tmp_path / "tiny" / "2") / manifest.NAME
     aside.write_text(json.dumps({**json.loads(aside.read_text()), "version": 2}))
     with serve(tmp_path, server, protocol) as client:
-        answer = predict(client, pictures(1))
+        answer = predict(client, random_images(1))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert "does not predict like version 2 of model 'tiny'" in answer.json()["error"]
 
@@ -303,49 +303,49 @@ def test_a_damaged_version_is_refused_whatever_tf_serving_has(server, exported, 
     shutil.copytree(exported / "2", tmp_path / "tiny" / "2")
     (tmp_path / "tiny" / "2" / "variables" / "variables.index").write_bytes(b"")
     with serve(tmp_path, server, protocol) as client:
-        assert predict(client, pictures(1)).status_code == 404
+        assert predict(client, random_images(1)).status_code == 404
         (status,) = client.get("/v1/models/tiny").json()["model_version_status"]
         assert "variables.index is damaged" in status["status"]["error_message"]
 
 
 @pytest.mark.slow
-def test_killed_and_brought_back(server, protocol, in_process):
-    images = pictures(3)
+def test_the_endpoint_recovers_when_tf_serving_restarts(server, protocol, in_process):
+    images = random_images(3)
     expected = predict(in_process, images).json()
     with serve(server.root, server, protocol) as client:
-        same(predict(client, images).json(), expected)
+        assert_same_answer(predict(client, images).json(), expected)
         server.kill()
         try:
-            answer = until(lambda: (found := predict(client, images)).status_code != 200 and found)
+            answer = wait_for(lambda: (found := predict(client, images)).status_code != 200 and found)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert "TF Serving at" in answer.json()["error"]
             assert client.get("/v2/health/ready").status_code == 503
             assert client.get("/v2/models/tiny/ready").status_code == 503
             assert client.get("/v2/health/live").status_code == 200
-            # An endpoint that starts meanwhile waits for the server too.
+            # An endpoint that starts during the outage waits for the server, too.
             with serve(server.root, server, protocol) as later:
                 assert predict(later, images).status_code == 503
                 assert later.get("/v2/health/ready").status_code == 503
                 server.start()
-                until(lambda: predict(later, images).status_code == 200)
-                same(predict(later, images).json(), expected)
+                wait_for(lambda: predict(later, images).status_code == 200)
+                assert_same_answer(predict(later, images).json(), expected)
         finally:
             if server.process.poll() is not None:
                 server.start()
-        until(lambda: predict(client, images).status_code == 200)
-        same(predict(client, images).json(), expected)
+        wait_for(lambda: predict(client, images).status_code == 200)
+        assert_same_answer(predict(client, images).json(), expected)
         assert client.get("/v2/health/ready").status_code == 200
 
 
-def test_a_server_that_hangs_hangs_no_request(server, protocol):
+def test_a_hanging_server_does_not_block_requests(server, protocol):
     with serve(server.root, server, protocol, timeout=0.5) as client:
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
-            answer = predict(client, pictures(1))
+            answer = predict(client, random_images(1))
             assert (answer.status_code, "0.5 s" in answer.json()["error"]) == (504, True)
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
-        until(lambda: predict(client, pictures(1)).status_code == 200)
+        wait_for(lambda: predict(client, random_images(1)).status_code == 200)
 
 
 @pytest.fixture

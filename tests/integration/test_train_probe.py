@@ -21,17 +21,17 @@ CONFIG = toy_config(epochs=3, steps_per_execution=2, optimizer=SGD(learning_rate
 STEPS = (0, 3, 10, 13, 24, 30)
 IMAGES = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype("float32")
 MOMENTS = (
-    pytest.param(2, True, marks=pytest.mark.slow),  # nothing was ever saved, but the row before the first step is there
-    (4, True),  # a row that no checkpoint holds
+    pytest.param(2, True, marks=pytest.mark.slow),  # no checkpoint, but a row from before the first step
+    (4, True),  # a row that is in no checkpoint
     pytest.param(4, False, marks=pytest.mark.slow),
     pytest.param(16, False, marks=pytest.mark.slow),
     pytest.param(30, True, marks=pytest.mark.slow),
-    pytest.param(30, False, marks=pytest.mark.slow),  # only the net has to be saved
+    pytest.param(30, False, marks=pytest.mark.slow),  # only the net remains to be saved
 )
 
 
 def logits(net):
-    """A number that depends on every weight; computed twice, as running a net must not change its state."""
+    """Returns a number that depends on every weight; computes it twice, as running a net must not change its state."""
     first, second = (float(np.abs(net.predict(IMAGES, verbose=0)).sum()) for _ in range(2))
     assert first == second
     return {"size": first}
@@ -50,19 +50,19 @@ def toy(monkeypatch):
     return ToyData(side=28).install(monkeypatch)
 
 
-def begin(path, *, config=CONFIG, probe=probe):
+def train_probed(path, *, config=CONFIG, probe=probe):
     train(config, path, interval=2, console=Console(file=io.StringIO()), probe=probe)
     return path
 
 
 @pytest.fixture
 def probed(shared):
-    """The folder of a probed run (`whole`) and its copies at moments of training; not to be changed."""
+    """The folder of a probed run (`whole`) and copies of it at `MOMENTS`, which tests must not change."""
 
     def make(folder):
         moments = {tuple(getattr(moment, "values", moment)) for moment in MOMENTS}
         with copied(folder / "whole", folder, moments):
-            begin(folder / "whole")
+            train_probed(folder / "whole")
 
     return shared("probed", make)
 
@@ -73,7 +73,7 @@ def rows(path):
 
 def test_a_row_has_the_weights_of_its_step_and_training_does_not_change(probed, tmp_path):
     path = probed / "whole"
-    without = begin(tmp_path / "without", probe=None)
+    without = train_probed(tmp_path / "without", probe=None)
     assert differences(without, path) == []
     assert not (without / PROBE_FILE).exists()
     # Steps 3 and 13 are inside an execution.
@@ -84,13 +84,13 @@ def test_a_row_has_the_weights_of_its_step_and_training_does_not_change(probed, 
 
 @pytest.mark.slow
 def test_a_row_at_the_end_of_an_epoch_has_the_weights_of_a_run_that_ends_there(probed, tmp_path):
-    shorter = begin(tmp_path / "shorter", config=CONFIG.model_copy(update={"epochs": 1}), probe=None)
+    shorter = train_probed(tmp_path / "shorter", config=CONFIG.model_copy(update={"epochs": 1}), probe=None)
     net = runs.load_model(runs.open_run(shorter))
     assert rows(probed / "whole")[10] == pytest.approx(logits(net)["size"], rel=1e-6)
 
 
 @pytest.mark.parametrize(("step", "before"), MOMENTS)
-def test_wherever_it_was_killed(probed, tmp_path, step, before):
+def test_a_run_killed_at_any_step_resumes_with_the_same_rows(probed, tmp_path, step, before):
     whole, path = probed / "whole", tmp_path / "killed"
     shutil.copytree(at(probed, step, before), path)
     resume(path, interval=2, console=Console(file=io.StringIO()), probe=probe)
@@ -101,4 +101,4 @@ def test_wherever_it_was_killed(probed, tmp_path, step, before):
 @pytest.mark.slow
 def test_the_moving_average_of_the_weights_is_not_measured(probed, tmp_path):
     averaged = CONFIG.model_copy(update={"optimizer": SGD(learning_rate=0.1, momentum=0.9, ema=0.9)})
-    assert rows(begin(tmp_path / "averaged", config=averaged)) == rows(probed / "whole")
+    assert rows(train_probed(tmp_path / "averaged", config=averaged)) == rows(probed / "whole")

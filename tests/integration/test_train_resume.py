@@ -19,7 +19,7 @@ from tests.interrupted import at, copied
 from tests.killed_run import differences
 from tests.toy_data import ToyData, toy_config
 
-# Everything that has a state. Epochs have ten steps.
+# Everything that has state. Epochs have ten steps.
 DENSE = toy_config(
     epochs=3,
     steps_per_execution=1,
@@ -45,17 +45,17 @@ MOMENTS = ((1, True), (4, False), (14, False), (20, True), (20, False), (29, Fal
 DRAW = figures.draw_training
 
 
-def begin(path, config=DENSE, interval=1):
+def train_run(path, config=DENSE, interval=1):
     train(config, path, interval=interval, console=Console(file=io.StringIO(), width=400))
 
 
-def go_on(path, interval=1):
+def resume_run(path, interval=1):
     console = Console(file=io.StringIO(), width=400)
     resume(path, interval=interval, console=console)
     return console.file.getvalue()
 
 
-def head(checkpoint):
+def read_head(checkpoint):
     with np.load(checkpoint) as arrays:
         return json.loads(str(arrays["head"]))
 
@@ -69,12 +69,12 @@ def toy(monkeypatch):
 
 @pytest.fixture
 def interrupted(shared, tmp_path):
-    """A function that returns an uninterrupted run, and a copy of it at a moment, as a kill leaves it."""
+    """A function that returns an uninterrupted run, and a copy of its folder as a kill at a given step leaves it."""
 
     def copy(step, before=False, config=DENSE, interval=1, name="dense"):
         def make(folder):
             with copied(folder / "whole", folder, {*MOMENTS, (step, before)}):
-                begin(folder / "whole", config, interval)
+                train_run(folder / "whole", config, interval)
 
         folder = shared(f"interrupted-{name}", make)
         path = tmp_path / "killed"
@@ -87,50 +87,50 @@ def interrupted(shared, tmp_path):
 @pytest.mark.slow
 def test_two_runs_are_bit_identical(interrupted, tmp_path):
     whole, _ = interrupted(14)
-    begin(tmp_path / "again", interval="auto")
+    train_run(tmp_path / "again", interval="auto")
     assert differences(whole, tmp_path / "again") == []
 
 
 @pytest.mark.parametrize(
     ("step", "before"),
     [
-        pytest.param(1, True, marks=pytest.mark.slow),  # nothing was ever saved
+        pytest.param(1, True, marks=pytest.mark.slow),  # no checkpoint yet
         pytest.param(14, False, marks=pytest.mark.slow),  # in the middle of an epoch
-        (20, True),  # a row in metrics.csv that no checkpoint holds
+        (20, True),  # a row of metrics.csv that is in no checkpoint
         pytest.param(20, False, marks=pytest.mark.slow),
-        pytest.param(29, False, marks=pytest.mark.slow),  # one step is left
-        (30, False),  # only the net has to be saved
+        pytest.param(29, False, marks=pytest.mark.slow),  # one step remains
+        (30, False),  # only the net remains to be saved
     ],
 )
-def test_wherever_it_was_killed(interrupted, step, before):
+def test_a_run_killed_at_any_step_ends_as_if_uninterrupted(interrupted, step, before):
     whole, path = interrupted(step, before)
     assert runs.open_run(path).record.state == "running"
     assert not (path / "model.keras").exists()
-    go_on(path)
+    resume_run(path)
     assert differences(whole, path) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_configurations(interrupted, name):
+def test_runs_of_other_configurations_end_as_if_uninterrupted(interrupted, name):
     changes, interval, step = OTHERS[name]
     config = toy_config(**{**DENSE.model_dump(), **changes})
     whole, path = interrupted(step, config=config, interval=interval, name=name)
-    go_on(path, interval)
+    resume_run(path, interval)
     assert differences(whole, path) == []
 
 
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(interrupted):
+def test_a_damaged_checkpoint_falls_back_to_the_previous_one(interrupted):
     whole, path = interrupted(14)
     newest = path / "checkpoint" / "state.npz"
-    before = head(newest)["progress"]["seconds"]
+    before = read_head(newest)["progress"]["seconds"]
     newest.write_bytes(newest.read_bytes()[:-1000])
-    # Leftovers of killed writes, and no preprocessing yet, as after a kill just after the creation of the folder.
+    # Leftovers of killed writes, and no preprocessing, as after a kill right after the folder was created.
     left = [path / ".best-a1b2c3_d.keras", path / "checkpoint" / ".state-a1b2c3_d.npz"]
     for file in left:
         file.touch()
     (path / "preprocess.npz").unlink()
-    output = go_on(path)
+    output = resume_run(path)
     assert f"{newest} is damaged (BadZipFile); the previous one is intact" in output
     assert "resumes after step 13" in output
     assert differences(whole, path) == []
@@ -141,14 +141,14 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(interrupted):
 
 
 @pytest.mark.slow
-def test_a_kill_between_the_two_renames(interrupted):
+def test_a_run_killed_between_the_two_renames_of_a_save_resumes(interrupted):
     whole, path = interrupted(14)
     (path / "checkpoint" / "state.npz").unlink()
-    assert "damaged" not in go_on(path)
+    assert "damaged" not in resume_run(path)
     assert differences(whole, path) == []
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_write(interrupted, monkeypatch):
+def test_a_disk_full_in_the_middle_of_a_save_leaves_both_checkpoints_intact(interrupted, monkeypatch):
     _, path = interrupted(4)
     savez = np.savez
 
@@ -160,9 +160,12 @@ def test_a_disk_that_is_full_in_the_middle_of_a_write(interrupted, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(UserError, match=r"the disk is full .*No space left.* resume with: highway train --resume"):
-        go_on(path)
+        resume_run(path)
     files = sorted((path / "checkpoint").iterdir())
-    assert [(file.name, head(file)["progress"]["step"]) for file in files] == [("previous.npz", 12), ("state.npz", 13)]
+    assert [(file.name, read_head(file)["progress"]["step"]) for file in files] == [
+        ("previous.npz", 12),
+        ("state.npz", 13),
+    ]
 
 
 @pytest.fixture
@@ -170,7 +173,7 @@ def killed(interrupted):
     return interrupted(14)[1]
 
 
-def test_a_kill_while_figures_are_drawn(interrupted, tmp_path, monkeypatch):
+def test_figures_and_report_of_a_killed_run_are_completed(interrupted, tmp_path, monkeypatch):
     path = tmp_path / "drawing"
     shutil.copytree(interrupted(14)[0], path)
     monkeypatch.setattr(figures, "draw_training", DRAW)
@@ -179,7 +182,7 @@ def test_a_kill_while_figures_are_drawn(interrupted, tmp_path, monkeypatch):
     left.parent.mkdir(exist_ok=True)
     left.touch()
     (path / "report.md").unlink()
-    go_on(path)
+    resume_run(path)
     assert all(file.exists() for file in drawn)
     assert not left.exists()
     refused(path, "is finished: all 3 epochs are done")
@@ -188,11 +191,11 @@ def test_a_kill_while_figures_are_drawn(interrupted, tmp_path, monkeypatch):
 def refused(path, message):
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     with pytest.raises(UserError, match=message):
-        go_on(path)
+        resume_run(path)
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
-def test_two_damaged_checkpoints_are_named_and_nothing_changed(killed):
+def test_two_damaged_checkpoints_are_refused_by_name(killed):
     for name in ("state.npz", "previous.npz"):
         file = killed / "checkpoint" / name
         file.write_bytes(file.read_bytes()[:1000])
@@ -226,6 +229,6 @@ def test_a_run_in_use_is_refused(killed):
         refused(killed, "another process is training")
 
 
-def test_what_is_no_run_is_refused(tmp_path):
+def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="no run directory"):
-        go_on(tmp_path / "none")
+        resume_run(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Whole training runs of a small net: their run directories, and what is refused."""
+"""Complete training runs of a small net: run directories and refusals."""
 
 import io
 import json
@@ -24,7 +24,7 @@ def toy(monkeypatch):
     return ToyData().install(monkeypatch)
 
 
-def trained(path, config=None):
+def train_run(path, config=None):
     console = Console(file=io.StringIO(), width=200)
     train(config or toy_config(), path, console=console)
     return runs.open_run(path), console.file.getvalue()
@@ -34,25 +34,25 @@ CONFIG = toy_config(
     epochs=4,
     preprocess=Preprocess(mean="pixel"),
     augment=Augment(pad=1),
-    # From a rate that learns to one that changes nothing.
+    # The rate drops to one that changes nothing.
     schedule=StepSchedule(boundaries=(30,), factor=1e-9),
 )
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run of `CONFIG`, its output, and the splits that it loaded; not to be changed."""
+    """A run of `CONFIG`, its output, and the splits that it loaded, which tests must not change."""
     with pytest.MonkeyPatch.context() as patch:
         toy = ToyData().install(patch)
-        return *trained(tmp_path_factory.mktemp("runs") / "new" / "toy", CONFIG), set(toy.asked)
+        return *train_run(tmp_path_factory.mktemp("runs") / "new" / "toy", CONFIG), set(toy.asked)
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A run of `toy_config()`; not to be changed."""
+    """A run of `toy_config()`, which tests must not change."""
     with pytest.MonkeyPatch.context() as patch:
         ToyData().install(patch)
-        return trained(tmp_path_factory.mktemp("runs") / "plain")[0]
+        return train_run(tmp_path_factory.mktemp("runs") / "plain")[0]
 
 
 def test_a_run_directory_is_complete(whole, toy):
@@ -110,7 +110,7 @@ def test_a_run_directory_is_complete(whole, toy):
     assert "finished" in (path / "report.md").read_text()
 
 
-def test_the_saved_net_predicts_what_was_measured(whole, toy):
+def test_saved_nets_reach_the_recorded_accuracy(whole, toy):
     run = whole[0]
     examples = toy.load("toy", "validation")
     images = preprocess.apply(preprocess.load(run.path / "preprocess.npz"), examples.images)
@@ -123,7 +123,7 @@ def test_the_saved_net_predicts_what_was_measured(whole, toy):
     assert accuracy("final") == pytest.approx(rows[-1]["val_accuracy"])
     assert accuracy("best") == pytest.approx(best)
     assert run.record.metrics["best_val_accuracy"] == pytest.approx(best)
-    # Of equally good epochs, as the last two are, the first is the best.
+    # The first of equally good epochs is the best; the last two are equal.
     assert rows[-1]["val_accuracy"] == rows[-2]["val_accuracy"]
     assert run.record.metrics["best_epoch"] == next(row["epoch"] for row in rows if row["val_accuracy"] == best)
 
@@ -132,26 +132,26 @@ def test_the_test_split_never_steers_training(whole):
     assert whole[2] == {"train", "validation"}
 
 
-def test_without_validation_there_is_no_best(monkeypatch, tmp_path):
+def test_without_validation_no_best_net_is_saved(monkeypatch, tmp_path):
     toy = ToyData(validation=False).install(monkeypatch)
-    run, _ = trained(tmp_path / "toy", toy_config(epochs=1))
+    run, _ = train_run(tmp_path / "toy", toy_config(epochs=1))
     assert not (run.path / "best.keras").exists()
     assert "best_epoch" not in run.record.metrics
     assert set(toy.asked) == {"train"}
 
 
-def test_a_net_without_gates_draws_none(toy, tmp_path):
+def test_a_net_without_gates_has_no_gate_figure(toy, tmp_path):
     model = ModelConfig(preset="mnist_dense_50_plain", depth=2, width=8)
-    run, _ = trained(tmp_path / "toy", toy_config(epochs=1, model=model))
+    run, _ = train_run(tmp_path / "toy", toy_config(epochs=1, model=model))
     assert run.record.gates == {}
     assert not (run.path / "figures" / "gates.png").exists()
 
 
 @pytest.mark.slow
-def test_the_final_net_holds_the_mean_of_the_weights(toy, plain, tmp_path):
-    mean, _ = trained(tmp_path / "mean", toy_config(optimizer=SGD(learning_rate=0.1, ema=0.8)))
+def test_the_final_net_has_the_moving_average_of_the_weights(toy, plain, tmp_path):
+    mean, _ = train_run(tmp_path / "mean", toy_config(optimizer=SGD(learning_rate=0.1, ema=0.8)))
     plain_rows, rows = table.read(plain.path / "metrics.csv"), table.read(mean.path / "metrics.csv")
-    # Validating with the mean leaves the training as it was, to the last bit.
+    # Validation with the average leaves training bit-identical.
     assert [row["loss"] for row in rows] == [row["loss"] for row in plain_rows]
     assert [row["val_loss"] for row in rows] != [row["val_loss"] for row in plain_rows]
     examples = toy.load("toy", "validation")
@@ -167,7 +167,7 @@ def test_the_final_net_holds_the_mean_of_the_weights(toy, plain, tmp_path):
 
 @pytest.mark.parametrize("precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"])
 def test_mixed_precision_learns_and_keeps_float32_weights(toy, tmp_path, precision):
-    run, _ = trained(tmp_path / "toy", toy_config(epochs=3, precision=precision))
+    run, _ = train_run(tmp_path / "toy", toy_config(epochs=3, precision=precision))
     rows = table.read(run.path / "metrics.csv")
     assert rows[-1]["loss"] < 0.8 * rows[0]["loss"]
     model = runs.load_model(run)
@@ -176,8 +176,8 @@ def test_mixed_precision_learns_and_keeps_float32_weights(toy, tmp_path, precisi
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_executions_of_several_steps_learn_the_same(toy, plain, tmp_path):
-    many, _ = trained(tmp_path / "many", toy_config(steps_per_execution=5))
+def test_several_steps_per_execution_learn_the_same(toy, plain, tmp_path):
+    many, _ = train_run(tmp_path / "many", toy_config(steps_per_execution=5))
     losses = [[row["loss"] for row in table.read(run.path / "metrics.csv")] for run in (plain, many)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
@@ -190,7 +190,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_state(toy, tmp_path, c
     with pytest.raises(
         UserError, match=r"not finite at step \d+\..*--optimizer\.learning-rate.*--optimizer\.clip-norm"
     ):
-        trained(path, config)
+        train_run(path, config)
     run = runs.open_run(path)
     assert run.record.state == "diverged"
     assert not (path / "model.keras").exists()
@@ -201,10 +201,10 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_state(toy, tmp_path, c
     assert "its training diverged" in capsys.readouterr().err
 
 
-def test_a_folder_in_use_is_left_alone(toy, tmp_path, monkeypatch, capsys):
+def test_a_folder_in_use_is_refused_and_unchanged(toy, tmp_path, monkeypatch, capsys):
     (tmp_path / "toy").mkdir()
     with pytest.raises(UserError, match="exists already"):
-        trained(tmp_path / "toy")
+        train_run(tmp_path / "toy")
     assert not list((tmp_path / "toy").iterdir())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "demo").mkdir(parents=True)
@@ -213,27 +213,27 @@ def test_a_folder_in_use_is_left_alone(toy, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"batch_size": 201}, "larger than the 200 training examples"),
         ({"model": ModelConfig(preset="mnist_conv_16", width=3, match="width")}, "cannot be built for toy .*match"),
         ({"schedule": CosineSchedule(warmup_steps=20)}, "warm-up of 20 steps"),
     ],
 )
-def test_a_mistake_leaves_no_folder(toy, tmp_path, changes, told):
-    with pytest.raises(UserError, match=told):
-        trained(tmp_path / "runs" / "toy", toy_config(**changes))
+def test_a_user_error_leaves_no_folder(toy, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        train_run(tmp_path / "runs" / "toy", toy_config(**changes))
     assert not list(tmp_path.iterdir())
 
 
-def test_images_too_small_for_the_net_are_told(monkeypatch, tmp_path):
+def test_images_too_small_for_the_net_are_refused(monkeypatch, tmp_path):
     ToyData(side=4).install(monkeypatch)
     with pytest.raises(UserError, match=r"'mnist_conv_16' cannot be built for toy .inputs of 4x4x1, outputs: 4."):
-        trained(tmp_path / "toy", toy_config(model=ModelConfig(preset="mnist_conv_16")))
+        train_run(tmp_path / "toy", toy_config(model=ModelConfig(preset="mnist_conv_16")))
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_line_trains_where_it_was_told(toy, tmp_path, monkeypatch, capsys):
+def test_the_command_line_trains_in_a_folder_named_after_the_recipe(toy, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["--model.depth", "3", "--model.width", "8", "--epochs", "1", "--batch-size", "20"]
     assert main(["train", "mnist_dense_50", *words]) == 0

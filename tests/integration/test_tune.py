@@ -1,4 +1,4 @@
-"""`highway tune` in processes that are killed: a worker, the chief, everything; and on several machines."""
+"""`highway tune` when a worker, the chief or all processes are killed; and on several machines."""
 
 import csv
 import io
@@ -29,8 +29,8 @@ from tests.toy_data import COUNTS, ToyData, toy_config
 ROOT = Path(__file__).parents[2]
 # Deadline of a search on a busy machine.
 MINUTES = "15"
-# A chief and workers that nobody restarts, as on machines that lose power.
-LONELY = """
+# A chief and workers without a supervisor, as on machines that lose power.
+UNSUPERVISED = """
 from pipelines.training.processes.task import perform
 from pipelines.tuning.distributed import fault_tolerance, process
 from pipelines.tuning.search import SearchTask
@@ -94,8 +94,8 @@ def start(toy, tmp_path):
         process.communicate()
 
 
-def tasks(folder):
-    """The processes of a search by their role, oldest first, found by the task on their command line."""
+def processes_by_role(folder):
+    """Returns the processes of a search by role, oldest first, found by the task on their command line."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -108,8 +108,8 @@ def tasks(folder):
     return {role: sorted(pids) for role, pids in found.items()}
 
 
-def until(condition, process):
-    """Waits for an event of a search, at most until the search ends at its own deadline."""
+def wait_for(condition, process):
+    """Waits until a condition holds, or the search ends at its own deadline; returns the value of the condition."""
     while not (found := condition()):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
@@ -122,13 +122,13 @@ def trials(folder, status):
 
 
 def finished(process):
-    # Its input stays open, because processes of a search end when it closes.
+    # The input stays open, because processes of a search end when it closes.
     output = process.stdout.read()
     assert process.wait() == 0, output
     return output
 
 
-def clock(folder):
+def elapsed(folder):
     return json.loads((folder / "oracle.json").read_text())["clock"]
 
 
@@ -137,33 +137,33 @@ def table(folder):
         return list(csv.DictReader(file))
 
 
-def ended(folder):
-    """Whether all processes of a search end by themselves once their parent is gone."""
-    until = time.monotonic() + 60
-    while tasks(folder) and time.monotonic() < until:
+def all_end(folder):
+    """Returns True if all processes of a search end by themselves once their parent has died."""
+    deadline = time.monotonic() + 60
+    while processes_by_role(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return tasks(folder) == {}
+    return processes_by_role(folder) == {}
 
 
 def options(folder, trials):
     return ("--trials", str(trials), "--to", str(folder))
 
 
-def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path, toy):
+def test_a_search_survives_the_death_of_a_worker_the_chief_and_all_processes(start, tmp_path, toy):
     folder = tmp_path / "search"
     words = options(folder, 5)
     search = start(*words, "--workers", "2", "--deadline", MINUTES)
-    first = until(lambda: trials(folder, "running"), search)[0]
-    worker = until(lambda: tasks(folder).get("worker"), search)[int(first.worker[-1])]
+    first = wait_for(lambda: trials(folder, "running"), search)[0]
+    worker = wait_for(lambda: processes_by_role(folder).get("worker"), search)[int(first.worker[-1])]
     os.kill(worker, signal.SIGKILL)
-    until(lambda: trials(folder, "completed"), search)
-    os.kill(tasks(folder)["chief"][0], signal.SIGKILL)
-    done = until(lambda: trials(folder, "completed")[1:], search)
+    wait_for(lambda: trials(folder, "completed"), search)
+    os.kill(processes_by_role(folder)["chief"][0], signal.SIGKILL)
+    done = wait_for(lambda: trials(folder, "completed")[1:], search)
     search.kill()
     assert "died (killed by SIGKILL) and is restarted" in search.communicate()[0]
-    assert ended(folder)
+    assert all_end(folder)
 
-    # These checks need no process of their own.
+    # These checks need no further process.
     plan = parse_tune([str(toy / "toy.json"), *words]).plan
     with locked(folder), pytest.raises(UserError, match="another process is searching in"):
         tune(plan, folder)
@@ -174,31 +174,31 @@ def test_a_search_outlives_its_worker_its_chief_and_itself(start, tmp_path, toy)
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
     # A worker killed together with its chief costs its trial nothing.
-    assert sum(one["lost"] for one in clock(folder).values()) <= 1
+    assert sum(one["lost"] for one in elapsed(folder).values()) <= 1
     config = parse_train([str(folder / "best.json")]).config
     best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
     assert config.optimizer.learning_rate == pytest.approx(float(best["learning_rate"]), rel=1e-5)
     assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
     assert len(list((folder / "tensorboard").glob("*/events*"))) == 5
     assert not list(folder.glob("trials/*/*.keras"))
-    assert tasks(folder) == {}
+    assert processes_by_role(folder) == {}
 
-    # A finished search is summarised again, without any process.
+    # A finished search is only summarised again, without starting a process.
     output = io.StringIO()
     tune(plan, folder, console=Console(file=output))
     assert "best val_accuracy" in output.getvalue()
 
 
 @pytest.mark.slow
-def test_a_search_stops_by_signal_and_at_its_deadline_and_retrains_at_its_end(start, tmp_path):
+def test_a_search_stops_on_a_signal_and_at_its_deadline_and_retrains_the_best(start, tmp_path):
     folder = tmp_path / "search"
     words = (*options(folder, 3), "--deadline")
     search = start(*words, MINUTES)
-    done = until(lambda: trials(folder, "completed"), search)
+    done = wait_for(lambda: trials(folder, "completed"), search)
     search.terminate()
     assert "stopped; repeat the command to continue" in search.communicate()[0]
     assert search.returncode == 128 + signal.SIGTERM
-    assert ended(folder)
+    assert all_end(folder)
 
     output = finished(start(*words, "0.01", "--retrain", "2"))
     assert "resumes the search" in output
@@ -211,11 +211,11 @@ def test_a_search_stops_by_signal_and_at_its_deadline_and_retrains_at_its_end(st
     assert "toy retrained: best val_accuracy" in output
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
-    assert tasks(folder) == {}
+    assert processes_by_role(folder) == {}
 
 
 @pytest.mark.slow
-def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp_path, toy):
+def test_the_loss_of_a_machine_fails_no_trial_and_a_failed_trial_stops_no_search(start, tmp_path, toy):
     folder = tmp_path / "search"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -226,10 +226,10 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
     given = parse_tune([str(toy / "toy.json"), *words])
     keep(given.plan, given.folder)
     task = {"folder": str(folder), "data_dir": None, "ends": time.time() + 60 * float(MINUTES)}
-    lonely = {"program": ("-c", LONELY), "KERASTUNER_ORACLE_IP": "127.0.0.1", **here}
-    chief = start(json.dumps({"role": "chief", **task}), KERASTUNER_TUNER_ID="chief", **lonely)
-    other = start(json.dumps({"role": "worker", **task}), KERASTUNER_TUNER_ID="worker-b", **lonely)
-    until(lambda: trials(folder, "running"), chief)
+    unsupervised = {"program": ("-c", UNSUPERVISED), "KERASTUNER_ORACLE_IP": "127.0.0.1", **here}
+    chief = start(json.dumps({"role": "chief", **task}), KERASTUNER_TUNER_ID="chief", **unsupervised)
+    other = start(json.dumps({"role": "worker", **task}), KERASTUNER_TUNER_ID="worker-b", **unsupervised)
+    wait_for(lambda: trials(folder, "running"), chief)
     other.kill()
     worker = start(*words, KERASTUNER_TUNER_ID="worker-a", **here)
     finished(chief)
@@ -239,7 +239,7 @@ def test_a_lost_machine_costs_no_trial_and_a_hopeless_trial_no_search(start, tmp
     assert {trial.status for trial in state.trials} == {"completed", "failed"}
     assert len(state.trials) == 4
     assert {trial.reason for trial in state.trials} == {"", "the loss is no longer finite"}
-    assert [one["lost"] for one in clock(folder).values() if one["lost"]] == [1]
+    assert [one["lost"] for one in elapsed(folder).values() if one["lost"]] == [1]
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def port(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("port")
-def test_the_chief_refuses_a_search_none_of_whose_settings_can_be_trained(toy, tmp_path, words, message):
+def test_the_chief_refuses_a_search_without_trainable_settings(toy, tmp_path, words, message):
     plan = parse_tune([str(toy / "toy.json"), *words.split()]).plan
     with pytest.raises(UserError, match=message):
         chiefs.lead(plan, tmp_path, None, None)
@@ -298,7 +298,7 @@ def test_an_error_of_the_chief_ends_the_search_with_one_message(start, tmp_path)
         ("/proc/search", "8400", "cannot be written"),
     ],
 )
-def test_mistakes_are_refused_before_any_process(tmp_path, monkeypatch, folder, port, message):
+def test_user_errors_are_refused_before_any_process_starts(tmp_path, monkeypatch, folder, port, message):
     monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
     monkeypatch.setenv("KERASTUNER_ORACLE_PORT", port)
     with pytest.raises(UserError, match=message):

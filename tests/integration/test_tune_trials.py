@@ -1,4 +1,4 @@
-"""Trials on toy data."""
+"""Trials of a search on toy data: scores, failures, and resuming."""
 
 import math
 import shutil
@@ -34,16 +34,16 @@ def toy():
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
     """The run directory of an uninterrupted trial, its score, and its number of heartbeats."""
-    path, signs = tmp_path_factory.mktemp("trial") / "whole", []
-    score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: signs.append(1))
-    return path, score, len(signs)
+    path, heartbeats = tmp_path_factory.mktemp("trial") / "whole", []
+    score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: heartbeats.append(1))
+    return path, score, len(heartbeats)
 
 
 def rows(path):
     return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
 
 
-def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at(whole, toy):
+def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_read(whole, toy):
     path, score, _ = whole
     assert score == max(row["val_accuracy"] for row in rows(path))
     # Another worker finds the trial complete.
@@ -52,19 +52,19 @@ def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_looked_at
     assert "test" not in toy.asked
 
 
-def test_a_trial_tells_of_every_execution_of_training_and_validation(whole):
+def test_a_trial_sends_a_heartbeat_for_every_execution(whole):
     # At least one in training, one in validation and one at the end of each of four epochs.
     assert whole[2] >= 4 * 3
 
 
-def test_a_search_needs_something_to_validate_on(monkeypatch):
+def test_a_search_needs_validation_examples(monkeypatch):
     assert trials.objective(toy_config(), None) == ACCURACY
     ToyData(validation=False).install(monkeypatch)
     with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
         trials.objective(toy_config(), None)
 
 
-def test_a_loss_that_is_no_number_ends_a_trial(tmp_path):
+def test_a_loss_that_is_not_finite_ends_a_trial(tmp_path):
     config = toy_config(
         optimizer=SGD(learning_rate=1e30),
         model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, activation="relu"),
@@ -88,12 +88,12 @@ def test_dead_gates_end_a_trial_before_it_trains(tmp_path, bias, precision, stat
     assert rows(tmp_path / "0") == []
 
 
-def test_gates_that_only_start_far_away_are_not_dead(tmp_path):
+def test_gates_with_a_low_initial_bias_are_not_dead_in_float32(tmp_path):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=4, width=12, transform_bias=-20.0), epochs=1)
     assert math.isfinite(train(config, tmp_path / "0", None, None, ACCURACY))
 
 
-def test_gates_that_die_on_the_way_end_a_trial(tmp_path):
+def test_gates_that_die_during_training_end_a_trial(tmp_path):
     callback = trials.StopOnDeadGates(tmp_path)
     callback.least = trials.LEAST_SLOPE["mixed_float16"]
     callback.on_epoch_end(0, {"gate/a": 0.0, "gate/b": 0.3, "loss": 2.3})
@@ -111,26 +111,26 @@ def test_a_plain_net_has_no_gates_to_die(tmp_path):
 @pytest.mark.parametrize(
     "changes", [{"batch_size": 201}, {"model": ModelConfig(preset="mnist_dense_50", activation="rely")}]
 )
-def test_what_cannot_be_trained_is_a_users_mistake_and_leaves_nothing(tmp_path, changes):
+def test_untrainable_settings_are_a_user_error_and_leave_nothing(tmp_path, changes):
     with pytest.raises(UserError):
         train(toy_config(**changes), tmp_path / "0", None, None, ACCURACY)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_rounds_end_in_the_same_net_as_training_without_a_pause(tmp_path, whole):
+def test_training_in_rungs_ends_in_the_same_net_as_training_at_once(tmp_path, whole):
     for epochs in (1, 3, 3, 4):
-        score = train(CONFIG, tmp_path / "rounds", None, epochs, ACCURACY)
-        assert len(rows(tmp_path / "rounds")) == epochs
+        score = train(CONFIG, tmp_path / "rungs", None, epochs, ACCURACY)
+        assert len(rows(tmp_path / "rungs")) == epochs
         assert score == max(row["val_accuracy"] for row in rows(whole[0])[:epochs])
-    assert rows(tmp_path / "rounds") == rows(whole[0])
-    nets = [runs.load_model(runs.open_run(path)).get_weights() for path in (tmp_path / "rounds", whole[0])]
+    assert rows(tmp_path / "rungs") == rows(whole[0])
+    nets = [runs.load_model(runs.open_run(path)).get_weights() for path in (tmp_path / "rungs", whole[0])]
     for one, other in zip(*nets, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
-def test_a_trial_goes_on_where_its_worker_died(tmp_path, whole, monkeypatch):
+def test_a_trial_resumes_where_its_worker_died(tmp_path, whole, monkeypatch):
     save = checkpoint.save
 
     def killed(*arguments):
@@ -146,7 +146,7 @@ def test_a_trial_goes_on_where_its_worker_died(tmp_path, whole, monkeypatch):
     assert rows(tmp_path / "killed") == rows(whole[0])
 
 
-def test_what_is_left_of_a_trial_is_its_settings_and_curves(tmp_path, whole):
+def test_a_shed_trial_keeps_its_settings_curves_and_score(tmp_path, whole):
     path = shutil.copytree(whole[0], tmp_path / "0")
     trials.shed(path)
     trials.shed(path)

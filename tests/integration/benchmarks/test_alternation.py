@@ -1,4 +1,4 @@
-"""A tiny alternation of real workers: they run, learn the same and are written down. No timing is asserted."""
+"""Small benchmarks with real workers, which take turns and learn the same. No timing is asserted."""
 
 import csv
 
@@ -14,14 +14,14 @@ NUMPY = Contestant("numpy", "numpy_hand", "project")
 AGAIN = Contestant("numpy again", "numpy_hand", "project", ours=True)
 KERAS = Contestant("Keras", "keras_layers", "project", variables=VARIABLES)
 OURS = Contestant("ours", "ours_stack", "project", variables=VARIABLES, ours=True)
-SHALLOW = Contestant("nobody", "numpy_hand", "project", deepest=2, because="it is shallow")
+SHALLOW = Contestant("shallow", "numpy_hand", "project", deepest=2, because="it has two layers")
 
 
 @pytest.fixture
 def session(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 500)
-    # Instead of digits, a bright stripe for each class.
+    # A bright stripe for each class replaces the digits.
     images = np.zeros((500, 28, 28, 1), np.uint8)
     for image, label in zip(images, labels, strict=True):
         image[2 * label : 2 * label + 4] = rng.integers(100, 256, (4, 28, 1))
@@ -29,7 +29,7 @@ def session(tmp_path):
     return Session(tmp_path, tmp_path, quick=True, command="test", machine="test")
 
 
-def measured(session, contestants, size):
+def measure(session, contestants, size):
     rows = list(dense.measure(session, contestants, (size,), "stripes"))
     assert session.disagreements == session.failed == []
     by_name = {(row.measure, row.contestant): row for row in rows}
@@ -39,16 +39,16 @@ def measured(session, contestants, size):
 
 
 @pytest.mark.slow
-def test_contestants_alternate_and_learn_the_same(session):
-    found = measured(session, (NUMPY, KERAS, OURS), dense.Size(3, 12, rounds=2))
+def test_contestants_take_turns_and_learn_the_same(session):
+    found = measure(session, (NUMPY, KERAS, OURS), dense.Size(3, 12, rounds=2))
     assert len(found) == 3
     assert found["steady state", "ours"].rounds == 2
     assert found["steady state", "ours"].best_peer in {"numpy", "Keras"}
 
 
-def test_starts_and_studies_are_measured_in_fresh_processes(session, tmp_path):
-    found = measured(session, (NUMPY, AGAIN, SHALLOW), dense.Size(3, 12, starts=1, rounds=1, studies=1))
-    assert session.skipped == ["depth 3, width 12: nobody is skipped: it is shallow"]
+def test_startup_and_studies_are_measured_in_fresh_processes(session, tmp_path):
+    found = measure(session, (NUMPY, AGAIN, SHALLOW), dense.Size(3, 12, starts=1, rounds=1, studies=1))
+    assert session.skipped == ["depth 3, width 12: shallow is skipped: it has two layers"]
     assert len(found) == 2 * 4
     assert found["steady state", "numpy"].versions == f"numpy {np.__version__}"
     assert 10 < found["peak memory", "numpy"].median < 1000
@@ -63,7 +63,7 @@ def test_a_contestant_that_learns_something_else_is_reported(session):
     measurement = dense.Size(3, 12, starts=1)
     real = problem.Problem.from_json
 
-    # The cheat starts from other weights, so that its losses differ.
+    # Other initial weights give other losses.
     def other(contestant, task):
         asked = real(task)
         if contestant is cheat:

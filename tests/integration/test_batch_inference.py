@@ -1,4 +1,4 @@
-"""`highway predict --out` as a process: killed, interrupted, started twice; and on a real data set."""
+"""`highway predict --out` as a process: killed, interrupted, started twice, and on a published data set."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from tests import tiny_model
 
 ROOT = Path(__file__).parents[2]
 COUNT = 4_000
-# Small parts, many per second.
+# Small parts, of which it writes many per second.
 PROGRAM = """
 import sys
 from pipelines.verbs.cli import main
@@ -29,16 +29,16 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """A folder with a model, and a tar file of many images, some of them unreadable."""
-    root = tmp_path_factory.mktemp("many")
+def folder(tmp_path_factory):
+    """A folder with a model and a tar file of 4,000 images, four of them unreadable."""
+    root = tmp_path_factory.mktemp("batch")
     tiny_model.write(root / "tiny" / "1")
-    with tarfile.open(root / "pictures.tar", "w") as archive:
+    with tarfile.open(root / "images.tar", "w") as archive:
         for number in range(COUNT):
             buffer = io.BytesIO()
             pixels = np.random.default_rng(number).integers(0, 256, (4, 3), np.uint8)
             Image.fromarray(pixels).save(buffer, "PPM")
-            content = b"no picture" if number % 1000 == 7 else buffer.getvalue()
+            content = b"not an image" if number % 1000 == 7 else buffer.getvalue()
             member = tarfile.TarInfo(f"{number:05}.pgm")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -46,15 +46,15 @@ def many(tmp_path_factory):
 
 
 @pytest.fixture
-def start(many):
-    """A function that starts the job as a process."""
+def start(folder):
+    """A function that starts a job as a process."""
     running = []
 
     def run(out, *words):
-        words = [sys.executable, "-c", PROGRAM, "predict", "tiny", *(words or ["pictures.tar"]), "--out", str(out)]
+        words = [sys.executable, "-c", PROGRAM, "predict", "tiny", *(words or ["images.tar"]), "--out", str(out)]
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(
-            words, cwd=many, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            words, cwd=folder, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         running.append(process)
         return process
@@ -76,12 +76,12 @@ def wait_for_parts(process, out, count):
 
 
 def finished(process):
-    said, complained = process.communicate(timeout=120)
-    assert process.returncode == 0, complained
-    return said
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
 
 
-def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
+def test_a_job_killed_three_times_ends_as_if_uninterrupted(start, tmp_path):
     whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
     assert finished(start(whole)).startswith(f"{whole}: 4,000 images; 4 unreadable")
     for count in (1, 8, 20):
@@ -92,40 +92,40 @@ def test_killed_again_and_again_it_ends_as_if_it_had_not_been(start, tmp_path):
         assert not out.exists()
     kept = len(parts(out))
     assert kept >= 20
-    said = finished(start(out))
-    assert f"4,000 images ({128 * kept:,} by earlier attempts)" in said
+    output = finished(start(out))
+    assert f"4,000 images ({128 * kept:,} by earlier attempts)" in output
     assert pq.read_table(out).equals(pq.read_table(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "whole.parquet"]
 
 
-def test_interrupted_it_says_how_to_go_on(start, tmp_path):
+def test_an_interrupted_job_keeps_its_parts_and_resumes(start, tmp_path):
     out = tmp_path / "out.parquet"
     process = start(out)
     wait_for_parts(process, out, 2)
     process.send_signal(signal.SIGINT)
-    _, complained = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "images are saved in" in complained
-    assert "Traceback" not in complained
+    assert "images are saved in" in errors
+    assert "Traceback" not in errors
     assert "4,000 images (" in finished(start(out))
 
 
-def test_two_at_once_do_not_write_the_same_file(start, tmp_path):
+def test_a_second_job_on_the_same_file_is_refused(start, tmp_path):
     out = tmp_path / "out.parquet"
     first = start(out)
     wait_for_parts(first, out, 1)
-    # Otherwise it could finish before the second one has started.
+    # Otherwise the first could finish before the second has started.
     first.send_signal(signal.SIGSTOP)
     second = start(out)
-    _, complained = second.communicate(timeout=60)
+    _, errors = second.communicate(timeout=60)
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
-    assert f"another process is writing {out}" in complained
+    assert f"another process is writing {out}" in errors
     finished(first)
     assert len(pq.read_table(out)) == COUNT
 
 
-def test_a_split_of_a_data_set(start, tmp_path, real_data):
+def test_a_split_of_a_data_set_is_classified(start, tmp_path, real_data):
     real_data("mnist")
     out = tmp_path / "out.parquet"
     assert "10,000 images" in finished(start(out, "tfds:mnist/test"))
@@ -135,16 +135,16 @@ def test_a_split_of_a_data_set(start, tmp_path, real_data):
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("tfds:mnist", "names no split"),
         ("tfds:mnist/validation", "has no validation examples. It has: train, test"),
     ],
 )
-def test_splits_that_are_none(start, tmp_path, real_data, word, told):
+def test_missing_and_unknown_splits_are_refused(start, tmp_path, real_data, word, message):
     real_data("mnist")
     process = start(tmp_path / "out.parquet", word)
-    _, complained = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert told in complained
+    assert message in errors
     assert [*tmp_path.iterdir()] == []
