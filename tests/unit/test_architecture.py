@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("highway_keras", "pipelines", "serving")
 
 # What each part of the program may import. `core` is the bottom layer; nothing imports `verbs`.
-MAY_USE = {
+ALLOWED = {
     "core": set(),
     "recipes": {"core"},
     "data": {"core"},
@@ -108,13 +108,13 @@ def test_a_cycle_is_found():
     assert cycles(arrows) == [{"b", "c"}]
 
 
-def test_no_cycle_of_files():
+def test_files_have_no_import_cycle():
     ours = sources().keys()
     found = cycles({module: sorted(imports(module) & ours) for module in ours})
     assert found == []
 
 
-def test_no_cycle_of_folders():
+def test_folders_have_no_import_cycle():
     arrows: dict[str, set[str]] = {}
     for module in sources():
         here = folder(module)
@@ -125,7 +125,7 @@ def test_no_cycle_of_folders():
     assert found == []
 
 
-@pytest.mark.parametrize("part", MAY_USE)
+@pytest.mark.parametrize("part", ALLOWED)
 def test_a_part_of_the_program_imports_only_its_dependencies(part):
     prefix = f"pipelines.{part}"
     modules = [name for name in sources() if name == prefix or name.startswith(f"{prefix}.")]
@@ -134,14 +134,14 @@ def test_a_part_of_the_program_imports_only_its_dependencies(part):
         f"{module} -> {other}"
         for module in modules
         for other in imports(module)
-        if other.startswith("pipelines.") and other.split(".")[1] not in MAY_USE[part] | {part}
+        if other.startswith("pipelines.") and other.split(".")[1] not in ALLOWED[part] | {part}
     }
     assert violations == set()
 
 
 def test_every_part_of_the_program_has_a_rule():
     parts = {name.split(".")[1] for name in sources() if name.startswith("pipelines.")}
-    assert parts == {*MAY_USE, "__main__"}
+    assert parts == {*ALLOWED, "__main__"}
 
 
 def test_nothing_imports_a_verb():

@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Pages of single studies are written by code.
 PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
-# Characters in a line of prose.
+# The maximum length of a line of prose.
 WIDTH = 120
 
 
 def public_names(module):
-    """The public functions and classes of a module, or those that a package exports from its own modules."""
+    """Returns the public functions and classes of a module, or those that a package exports from its own modules."""
     return {
         f"{module.__name__}.{name}"
         for name, value in vars(module).items()
@@ -54,18 +54,18 @@ def test_the_reference_has_every_public_name():
     }
 
 
-def test_its_overview_has_every_name_of_the_top_level():
+def test_the_overview_has_every_name_of_the_top_level():
     overview = (DOCS / "api" / "README.md").read_text(encoding="utf-8")
     assert all(f"highway_keras.{name}" in overview for name in highway_keras.__all__ if not name.startswith("_"))
 
 
-def test_the_citation_is_of_this_version():
+def test_the_citation_has_the_current_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [highway_keras.__version__]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_numbers_and_lines_have_one_form(page):
+def test_numbers_and_line_widths_follow_the_conventions(page):
     text = page.read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|`[^`]*`", "", text, flags=re.MULTILINE | re.DOTALL)
     assert not re.findall(r"\d %|\+-|\b[1-9]\d? \d{3}\b", prose)
@@ -75,14 +75,14 @@ def test_numbers_and_lines_have_one_form(page):
 
 
 def anchors(page):
-    """The anchors that GitHub and the site make of a page's headings."""
+    """Returns the anchors that GitHub and the site derive from a page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere_in_the_repository_too(page):
+def test_links_and_anchors_within_the_repository_exist(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"\w+:", link):

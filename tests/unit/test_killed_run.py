@@ -39,7 +39,7 @@ def other(run, tmp_path):
     return shutil.copytree(run, tmp_path / "other")
 
 
-def test_seconds_and_dates_are_ignored(run, other):
+def test_durations_and_dates_are_ignored(run, other):
     (other / "metrics.csv").write_text("epoch,step,seconds,loss\n1,10,7.5,0.25\n")
     record = json.loads((other / "run.json").read_text())
     (other / "run.json").write_text(json.dumps({**record, "seconds": 9, "created": "later"}))
@@ -47,7 +47,7 @@ def test_seconds_and_dates_are_ignored(run, other):
     assert differences(run, other) == []
 
 
-def test_the_last_bit_of_anything_else_counts(run, other):
+def test_a_change_of_one_bit_elsewhere_is_a_difference(run, other):
     np.savez(
         other / "checkpoint" / "state.npz",
         head=np.array("{}"),
@@ -93,7 +93,7 @@ def test_a_run_is_killed_and_resumed_to_its_end(tmp_path):
     assert lives[-1] == "--resume 2"
 
 
-def test_the_share_of_steps_left(tmp_path):
+def test_left_is_the_share_of_the_remaining_steps(tmp_path):
     command = Command(tmp_path / "run", ["demo"])
     assert command.left == 1.0
     command.run.mkdir()

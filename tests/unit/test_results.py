@@ -1,4 +1,4 @@
-"""The pages of docs/results: each is complete, and the overview labels what was run by the data of the pages."""
+"""The pages of docs/results: each is complete, and the overview has the labels of the pages."""
 
 import csv
 import re
@@ -14,15 +14,15 @@ PAGES = sorted(RESULTS.glob("*/README.md"))
 
 
 def provenance(page):
-    """The table "How it was made"."""
+    """Returns the table "How it was made"."""
     return dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", page.partition("## How it was made")[2], re.MULTILINE))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_a_page_has_its_provenance(path):
+def test_every_page_states_its_provenance(path):
     page = path.read_text(encoding="utf-8")
     rows = provenance(page)
-    # A page of one net of a study is named for both.
+    # A page of one net of a study is named after both.
     study, _, arm = path.parent.name.removeprefix(rows["study"]).partition("-")
     assert study == ""
     assert not arm or re.search(rf"--arms {arm}[ `]", rows["page made by"])
@@ -38,14 +38,14 @@ def test_a_page_has_its_provenance(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_its_files_are_there_and_no_others(path):
+def test_the_folder_of_a_page_has_exactly_its_files(path):
     shown = set(re.findall(r"\]\(([\w./-]+)\)", path.read_text(encoding="utf-8")))
     there = {str(file.relative_to(path.parent)) for file in path.parent.rglob("*") if file.is_file()}
     assert there == {"README.md", *shown}
 
 
 def results(path):
-    """Rows of results.csv, and the label in all of them."""
+    """Returns the rows of results.csv, and the label that all of them have."""
     with (path.parent / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     (label,) = {row.get("schedule", "") for row in rows}
@@ -53,7 +53,7 @@ def results(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_a_label_is_on_every_table_and_figure(path):
+def test_the_label_of_a_page_is_on_every_table_and_figure(path):
     page, (_, label) = path.read_text(encoding="utf-8"), results(path)
     if not label:
         assert "short schedule" not in page
@@ -75,7 +75,7 @@ def test_fewer_seeds_than_the_study_defines_are_labelled(path):
 
 
 def overview():
-    """The rows of the overview, by study: its run and its result."""
+    """Returns the run and the result of each study in the overview."""
     cells = re.findall(r"^\| \[`([\w-]+)`\].*? \| .*? \| (.*?) \| (.*) \|$", OVERVIEW.read_text("utf-8"), re.MULTILINE)
     return {name: (run, result) for name, run, result in cells}
 
@@ -88,7 +88,7 @@ def test_the_overview_has_the_label_of_the_page(name):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
-def test_numbers_have_one_form(path):
+def test_numbers_follow_the_conventions(path):
     prose = re.sub(r"`[^`]*`", "", path.read_text(encoding="utf-8"))
     assert not re.findall(r"\d %|\+-|R\^2|\b[1-9]\d{0,2} \d{3}\b(?!\.)", prose)
 

@@ -24,7 +24,7 @@ def test_disagreement_is_reported_with_the_tolerance():
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_is_no_agreement(loss):
+def test_a_loss_that_is_not_finite_is_a_disagreement(loss):
     assert agreement.disagreements(CHECK, {"a": [1.0, 2.0], "b": [1.0, loss]})
 
 

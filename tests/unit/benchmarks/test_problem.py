@@ -10,18 +10,18 @@ from benchmarks.contestants import numpy_hand
 from benchmarks.problem import Problem
 
 
-class Counting(np.ndarray):
-    """An array that counts the operations of its products."""
+class CountingArray(np.ndarray):
+    """An array that counts the operations of its matrix products."""
 
     operations = 0
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
-        plain = [np.asarray(x) if isinstance(x, Counting) else x for x in inputs]
+        plain = [np.asarray(x) if isinstance(x, CountingArray) else x for x in inputs]
         if ufunc is np.matmul:
-            Counting.operations += 2 * plain[0].shape[0] * plain[0].shape[1] * plain[1].shape[1]
+            CountingArray.operations += 2 * plain[0].shape[0] * plain[0].shape[1] * plain[1].shape[1]
         if out is not None:
             kwargs["out"] = tuple(np.asarray(x) for x in out)
-        return np.asarray(getattr(ufunc, method)(*plain, **kwargs)).view(Counting)
+        return np.asarray(getattr(ufunc, method)(*plain, **kwargs)).view(CountingArray)
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def batch():
 
 
 @pytest.mark.parametrize(("depth", "width"), [(1, 50), (4, 50), (4, 20)])
-def test_the_operations_counted_are_those_that_the_gradient_by_hand_makes(batch, depth, width):
+def test_the_operation_count_is_that_of_the_manual_gradient(batch, depth, width):
     images, labels = batch
-    weights = {name: value.view(Counting) for name, value in problem.initial_weights(depth, width).items()}
-    Counting.operations = 0
-    numpy_hand.gradient(weights, images.view(Counting), labels)
-    assert Counting.operations == problem.flops(depth, width)
+    weights = {name: value.view(CountingArray) for name, value in problem.initial_weights(depth, width).items()}
+    CountingArray.operations = 0
+    numpy_hand.gradient(weights, images.view(CountingArray), labels)
+    assert CountingArray.operations == problem.flops(depth, width)
 
 
-def test_the_gradient_by_hand_is_the_slope_of_the_loss(batch):
+def test_the_manual_gradient_equals_central_differences_of_the_loss(batch):
     images, labels = batch
     weights = {name: value.astype(np.float64) for name, value in problem.initial_weights(3, 8).items()}
     _, gradients = numpy_hand.gradient(weights, images[:16], labels[:16])
@@ -64,7 +64,7 @@ def test_weights_are_those_of_the_study():
 
 
 @pytest.mark.parametrize("count", [6000, 400])
-def test_an_epoch_is_46_batches_whatever_the_data(count):
+def test_an_epoch_is_46_batches_of_any_data(count):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (count, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, count)
     epoch = problem.batches(images, labels)
@@ -72,7 +72,7 @@ def test_an_epoch_is_46_batches_whatever_the_data(count):
     assert epoch["labels"].shape == (46, 128)
     assert -1 <= epoch["images"].min() < -0.99
     assert 0.99 < epoch["images"].max() <= 1
-    # Each image with its own label.
+    # Each image keeps its label.
     pixels = np.rint((epoch["images"][0, 0] + 1) * 127.5).reshape(28, 28, 1)
     (place,) = np.flatnonzero((images == pixels).all(axis=(1, 2, 3)))
     assert epoch["labels"][0, 0] == labels[place]

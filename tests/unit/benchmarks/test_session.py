@@ -19,7 +19,7 @@ def session(tmp_path):
     return Session(tmp_path, tmp_path, quick=True, command="the command", machine="the machine")
 
 
-def test_ratios_are_to_the_fastest_peer_not_to_ours(session):
+def test_ratios_are_relative_to_the_fastest_peer(session):
     values = {"ours": [6.0, 8.0], "peer": [2.0, 4.0], "slow peer": [1.0, 1.0]}
     rows = session.rows(Row("dense", "speed", "steps/s", depth=3), values, BY_NAME)
     by_name = {row.contestant: row for row in rows}
@@ -75,7 +75,7 @@ def test_the_last_line_of_a_failed_worker_is_reported(session):
     assert note.startswith("depth 3: broken failed: ended with status 1: json.decoder.JSONDecodeError")
 
 
-def test_a_worker_that_does_not_answer_is_given_up(tmp_path):
+def test_a_worker_that_does_not_answer_times_out(tmp_path):
     busy = Contestant("busy", "numpy_hand", "project")
     with Worker(busy, "{}", tmp_path) as worker, pytest.raises(FailedError, match="0 s"):
         worker.ask(1, patience=0)
@@ -142,7 +142,7 @@ def test_rows_measured_before_an_interruption_are_written_and_failures_set_the_s
     assert program.main(["b", "--quick"]) == 1
 
 
-def test_what_contestants_train_with_is_in_the_environment_of_the_peers():
+def test_contestants_import_only_packages_of_the_peer_environment():
     # Neither pydantic nor TensorFlow, which `import keras` would import too.
     module = "pipelines.training.many_steps"
     assert imports(module) <= {"jax", "keras", "numpy", *sys.stdlib_module_names}

@@ -1,15 +1,15 @@
-"""Stacks with random weights, and the single layers that they stand for."""
+"""Stacks with random weights, and the equivalent single layers."""
 
 import keras
 import numpy as np
 
 from highway_keras import Highway, HighwayStack
-from tests.unit.highway_keras.helpers import PRECISE, array, gradient_tensors
+from tests.unit.highway_keras.backend import PRECISE, array, gradient_tensors
 
 PARTS = ("kernel", "bias", "transform_kernel", "transform_bias")
 
 
-def made(depth, shape, seed=0, **arguments):
+def random_stack(depth, shape, seed=0, **arguments):
     """Returns a stack built for inputs of a shape, with random weights."""
     arguments = {"kernel_initializer": "zeros", "transform_initializer": "zeros", "dtype": PRECISE, **arguments}
     stack = HighwayStack(depth, **arguments)

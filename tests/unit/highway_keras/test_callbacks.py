@@ -7,7 +7,7 @@ import numpy as np
 
 from highway_keras import Highway, HighwayStack, mean_gates
 from highway_keras.callbacks import MeanGates
-from tests.unit.highway_keras.helpers import array, slow_on_jax
+from tests.unit.highway_keras.backend import array, slow_on_jax
 
 X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(20, 1))
@@ -36,7 +36,7 @@ def test_each_epoch_logs_the_gates_of_its_own_weights():
 
 
 @slow_on_jax
-def test_csv_has_the_gates(tmp_path):
+def test_the_csv_log_has_the_gates(tmp_path):
     model, log = model_of(Highway(name="a")), tmp_path / "log.csv"
     history = model.fit(X, Y, epochs=2, verbose=0, callbacks=[MeanGates(X), keras.callbacks.CSVLogger(log)]).history
     with log.open() as file:
@@ -44,7 +44,7 @@ def test_csv_has_the_gates(tmp_path):
     np.testing.assert_allclose([float(row["gate/a"]) for row in rows], history["gate/a"], rtol=1e-6)
 
 
-def test_it_compiles_once_for_all_epochs():
+def test_the_callback_compiles_once_for_all_epochs():
     traces = []
 
     class Counted(Highway):
@@ -63,7 +63,7 @@ def test_it_compiles_once_for_all_epochs():
 
 
 @slow_on_jax
-def test_training_is_the_same_with_and_without_it():
+def test_training_is_the_same_with_and_without_the_callback():
     weights = []
     for callbacks in ([], [MeanGates(X)]):
         keras.utils.set_random_seed(3)
@@ -74,13 +74,13 @@ def test_training_is_the_same_with_and_without_it():
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_model_without_highway_layers_logs_none():
+def test_a_model_without_highway_layers_logs_no_gates():
     history = model_of().fit(X, Y, epochs=1, verbose=0, callbacks=[MeanGates(X)]).history
     assert list(history) == ["loss"]
 
 
 @slow_on_jax
-def test_one_callback_serves_one_model_after_another():
+def test_a_callback_can_be_reused_for_another_model():
     callback = MeanGates(X)
     for name in ("a", "b"):
         history = model_of(Highway(name=name)).fit(X, Y, epochs=1, verbose=0, callbacks=[callback]).history

@@ -1,4 +1,4 @@
-"""Tests of weights from other systems against NumPy versions of the sources' own forward passes in float64."""
+"""Weights from other systems, against the forward passes of their sources in float64 NumPy."""
 
 import dataclasses
 import sys
@@ -122,7 +122,7 @@ def test_a_stack_computes_what_the_source_computes(layout):
 
 
 @pytest.mark.parametrize("layout", SOURCES)
-def test_single_layers_in_a_list_and_in_a_model(layout):
+def test_single_layers_load_in_a_list_and_in_a_model(layout):
     arrays, x, y = source(layout, depth=3)
     layers = [single(), stack(2)]
     weights.load(layers, arrays, layout=layout, inputs=x, outputs=y)
@@ -134,12 +134,12 @@ def test_single_layers_in_a_list_and_in_a_model(layout):
 @given(
     layout=st.sampled_from(sorted(SOURCES)), units=st.integers(1, 9), depth=st.integers(1, 4), seed=st.integers(0, 99)
 )
-def test_any_width_and_depth(layout, units, depth, seed):
+def test_layers_of_any_width_and_depth_load(layout, units, depth, seed):
     arrays, x, y = source(layout, units, depth, seed=seed)
     weights.load(stack(depth, units), arrays, layout=layout, inputs=x, outputs=y)
 
 
-def test_a_single_layer_and_numbers_in_the_prefix():
+def test_a_single_layer_loads_and_prefixes_may_contain_numbers():
     rng = np.random.default_rng(0)
     shapes = {"transform.weight": (4, 4), "transform.bias": (4,), "gate.weight": (4, 4), "gate.bias": (4,)}
     arrays = {f"blocks.{n}.{name}": rng.normal(size=shape) for n in (0, 1) for name, shape in shapes.items()}
@@ -150,7 +150,7 @@ def test_a_single_layer_and_numbers_in_the_prefix():
     weights.load(stack(2, 4), arrays, layout="HighwayLayer", prefix="blocks.{n}.", inputs=x, outputs=second)
 
 
-def test_a_whole_network_with_its_dense_layers():
+def test_a_network_loads_with_its_dense_layers():
     arrays, _, _ = source("HighwayNetwork", units=4, depth=2)
     rng = np.random.default_rng(1)
     arrays |= {"input_proj.weight": rng.normal(size=(4, 3)), "input_proj.bias": rng.normal(size=4)}
@@ -209,7 +209,7 @@ def conv_layer(data_format, kernel=3, **arguments):
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("fold", [True, False])
-def test_a_convolution_with_batch_normalization(data_format, fold):
+def test_a_convolution_loads_with_its_batch_normalization(data_format, fold):
     arrays, x, y = conv_source()
     layer = conv_layer(data_format)
     if not fold:
@@ -253,7 +253,7 @@ def test_the_comparison_finds_a_wrong_layout_names_it_and_restores_the_weights(c
     layer = stack()
     before = snapshot(layer)
     wrong = dataclasses.replace(weights.LAYOUTS["tacotron_pytorch"], **changes)
-    weights.load(stack(), arrays, layout=wrong)  # the shapes do not tell
+    weights.load(stack(), arrays, layout=wrong)  # the shapes do not reveal it
     with pytest.raises(ValueError, match="outputs differ by up to") as error:
         weights.load(layer, arrays, layout=wrong, inputs=x, outputs=y)
     assert cause in str(error.value)
@@ -289,7 +289,7 @@ def test_missing_and_additional_names_are_listed(layout):
     assert_unchanged(layer, before)
 
 
-def test_names_outside_the_layers_and_slots_of_the_optimizer_are_ignored():
+def test_other_layers_and_optimizer_slots_are_ignored():
     arrays, x, y = source("tacotron", prefix="model/")
     arrays |= {"model/gru/kernel": np.zeros(3), "model/highway_1/H/kernel/Adam_1": np.zeros(3)}
     weights.load(stack(), arrays, layout="tacotron", prefix="model/", inputs=x, outputs=y)
@@ -336,7 +336,7 @@ def test_an_activation_that_the_source_leaves_open_is_accepted():
     weights.load(single(activation="tanh"), arrays, layout="allennlp")
 
 
-def test_misuse_is_explained():
+def test_invalid_arguments_are_rejected():
     arrays, x, _ = source("elmo", depth=1)
     with pytest.raises(ValueError, match="build it first"):
         weights.load(Highway(), arrays, layout="elmo")
@@ -348,7 +348,7 @@ def test_misuse_is_explained():
         weights.load(keras.layers.Dense(3), arrays, layout="elmo")
 
 
-def test_files(tmp_path):
+def test_weights_load_from_files(tmp_path):
     h5py = pytest.importorskip("h5py")
     arrays, x, y = source("keras1", prefix="model_weights/")
     with h5py.File(tmp_path / "old.h5", "w") as file:

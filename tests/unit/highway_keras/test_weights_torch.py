@@ -63,7 +63,7 @@ class Joined(nn.Module):
 
 
 def random(module):
-    """Draws all weights and statistics at random, so that none is at a neutral value."""
+    """Draws all weights and statistics at random, so that none has a neutral value."""
     generator = torch.Generator().manual_seed(0)
     for tensor in module.state_dict().values():
         if tensor.is_floating_point():
@@ -81,7 +81,7 @@ def save(module, folder, kind):
 
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])
 @pytest.mark.parametrize(("layout", "name"), [("allennlp", "_layers"), ("fairseq", "layers")])
-def test_joined_gates(layout, name, kind, tmp_path):
+def test_layers_with_joined_kernels_compute_what_pytorch_computes(layout, name, kind, tmp_path):
     module = random(Joined(name, 6, 12))
     x = torch.randn(4, 6)
     stack = HighwayStack(12)
@@ -91,7 +91,7 @@ def test_joined_gates(layout, name, kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])
-def test_a_network(kind, tmp_path):
+def test_a_network_computes_what_pytorch_computes(kind, tmp_path):
     module = random(HighwayNetwork(3, 6, 4, 2))
     x = torch.randn(4, 3)
     dense = keras.layers.Dense
@@ -103,7 +103,7 @@ def test_a_network(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])
-def test_a_convolution(kind, tmp_path):
+def test_a_convolution_computes_what_pytorch_computes(kind, tmp_path):
     module = random(HighwayConv2d(4, 5))
     x = torch.randn(2, 4, 7, 6)
     layer = ConvHighway(5, batch_normalization=True, data_format="channels_last")
@@ -113,7 +113,7 @@ def test_a_convolution(kind, tmp_path):
     weights.load(layer, path, layout="HighwayConv2d", inputs=inputs, outputs=outputs, tolerance=1e-4, fold_epsilon=True)
 
 
-def test_tensors_with_gradients_and_narrow_ones():
+def test_tensors_with_gradients_and_of_low_precision_load():
     module = random(HighwayNetwork(3, 6, 2, 2)).bfloat16()
     stack = HighwayStack(2)
     stack.build((None, 6))

@@ -8,7 +8,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import GateModel
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import array, slow_on_jax, weights_of
+from tests.unit.highway_keras.backend import array, slow_on_jax, weights_of
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
 
@@ -50,7 +50,7 @@ def highways(model):
 
 
 @pytest.mark.parametrize("make", [functional, sequential, nested, Subclassed])
-def test_every_kind_of_model(make):
+def test_gates_are_read_from_every_kind_of_model(make):
     model = make()
     model(X)
     read = gates(model, X, batch_size=3)
@@ -62,7 +62,7 @@ def test_every_kind_of_model(make):
     np.testing.assert_allclose(read["second"], reference.transform(between, weights_of(second)), rtol=1e-4)
 
 
-def test_a_shared_layer_and_equal_names_are_all_there():
+def test_calls_of_shared_layers_and_equal_names_are_numbered():
     shared = Highway(name="same")
     inner = keras.Sequential([keras.Input((4,)), Highway(name="same")])
     inputs = keras.Input((4,))
@@ -72,7 +72,7 @@ def test_a_shared_layer_and_equal_names_are_all_there():
     assert not np.allclose(read["same"], read["same:2"])
 
 
-def test_layers_come_in_the_order_of_their_calls_beyond_ten():
+def test_more_than_ten_layers_are_in_the_order_of_their_calls():
     names = [f"highway_{i}" for i in range(12)]
     model = keras.Sequential([keras.Input((4,)), *[Highway(name=name) for name in names]])
     assert list(gates(model, X)) == names
@@ -81,7 +81,7 @@ def test_layers_come_in_the_order_of_their_calls_beyond_ten():
 
 @slow_on_jax
 @pytest.mark.parametrize("batch_size", [3, 128])
-def test_the_mean_weighs_a_last_partial_batch_right(batch_size):
+def test_the_mean_weighs_a_partial_last_batch_by_its_size(batch_size):
     model = keras.Sequential([keras.Input((5, 5, 2)), ConvHighway(3, name="conv"), keras.layers.Flatten(), Highway()])
     x = np.random.default_rng(1).normal(size=(7, 5, 5, 2)).astype("float32") * np.arange(1, 8)[:, None, None, None]
     expected = {name: gate.mean(dtype="float64") for name, gate in gates(model, x).items()}
@@ -102,7 +102,7 @@ def test_gates_are_float32_under_a_mixed_policy():
     assert gates(model, X)["highway"].dtype == np.float32
 
 
-def test_reading_changes_nothing():
+def test_reading_gates_leaves_all_variables_unchanged():
     model = functional()
     before = [array(variable) for variable in model.variables]
     gates(model, X)
@@ -110,7 +110,7 @@ def test_reading_changes_nothing():
         np.testing.assert_array_equal(array(variable), old)
 
 
-def test_a_second_reading_sees_new_weights_and_compiles_nothing_anew():
+def test_a_second_reading_sees_new_weights_without_compiling():
     traces = []
 
     class Counted(Highway):
@@ -130,7 +130,7 @@ def test_a_second_reading_sees_new_weights_and_compiles_nothing_anew():
 
 
 @slow_on_jax
-def test_a_model_can_be_read_and_trained_in_turn():
+def test_reading_and_training_can_alternate():
     model = functional()
     model.compile("sgd", "mse")
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_the_gates_of_a_stack_are_those_of_its_layers():
 
 
 @pytest.mark.slow
-def test_a_stack_is_read_while_it_trains():
+def test_reading_and_training_a_stack_can_alternate():
     model = keras.Sequential([keras.Input((4,)), HighwayStack(2, name="stack"), keras.layers.Dense(2)])
     model.compile("sgd", "mse")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Gradient norms against differences of the loss, and Jacobians against differences of the outputs."""
+"""Gradient norms against central differences of the loss, and Jacobians against those of the outputs."""
 
 import keras
 import numpy as np
@@ -8,8 +8,8 @@ from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.analysis.gradients import gradient_norms, jacobian
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.analysis.nets import ZEROS, examples, net
-from tests.unit.highway_keras.helpers import array, param_slow_on_jax, scramble, weights_of
+from tests.unit.highway_keras.analysis.small_nets import ZEROS, examples, net
+from tests.unit.highway_keras.backend import array, param_slow_on_jax, scramble, weights_of
 
 
 def loss_of(model, x, y):
@@ -34,7 +34,7 @@ def differences(model, variable, x, y, step=1e-2):
 
 
 @pytest.mark.parametrize("name", ["dense", "stacked", param_slow_on_jax("conv")])
-def test_norms_are_those_of_the_differences_of_the_loss(name):
+def test_norms_equal_those_of_central_differences_of_the_loss(name):
     model, (x, y) = net(name), examples(name, 6)
     found = gradient_norms(model, x, y)
     expected = {}
@@ -87,7 +87,7 @@ def test_other_layers_are_rejected(layer):
         jacobian(layer, np.zeros((1, 3)))
 
 
-def test_plain_nets_have_gradients_too():
+def test_gradient_norms_include_plain_layers():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="plain", kernel_initializer="zeros")])
     x, y = examples("dense", 5)
     kernel = x.T @ (np.full((5, 3), 1 / 3) - np.eye(3)[y]) / 5

@@ -8,7 +8,7 @@ from keras import layers
 import highway_keras
 from highway_keras import Highway, gates, mean_gates
 from highway_keras.analysis import classification, gate_statistics, gradient_norms, lesion_layers, signatures
-from tests.unit.highway_keras.analysis.nets import ZEROS
+from tests.unit.highway_keras.analysis.small_nets import ZEROS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 4)).astype("float32"), np.array([0, 1, 2, 0, 1])
@@ -46,7 +46,7 @@ def net():
     return keras.Sequential([keras.Input((4,)), Highway(name="h", **ZEROS), layers.Dense(3)])
 
 
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="its loops are not traced")
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch does not trace loops")
 @pytest.mark.parametrize("read", [mean_gates, lambda model, x: lesion_layers(model, (x, Y))], ids=["gates", "lesions"])
 def test_a_layer_in_the_loop_of_an_rnn_is_rejected(read):
     with pytest.raises(ValueError, match=r"inside a loop .* unroll=True"):
@@ -67,22 +67,22 @@ def test_the_steps_of_an_unrolled_rnn_are_calls():
     ],
     ids=["gates", "statistics", "lesions", "gradients"],
 )
-def test_a_subclassed_model_that_was_never_called(read):
+def test_a_subclassed_model_that_was_never_called_is_built(read):
     assert list(read(Subclassed())) == ["h"]
 
 
-def test_gates_of_batches_with_labels_are_those_of_all_batches():
+def test_gates_are_read_from_batches_with_labels():
     model = net()
     batches = [(X[:3], Y[:3]), (X[3:], Y[3:], np.ones(2))]
     np.testing.assert_allclose(gates(model, batches)["h"], gates(model, X)["h"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
-def test_no_example_is_rejected(read):
+def test_empty_inputs_are_rejected(read):
     with pytest.raises(ValueError, match="x contains no examples"):
         read(net(), X[:0])
 
 
-def test_modules_are_attributes_of_the_package():
+def test_modules_are_attributes_of_the_analysis_package():
     assert highway_keras.analysis.gates is gates
     assert callable(highway_keras.surgery.stacked)

@@ -7,7 +7,7 @@ from highway_keras.analysis.labels import check_labels, class_numbers
 
 NUMBERS = np.array([2, 0, 1, 2])
 TOKENS = np.array([[0, 1], [2, 2], [1, 0]])
-YES = np.array([0, 1, 1])
+BINARY = np.array([0, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -21,20 +21,20 @@ YES = np.array([0, 1, 1])
         (TOKENS, (None, None, 3), TOKENS),
         (TOKENS[..., None], (None, 2, 3), TOKENS),
         (np.eye(3)[TOKENS], (None, 2, 3), TOKENS),
-        (YES, (None, 1), YES),
-        (YES.astype(bool)[:, None], (None, 1), YES),
-        (YES, (None,), YES),
+        (BINARY, (None, 1), BINARY),
+        (BINARY.astype(bool)[:, None], (None, 1), BINARY),
+        (BINARY, (None,), BINARY),
         (TOKENS % 2, (None, None, 1), TOKENS % 2),
         (np.array([[1], [0]]), (None, 1, 3), [[1], [0]]),  # sequences of one step
     ],
 )
-def test_every_form_is_class_numbers(y, outputs, expected):
+def test_labels_of_every_form_become_class_numbers(y, outputs, expected):
     found = check_labels(y, outputs)
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, expected)
 
 
-def test_probabilities_stay():
+def test_soft_labels_are_kept_and_their_classes_are_the_largest():
     y = np.array([[0.2, 0.8], [0.5, 0.5]])
     np.testing.assert_allclose(check_labels(y, (None, 2)), y)
     np.testing.assert_array_equal(class_numbers(y, 2), [1, 0])
@@ -65,5 +65,5 @@ def test_invalid_labels_are_rejected(y, outputs):
 
 @pytest.mark.parametrize("y", [NUMBERS, NUMBERS[:, None], np.eye(3)[NUMBERS]], ids=["numbers", "column", "one-hot"])
 @pytest.mark.parametrize("classes", [3, None])
-def test_one_class_an_example(y, classes):
+def test_labels_of_every_form_give_one_class_per_example(y, classes):
     np.testing.assert_array_equal(class_numbers(y, classes), NUMBERS)

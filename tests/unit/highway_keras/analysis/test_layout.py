@@ -7,8 +7,8 @@ import pytest
 from highway_keras import gates
 from highway_keras.analysis import Layout, highway_layers
 from highway_keras.analysis.layout import Call
-from tests.unit.highway_keras.analysis.nets import NETS, examples, net
-from tests.unit.highway_keras.helpers import slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import NETS, examples, net
+from tests.unit.highway_keras.backend import slow_on_jax
 
 
 @slow_on_jax
@@ -27,7 +27,7 @@ def test_the_layers_are_found_from_shapes_alone(name):
     assert [number for _, _, number in layout.parts()] == [layout.layers.index(call.layers[0]) for call in layout.calls]
 
 
-def test_values_are_spread_over_the_units_of_their_layer_and_split_again():
+def test_values_of_layers_are_spread_over_units_and_split_by_layer():
     layout, _ = highway_layers(net("conv"), examples("conv", 1)[0])
     spread = layout.spread(np.array([[1, 2, 3]]))
     assert spread.shape == (1, layout.gates)
@@ -37,7 +37,7 @@ def test_values_are_spread_over_the_units_of_their_layer_and_split_again():
     assert places == [36, 36, 9]
 
 
-def test_a_model_with_several_inputs():
+def test_layers_of_a_model_with_several_inputs_are_found():
     first, second = keras.Input((2,), name="first"), keras.Input((2,), name="second")
     from highway_keras import Highway
 
@@ -46,7 +46,7 @@ def test_a_model_with_several_inputs():
     assert layout.layers == ("of_sum",)
 
 
-def test_units_with_places_are_channels():
+def test_units_of_layers_with_positions_are_channels():
     assert Layout((Call("a", None, 2, 9), Call("b", None, 2, 4))).unit == "channel"
     assert Layout((Call("a", None, 2, 9), Call("b", None, 2))).unit == "unit"
     assert Layout((Call("a", 3, 2),)).unit == "unit"

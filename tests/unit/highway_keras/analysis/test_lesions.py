@@ -17,14 +17,14 @@ from highway_keras.analysis import (
     regression,
 )
 from highway_keras.surgery import unstacked
-from tests.unit.highway_keras.analysis.nets import CLASSES, Subclassed, examples, net, without
-from tests.unit.highway_keras.helpers import BACKEND, array, param_slow, param_slow_on_jax, slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import CLASSES, Subclassed, examples, net, without
+from tests.unit.highway_keras.backend import BACKEND, array, param_slow, param_slow_on_jax, slow_on_jax
 
 EXACT = {"rtol": 1e-4, "atol": 1e-5}
 
 
-def measured(outputs, y):
-    """Computes mean cross-entropy and accuracy in NumPy."""
+def cross_entropy_and_accuracy(outputs, y):
+    """Computes the mean cross-entropy and the accuracy in NumPy."""
     outputs = outputs.astype("float64")
     chances = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
     return -np.log(chances[np.arange(len(y)), y]).mean(), (outputs.argmax(axis=1) == y).mean()
@@ -33,20 +33,20 @@ def measured(outputs, y):
 def assert_as_rebuilt(model, found, removed, data):
     x, y = data
     for row, names in enumerate(removed):
-        loss, accuracy = measured(np.asarray(without(model, names)(x)), y)
+        loss, accuracy = cross_entropy_and_accuracy(np.asarray(without(model, names)(x)), y)
         np.testing.assert_allclose(found.scores["loss"][row], loss, err_msg=str(names), **EXACT)
         assert found.scores["accuracy"][row] == pytest.approx(accuracy), names
 
 
 @pytest.mark.parametrize("name", ["dense", "stacked", *map(param_slow_on_jax, ("conv", "subclassed"))])
-def test_each_layer_alone_is_the_net_without_it(name):
+def test_a_lesion_of_each_layer_equals_the_net_without_it(name):
     model, (x, y) = net(name), examples(name)
     found = lesion_layers(model, in_batches(x, y, 4), classification)  # the last batch has 3
     layers = found.layout.layers
     assert found.examples == 11
     assert found.closed.shape == (len(layers), found.layout.gates)
     assert_as_rebuilt(model, found, [(layer,) for layer in layers], (x, y))
-    loss, accuracy = measured(np.asarray(without(model, ())(x)), y)
+    loss, accuracy = cross_entropy_and_accuracy(np.asarray(without(model, ())(x)), y)
     assert found.intact["loss"] == pytest.approx(loss, rel=1e-4)
     assert found.intact["accuracy"] == pytest.approx(accuracy)
     # A lesion without effect would look like an unused layer.
@@ -55,7 +55,7 @@ def test_each_layer_alone_is_the_net_without_it(name):
 
 @slow_on_jax
 @pytest.mark.parametrize("name", ["dense", "stacked", *map(param_slow, ("conv", "subclassed"))])
-def test_several_layers_at_once(name):
+def test_a_lesion_of_several_layers_equals_the_net_without_them(name):
     model, (x, y) = net(name), examples(name)
     layers = highway_layers(model, x)[0].layers
     closed = np.random.default_rng(0).random((6, len(layers))) < 0.5
@@ -74,11 +74,11 @@ def test_several_layers_at_once(name):
         ("conv", "mixed_bfloat16"),
     ],
 )
-def test_in_mixed_precision(name, policy):
+def test_lesions_in_mixed_precision_equal_the_net_without_the_layer(name, policy):
     model, (x, y) = net(name, policy), examples(name)
     found = lesion_layers(model, in_batches(x, y, 4))
     for row, layer in enumerate(found.layout.layers):
-        loss, _ = measured(np.asarray(without(model, (layer,))(x), "float32"), y)
+        loss, _ = cross_entropy_and_accuracy(np.asarray(without(model, (layer,))(x), "float32"), y)
         assert found.scores["loss"][row] == pytest.approx(loss, rel=0.05)
 
 
@@ -98,7 +98,7 @@ def test_a_closed_channel_carries_and_the_others_do_not():
         shut = np.arange(2) == unit
         bias.assign(np.where(shut, -100, before[0]))
         kernel.assign(np.where(shut, 0, before[1]))
-        loss, _ = measured(model.predict(x, verbose=0), y)
+        loss, _ = cross_entropy_and_accuracy(model.predict(x, verbose=0), y)
         bias.assign(before[0])
         kernel.assign(before[1])
         assert found.scores["loss"][number] == pytest.approx(loss, rel=1e-4)
@@ -112,7 +112,7 @@ def test_a_stack_is_lesioned_as_its_layers_are():
 
 
 @slow_on_jax
-def test_numbers_are_predicted_too():
+def test_lesions_of_a_regression_have_squared_errors():
     model, (x, _) = net("stacked"), examples("stacked")
     targets = np.random.default_rng(2).normal(size=(11, CLASSES)).astype("float32")
     found = lesion_layers(model, in_batches(x, targets, 4), regression)
@@ -168,12 +168,12 @@ def test_a_subclassed_model_is_left_as_it_was():
     [np.ones((2, 4), bool), np.ones(3, bool), np.ones((2, 3)), [[0, 1, 2]]],
     ids=["width", "rank", "float", "int"],
 )
-def test_sets_that_do_not_fit_are_rejected(closed):
+def test_masks_of_another_shape_or_type_are_rejected(closed):
     with pytest.raises(ValueError, match=r"bool \[lesions, 3\]"):
         lesion_sets(net("dense"), in_batches(*examples("dense")), closed)
 
 
-def test_unmeasurable_input_is_rejected():
+def test_models_and_batches_that_cannot_be_scored_are_rejected():
     x, y = examples("dense")
     with pytest.raises(ValueError, match="no highway layers"):
         lesion_layers(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]), in_batches(x, y))
@@ -183,7 +183,7 @@ def test_unmeasurable_input_is_rejected():
         lesion_layers(net("dense"), [(x[:2], y[:2]), (x, y)])
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="the data of TensorFlow")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.data needs TensorFlow")
 def test_batches_may_be_a_tf_dataset():
     import tensorflow as tf
 

@@ -8,8 +8,8 @@ from keras import layers
 from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import gate_statistics, gradient_norms, in_batches, lesion_layers, signatures
 from highway_keras.callbacks import MeanGates
-from tests.unit.highway_keras.analysis.nets import ZEROS
-from tests.unit.highway_keras.helpers import param_slow_on_jax, scramble, slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import ZEROS
+from tests.unit.highway_keras.backend import param_slow_on_jax, scramble, slow_on_jax
 
 IDS = np.array([[1, 2, 3, 0, 0, 0], [4, 5, 0, 0, 0, 0], [6, 1, 2, 3, 4, 0]])
 REAL = IDS > 0
@@ -57,7 +57,7 @@ def net(layer, first):
         ("single", "explicit"),
     ],
 )
-def test_padded_steps_count_nowhere(layer, first):
+def test_padded_steps_count_in_no_statistic(layer, first):
     model, x = net(layer, first)
     every = gates(model, x)
     expected = {name: gate[REAL] for name, gate in every.items()}
@@ -121,7 +121,7 @@ def test_scores_of_tokens_are_those_of_real_steps():
 
 
 @slow_on_jax
-def test_weighted_batches():
+def test_sample_weights_equal_repeated_examples():
     model = scramble(keras.Sequential([keras.Input((4,)), Highway(name="h", **ZEROS), layers.Dense(2)]))
     x, y = np.random.default_rng(2).normal(size=(6, 4)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])
     weights = np.array([1, 0, 2, 1, 0, 3])
@@ -149,7 +149,7 @@ def test_weighted_batches():
     ],
     ids=["labels", "weights", "arrays", "negative", "empty"],
 )
-def test_batches_that_are_none_are_rejected(batches, message):
+def test_invalid_batches_are_rejected(batches, message):
     model, _ = net("conv", "masking")
     for measure in (gate_statistics, lesion_layers):
         with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from highway_keras.analysis import GateStatistics, Lesions, plots
 from highway_keras.analysis.layout import Call, Layout
-from tests.unit.highway_keras.helpers import BACKEND
+from tests.unit.highway_keras.backend import BACKEND
 
 pytestmark = pytest.mark.skipif(BACKEND == "jax", reason="plots are the same on every backend")
 LAYOUTS = {
@@ -52,10 +52,10 @@ def drawn(mesh):
 
 
 def test_a_map_has_a_row_for_each_layer(layout):
-    picture = plots.layer_map(layout, np.arange(layout.gates))
-    assert picture.shape == (len(layout.layers), max(layout.units))
-    assert picture[~np.isnan(picture)].tolist() == list(range(layout.gates))
-    assert np.isnan(picture).sum(axis=1).tolist() == [max(layout.units) - units for units in layout.units]
+    grid = plots.layer_map(layout, np.arange(layout.gates))
+    assert grid.shape == (len(layout.layers), max(layout.units))
+    assert grid[~np.isnan(grid)].tolist() == list(range(layout.gates))
+    assert np.isnan(grid).sum(axis=1).tolist() == [max(layout.units) - units for units in layout.units]
 
 
 def test_gate_maps_show_each_value_on_its_scale(layout, figure):
@@ -182,10 +182,10 @@ def test_bands_are_labelled_by_unit_or_channel(figure):
     assert right.get_ylabel() == "mean of T over the channels of the layer"
 
 
-ALONE = """
+WITHOUT_MATPLOTLIB = """
 import sys
 import highway_keras.analysis
-assert "matplotlib" not in sys.modules, "imported without being asked for"
+assert "matplotlib" not in sys.modules, "imported before the plots"
 sys.modules["matplotlib"] = None
 try:
     import highway_keras.analysis.plots
@@ -195,8 +195,9 @@ except ImportError as error:
 
 
 @pytest.mark.slow
-def test_matplotlib_is_imported_where_it_draws_alone():
+def test_only_the_plots_import_matplotlib():
     # Keras itself imports matplotlib where it is installed.
-    hidden = f"import sys; sys.modules['matplotlib'] = None; import keras; del sys.modules['matplotlib']\n{ALONE}"
-    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=True)
+    keras_alone = "import sys; sys.modules['matplotlib'] = None; import keras; del sys.modules['matplotlib']\n"
+    program = keras_alone + WITHOUT_MATPLOTLIB
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'matplotlib" in done.stdout

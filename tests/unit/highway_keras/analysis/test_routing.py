@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from highway_keras import gates
 from highway_keras.analysis import explained_by_class, highway_layers, signatures
-from tests.unit.highway_keras.analysis.nets import examples, net
-from tests.unit.highway_keras.helpers import few_examples, param_slow, slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import examples, net
+from tests.unit.highway_keras.backend import few_examples, param_slow, slow_on_jax
 
 
 @slow_on_jax
@@ -35,7 +35,7 @@ def test_classes_explain_all_or_nothing():
 
 @few_examples
 @given(st.integers(0, 100), st.integers(2, 5))
-def test_variance_within_and_between_classes_is_all_of_it(seed, classes):
+def test_variances_within_and_between_classes_add_up_to_the_total(seed, classes):
     rng = np.random.default_rng(seed)
     routes, labels = rng.random((30, 3)), rng.integers(0, classes, 30)
     within = sum(np.square(routes[labels == k] - routes[labels == k].mean(0)).sum() for k in np.unique(labels))

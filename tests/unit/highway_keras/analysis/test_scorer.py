@@ -8,7 +8,7 @@ from keras import layers, losses, ops
 from highway_keras import Highway
 from highway_keras.analysis import classification, gradient_norms, in_batches, lesion_layers, probabilities, regression
 from highway_keras.analysis.scorer import output_kind, scorer
-from tests.unit.highway_keras.helpers import array, scramble, slow_on_jax
+from tests.unit.highway_keras.backend import array, scramble, slow_on_jax
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -56,7 +56,7 @@ def test_the_last_activation_is_found(expected, last):
         assert output_kind(model_of(*last)) == expected
 
 
-def test_a_model_without_a_graph_has_no_head_that_is_known():
+def test_the_last_activation_of_a_model_without_a_graph_is_unknown():
     class Plain(keras.Model):
         def __init__(self):
             super().__init__()
@@ -75,7 +75,7 @@ def test_a_model_without_a_graph_has_no_head_that_is_known():
 
 
 def scores_of(model, asked, y, outputs):
-    """Scores given outputs without running the model."""
+    """Computes the scores of given outputs without running the model."""
     outputs = keras.tree.map_structure(ops.convert_to_tensor, outputs)
     suiting = scorer(model, outputs, asked)
     found = suiting.scores(ops.convert_to_tensor(suiting.labels(y)), outputs)
@@ -90,7 +90,7 @@ LOGITS = RNG.normal(size=(5, 3)).astype("float32")
 CLASSES = np.array([0, 1, 2, 1, 1])
 TOKEN_LOGITS = RNG.normal(size=(5, 2, 3)).astype("float32")
 TOKENS = RNG.integers(0, 3, (5, 2))
-YES = np.array([0, 1, 1, 0, 1])
+BINARY = np.array([0, 1, 1, 0, 1])
 
 
 @pytest.mark.parametrize("form", ["numbers", "column", "one-hot"])
@@ -98,7 +98,7 @@ YES = np.array([0, 1, 1, 0, 1])
     ("head", "logits", "y"), [(dense(3), LOGITS, CLASSES), (dense(3), TOKEN_LOGITS, TOKENS)], ids=["classes", "tokens"]
 )
 @pytest.mark.parametrize("activation", [None, "softmax"])
-def test_classes(head, logits, y, activation, form):
+def test_scores_of_classes_and_tokens(head, logits, y, activation, form):
     shape = (4,) if y.ndim == 1 else (2, 4)
     model = model_of(dense(3, activation), shape=shape)
     labels = {"numbers": y, "column": y[..., None], "one-hot": np.eye(3)[y]}[form]
@@ -110,24 +110,24 @@ def test_classes(head, logits, y, activation, form):
 
 
 @pytest.mark.parametrize("activation", [None, "sigmoid"])
-def test_yes_and_no(activation):
+def test_scores_of_binary_labels(activation):
     chances = 1 / (1 + np.exp(-LOGITS[:, :1]))
     outputs = chances if activation else LOGITS[:, :1]
-    for y in (YES, YES[:, None], YES.astype(bool)):
+    for y in (BINARY, BINARY[:, None], BINARY.astype(bool)):
         found = scores_of(model_of(dense(1, activation)), None, y, outputs)
-        right = np.where(YES == 1, chances[:, 0], 1 - chances[:, 0])
+        right = np.where(BINARY == 1, chances[:, 0], 1 - chances[:, 0])
         np.testing.assert_allclose(found["loss"], -np.log(right), rtol=1e-5)
         np.testing.assert_array_equal(found["accuracy"], right > 0.5)
 
 
-def test_soft_labels():
+def test_scores_of_soft_labels():
     y = softmax(RNG.normal(size=(5, 3)))
     for asked, outputs, last in ((classification, LOGITS, None), (probabilities, softmax(LOGITS), "softmax")):
         found = scores_of(model_of(dense(3, last)), asked, y, outputs)
         np.testing.assert_allclose(found["loss"], -(y * np.log(softmax(LOGITS))).sum(axis=1), rtol=1e-5)
 
 
-def test_several_sigmoids_are_questions_of_their_own():
+def test_several_sigmoids_are_independent_binary_labels():
     y = (RNG.random((5, 3)) < 0.5).astype(int)
     chances = 1 / (1 + np.exp(-LOGITS))
     found = scores_of(model_of(dense(3, "sigmoid")), None, y, chances)
@@ -155,7 +155,7 @@ def test_the_loss_of_a_compiled_model(loss, y, accuracy):
     assert ("accuracy" in found) == accuracy
 
 
-def test_a_keras_loss_is_asked_for_by_itself():
+def test_a_keras_loss_is_per_example_without_broadcasting():
     y, outputs = RNG.normal(size=5).astype("float32"), LOGITS[:, :1]
     found = scores_of(model_of(dense(1)), losses.Huber(), y, outputs)
     # Keras's own losses would broadcast y against the outputs.
@@ -184,7 +184,7 @@ def test_unsuitable_scores_are_rejected(asked, last, outputs, message):
         scores_of(model_of(last), asked, CLASSES, outputs)
 
 
-def test_a_model_trained_on_targets_is_no_classifier_of_yes_and_no():
+def test_a_model_trained_with_squared_errors_is_no_binary_classifier():
     model = model_of(dense(1))
     model.compile(loss="mse")
     with pytest.raises(ValueError, match="is not a cross-entropy"):
@@ -193,7 +193,7 @@ def test_a_model_trained_on_targets_is_no_classifier_of_yes_and_no():
 
 @slow_on_jax
 @pytest.mark.parametrize(
-    ("units", "activation", "y"), [(3, "softmax", CLASSES[:, None]), (1, "sigmoid", YES)], ids=["softmax", "sigmoid"]
+    ("units", "activation", "y"), [(3, "softmax", CLASSES[:, None]), (1, "sigmoid", BINARY)], ids=["softmax", "sigmoid"]
 )
 def test_lesions_and_gradients_are_those_of_the_logits(units, activation, y):
     """Compiled, because TensorFlow's losses look for logits behind probabilities."""

@@ -9,8 +9,8 @@ from highway_keras.analysis import GateStatistics, gate_statistics, in_batches, 
 from highway_keras.analysis.layout import Call, Layout
 from highway_keras.layers import recording
 from highway_keras.surgery import unstacked
-from tests.unit.highway_keras.analysis.nets import CLASSES, NETS, ZEROS, examples, net, without
-from tests.unit.highway_keras.helpers import array, param_slow_on_jax, scramble, slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import CLASSES, NETS, ZEROS, examples, net, without
+from tests.unit.highway_keras.backend import array, param_slow_on_jax, scramble, slow_on_jax
 
 
 def rows(read):
@@ -56,7 +56,7 @@ def test_biases_and_initial_biases_by_layer():
 
 
 @slow_on_jax
-def test_one_hot_labels_are_classes_and_other_y_are_none():
+def test_one_hot_labels_are_classes_and_other_targets_are_ignored():
     model, (x, y) = net("stacked"), examples("stacked")
     numbers = gate_statistics(model, in_batches(x, y), CLASSES)
     one_hot = gate_statistics(model, in_batches(x, np.eye(CLASSES)[y]), CLASSES)
@@ -111,7 +111,7 @@ def test_layer_outputs_are_those_of_the_layers(name):
 
 
 @slow_on_jax
-def test_the_last_output_of_a_stack_is_the_stacks():
+def test_the_output_of_the_last_layer_of_a_stack_is_that_of_the_stack():
     model, (x, _) = net("stacked"), examples("stacked", 5)
     inner = keras.Model(model.input, model.get_layer("stack").output)
     np.testing.assert_allclose(layer_outputs(model, x)["stack_04"], inner.predict_on_batch(x), rtol=1e-5)
@@ -121,7 +121,7 @@ def test_the_last_output_of_a_stack_is_the_stacks():
     assert layer_outputs(model, x)["stack_01"].shape == first.predict_on_batch(x).shape
 
 
-def test_open_layers_add_up_however_wide_they_are():
+def test_the_sum_of_open_layers_does_not_depend_on_their_widths():
     layout = Layout((Call("a", None, 1), Call("b", 2, 3)))
     means = np.array([[1.0, *[0.5] * 3, *[0.0, 0.0, 0.3]]])
     nothing = np.zeros(7)

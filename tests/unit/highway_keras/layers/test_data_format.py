@@ -9,7 +9,7 @@ from highway_keras.analysis import gate_statistics, lesion_layers, lesion_units
 from highway_keras.analysis.batches import in_batches
 from highway_keras.layers import Lesion, lesioned
 from highway_keras.models.blocks import block
-from tests.unit.highway_keras.helpers import (
+from tests.unit.highway_keras.backend import (
     PRECISE,
     array,
     compiled,
@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-def front(array):
+def channels_first(array):
     return np.moveaxis(array, -1, 1)
 
 
@@ -47,35 +47,35 @@ def pair(shape, **arguments):
 
 
 @pytest.mark.parametrize(("kind", "arguments"), CASES)
-def test_outputs_gates_and_gradients(kind, arguments):
+def test_outputs_gates_and_gradients_are_those_of_channels_last(kind, arguments):
     shape = SHAPES[kind]
     last, first = pair(shape, dtype=PRECISE, **arguments)
     assert [weight.shape for weight in first.weights] == [weight.shape for weight in last.weights]
     x, upstream = inputs(*shape), inputs(*shape, seed=2)
     expected = gradients(last, x, upstream, training=True)
-    expected["x"] = front(expected["x"])
-    assert_close(gradients(first, front(x), front(upstream), training=True), expected, PRECISE)
-    assert_close(array(first(front(x))), front(array(last(x))), PRECISE)
-    assert_close(array(first.gates(front(x))), front(array(last.gates(x))), PRECISE)
-    assert first.compute_output_shape(front(x).shape) == front(x).shape
+    expected["x"] = channels_first(expected["x"])
+    assert_close(gradients(first, channels_first(x), channels_first(upstream), training=True), expected, PRECISE)
+    assert_close(array(first(channels_first(x))), channels_first(array(last(x))), PRECISE)
+    assert_close(array(first.gates(channels_first(x))), channels_first(array(last.gates(x))), PRECISE)
+    assert first.compute_output_shape(channels_first(x).shape) == channels_first(x).shape
 
 
 @slow_on_jax
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_narrow_products_in_training(policy):
+def test_products_in_low_precision_are_those_of_channels_last(policy):
     last, first = pair((2, 5, 4, 3), dtype=policy)
     x = inputs(2, 5, 4, 3).astype("float32")
     y, expected = (compiled(lambda x, layer=layer: layer(x, training=True), xla=False) for layer in (first, last))
-    np.testing.assert_allclose(array(y(front(x))), front(array(expected(x))), atol=0.05)
+    np.testing.assert_allclose(array(y(channels_first(x))), channels_first(array(expected(x))), atol=0.05)
 
 
 @pytest.mark.parametrize("normalised", [False, True])
-def test_masks_have_no_axis_for_the_channels(normalised):
+def test_masks_have_no_channel_axis(normalised):
     last, first = pair((2, 5, 3), batch_normalization=normalised)
     x = inputs(2, 5, 3).astype("float32")
     mask = np.array([[True] * 5, [True, True, True, False, False]])
-    y = array(first(front(x), mask=mask, training=normalised))
-    assert_close(y, front(array(last(x, mask=mask, training=normalised))), "float32")
+    y = array(first(channels_first(x), mask=mask, training=normalised))
+    assert_close(y, channels_first(array(last(x, mask=mask, training=normalised))), "float32")
 
 
 def test_lesions_close_channels():
@@ -83,12 +83,12 @@ def test_lesions_close_channels():
     x = inputs(2, 5, 4, 3).astype("float32")
     lesion = Lesion([True, False, True])
     with lesioned({"layer": lesion, "layer:2": lesion}):
-        y, expected = array(first(front(x))), front(array(last(x)))
+        y, expected = array(first(channels_first(x))), channels_first(array(last(x)))
     assert_close(y, expected, "float32")
-    np.testing.assert_array_equal(y[:, ::2], front(x)[:, ::2])
+    np.testing.assert_array_equal(y[:, ::2], channels_first(x)[:, ::2])
 
 
-def test_none_is_the_format_of_keras():
+def test_the_default_is_the_format_set_in_keras():
     assert ConvHighway(3).data_format == "channels_last"
     keras.config.set_image_data_format("channels_first")
     try:
@@ -111,7 +111,7 @@ def test_none_is_the_format_of_keras():
 
 
 @pytest.fixture(scope="module")
-def nets():
+def net_in_both_formats():
     """Returns a net in both formats."""
     made = []
     for data_format in ("channels_last", "channels_first"):
@@ -124,7 +124,7 @@ def nets():
 
 
 @slow_on_jax
-def test_analysis_finds_the_channels(nets):
+def test_analysis_treats_the_second_axis_as_channels(net_in_both_formats):
     x, labels = inputs(6, 4, 5, 3).astype("float32"), np.arange(6) % 2
     last, first = (
         [
@@ -135,11 +135,11 @@ def test_analysis_finds_the_channels(nets):
             analysis.signatures(net, images, per="unit"),
             analysis.signatures(net, images),
         ]
-        for net, images in zip(nets, (x, front(x)), strict=True)
+        for net, images in zip(net_in_both_formats, (x, channels_first(x)), strict=True)
     )
     for found, expected in zip(first, last, strict=True):
         assert_close(found, expected, "float32")
-    for name, gate in gates(nets[1], front(x)).items():
-        assert_close(gate, front(gates(nets[0], x)[name]), "float32")
-    layout, _ = analysis.highway_layers(nets[1], front(x))
+    for name, gate in gates(net_in_both_formats[1], channels_first(x)).items():
+        assert_close(gate, channels_first(gates(net_in_both_formats[0], x)[name]), "float32")
+    layout, _ = analysis.highway_layers(net_in_both_formats[1], channels_first(x))
     assert [(call.units, call.places) for call in layout.calls] == [(3, 20), (3, 20)]

@@ -1,4 +1,4 @@
-"""The highway equation stands in one place: its forms agree, and all users follow a change."""
+"""The highway equation is in one place: its forms agree, and everything that uses it follows a change."""
 
 import doctest
 
@@ -11,13 +11,13 @@ from highway_keras.analysis import gradients as analysis
 from highway_keras.layers import equations, stack_loop
 from highway_keras.layers.equations import DERIVATIVES, Partials, blend, blend_for_inference, gradients, partials
 from highway_keras.surgery.stacking import layers_of
-from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array, gradient_tensors, inputs
-from tests.unit.highway_keras.stacks import made
+from tests.unit.highway_keras.backend import BACKEND, PRECISE, array, gradient_tensors, inputs
+from tests.unit.highway_keras.stacks import random_stack
 
 H, X, T = np.random.default_rng(0).uniform(size=(3, 5))
 
 
-def test_the_forms_agree():
+def test_the_forms_of_the_equation_agree():
     np.testing.assert_allclose(blend_for_inference(H, X, T), blend(H, X, T, None), rtol=1e-14)
     np.testing.assert_allclose(blend(H, X, T, 1 - T), blend(H, X, T, None), rtol=1e-14)
     step = 1e-6
@@ -27,18 +27,18 @@ def test_the_forms_agree():
         np.testing.assert_allclose(partial, (blend(*above, None) - blend(*below, None)) / (2 * step), rtol=0, atol=1e-9)
 
 
-def test_gradients_are_the_partials_times_the_slopes():
+def test_gradients_are_the_partials_times_the_derivatives():
     upstream, slopes = np.arange(5.0), (lambda h: 2 * h, lambda t: 3 * t)
     of = partials(H, X, T)
     expected = upstream * of.block * 2 * H, upstream * of.transform * 3 * T, upstream * of.inputs
     np.testing.assert_allclose(gradients(upstream, H, X, T, slopes), expected, rtol=1e-14)
 
 
-def test_a_stack_follows(monkeypatch):
+def test_a_stack_follows_a_change_of_the_equation(monkeypatch):
     def of_x_alone(upstream, block, inputs, transform, slopes):
         return Partials(0 * upstream, 0 * upstream, upstream)
 
-    stack = made(3, (None, 4), activation="tanh")
+    stack = random_stack(3, (None, 4), activation="tanh")
     monkeypatch.setattr(stack_loop, "blend", lambda block, inputs, transform, carry: inputs)
     monkeypatch.setattr(stack_loop, "gradients", of_x_alone)
     x, upstream = inputs(5, 4), inputs(5, 4, seed=2)
@@ -48,15 +48,15 @@ def test_a_stack_follows(monkeypatch):
     assert not any(each.any() for each in of_weights)
 
 
-def test_jacobians_follow(monkeypatch):
-    layer = layers_of(made(1, (None, 4), dtype="float32"))[0]
+def test_jacobians_follow_a_change_of_the_equation(monkeypatch):
+    layer = layers_of(random_stack(1, (None, 4), dtype="float32"))[0]
     monkeypatch.setattr(analysis, "partials", lambda h, x, t: Partials(0 * h, 0 * h, 1 + 0 * h))
     found = analysis.jacobian(layer, inputs(2, 4))
     np.testing.assert_array_equal(found.identity + found.rest, [np.eye(4)] * 2)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="these places are for TensorFlow alone")
-def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="the fused blend and the export are for TensorFlow only")
+def test_the_fused_blend_and_exported_stacks_follow_a_change_of_the_equation(monkeypatch):
     from highway_keras.layers import fused_blend
     from pipelines.export import stack as exporting
 
@@ -69,13 +69,13 @@ def test_gate_and_blend_in_one_pass_and_exported_stacks_follow(monkeypatch):
     np.testing.assert_array_equal(array(fused_blend.fused_blend((x + 1, x + 2), (bias, bias), x, activations)), x)
     fused_blend._compiled.cache_clear()
     monkeypatch.setattr(exporting, "blend_for_inference", lambda block, inputs, transform: inputs)
-    stack = made(2, (None, 4), dtype="float32")
+    stack = random_stack(2, (None, 4), dtype="float32")
     exported = exporting.InferenceStack.from_config(stack.get_config())
     exported.build((None, 4))
     np.testing.assert_array_equal(array(exported(x)), x)
 
 
-def test_examples_in_the_docstrings_are_true():
+def test_docstring_examples_are_true():
     assert doctest.testmod(equations).failed == 0
 
 
@@ -99,19 +99,19 @@ def derivative(function, points):
 
 
 @pytest.mark.parametrize("activation", DERIVATIVES, ids=lambda activation: activation.__name__)
-def test_a_slope_is_the_derivative(activation):
+def test_derivatives_equal_central_differences(activation):
     output = activation(keras.ops.convert_to_tensor(POINTS))
     found = DERIVATIVES[activation](output)
     assert keras.backend.standardize_dtype(found.dtype) == PRECISE
     np.testing.assert_allclose(array(found), derivative(activation, POINTS), rtol=1e-5, atol=ATOL)
 
 
-def test_names_are_looked_up_as_these_functions():
+def test_keras_finds_the_known_activations_by_name():
     for activation in DERIVATIVES:
         assert keras.activations.get(activation.__name__) is activation
 
 
-def test_a_stack_names_the_known_activations():
+def test_the_error_of_a_stack_names_the_known_activations():
     with pytest.raises(ValueError, match="rematerialize") as caught:
         HighwayStack(2, activation="gelu", rematerialize=True)
     known = str(caught.value).split(": ")[1].split(".")[0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from highway_keras import ConvHighway, Highway
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import (
+from tests.unit.highway_keras.backend import (
     PRECISE,
     TOLERANCE,
     array,
@@ -36,11 +36,11 @@ OPTIONS = {
 SHAPES = {"dense": (6, 5), "1-D": (3, 6, 4), "2-D": (2, 5, 6, 3), "3-D": (2, 3, 4, 3, 2)}
 
 
-def made(kind, x, **arguments):
-    return weighted(x.shape, None if kind == "dense" else 3, **arguments)
+def random_layer(kind, x, **arguments):
+    return random_layer_of_shape(x.shape, None if kind == "dense" else 3, **arguments)
 
 
-def weighted(shape, kernel_size, **arguments):
+def random_layer_of_shape(shape, kernel_size, **arguments):
     arguments |= {"kernel_initializer": "zeros", "transform_initializer": "zeros", "dtype": PRECISE}
     layer = Highway(**arguments) if kernel_size is None else ConvHighway(kernel_size, **arguments)
     layer.build(tuple(shape))
@@ -49,18 +49,18 @@ def weighted(shape, kernel_size, **arguments):
 
 @pytest.mark.parametrize("kind", ["dense", "2-D", *map(param_slow_on_jax, ("1-D", "3-D"))])
 @pytest.mark.parametrize("option", OPTIONS)
-def test_inference_is_the_reference(kind, option):
+def test_inference_equals_the_reference(kind, option):
     arguments, options = OPTIONS[option]
     x = inputs(*SHAPES[kind])
-    layer = made(kind, x, **arguments)
+    layer = random_layer(kind, x, **arguments)
     expected = reference.forward(x, weights_of(layer), **options)
     np.testing.assert_allclose(array(layer(x, training=False)), expected, **TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["dense", "2-D"])
-def test_gates_are_those_of_inference(kind):
+def test_gates_equal_those_of_inference(kind):
     x = inputs(*SHAPES[kind])
-    layer = made(kind, x, dropout=0.3)
+    layer = random_layer(kind, x, dropout=0.3)
     expected = reference.transform(x, weights_of(layer)) * 0.7
     np.testing.assert_allclose(array(layer.gates(x)), expected, **TOLERANCE)
     with recording() as recorded:
@@ -69,9 +69,9 @@ def test_gates_are_those_of_inference(kind):
 
 
 @pytest.mark.parametrize("kind", ["dense", "2-D"])
-def test_normalization_takes_the_moments_of_the_batch_in_training_and_keeps_their_average(kind):
+def test_normalization_uses_batch_moments_in_training_and_keeps_their_average(kind):
     x = inputs(*SHAPES[kind])
-    layer = made(kind, x, batch_normalization=True)
+    layer = random_layer(kind, x, batch_normalization=True)
     before = weights_of(layer)
     expected = reference.forward(x, before, training=True)
     np.testing.assert_allclose(array(layer(x, training=True)), expected, **TOLERANCE)
@@ -81,9 +81,9 @@ def test_normalization_takes_the_moments_of_the_batch_in_training_and_keeps_thei
 
 
 @pytest.mark.parametrize("carry_gate", ["coupled", "separate"])
-def test_a_unit_that_is_dropped_carries(carry_gate):
+def test_a_dropped_unit_carries_its_input(carry_gate):
     x = inputs(400, 8)
-    layer = made("dense", x, dropout=0.3, seed=3, carry_gate=carry_gate)
+    layer = random_layer("dense", x, dropout=0.3, seed=3, carry_gate=carry_gate)
     with recording() as recorded:
         y = array(layer(x, training=True))
     kept = array(recorded[layer.name]) != 0
@@ -93,9 +93,9 @@ def test_a_unit_that_is_dropped_carries(carry_gate):
     np.testing.assert_allclose(y, reference.forward(x, weights_of(layer), kept=kept), **TOLERANCE)
 
 
-def test_dropout_draws_anew_each_call_and_repeats_with_its_seed():
+def test_dropout_differs_between_calls_and_repeats_with_its_seed():
     x = inputs(20, 8)
-    first, second = (made("dense", x, dropout=0.5, seed=7) for _ in range(2))
+    first, second = (random_layer("dense", x, dropout=0.5, seed=7) for _ in range(2))
     one, two = array(first(x, training=True)), array(first(x, training=True))
     assert not np.allclose(one, two)
     np.testing.assert_array_equal(array(second(x, training=True)), one)
@@ -105,7 +105,7 @@ def test_dropout_draws_anew_each_call_and_repeats_with_its_seed():
 @given(shape=st.lists(st.integers(1, 4), min_size=2, max_size=5))
 def test_highway_takes_any_rank(shape):
     x = inputs(*shape)
-    layer = weighted(shape, None)
+    layer = random_layer_of_shape(shape, None)
     assert layer.compute_output_shape(tuple(shape)) == tuple(shape)
     np.testing.assert_allclose(array(layer(x)), reference.forward(x, weights_of(layer)), **TOLERANCE)
 
@@ -123,13 +123,13 @@ def convolutions(draw):
 def test_conv_highway_takes_one_to_three_axes_and_any_kernel(drawn):
     kernel_size, shape = drawn
     x = inputs(*shape)
-    layer = weighted(shape, kernel_size)
+    layer = random_layer_of_shape(shape, kernel_size)
     assert layer.compute_output_shape(shape) == shape
     np.testing.assert_allclose(array(layer(x)), reference.forward(x, weights_of(layer)), **TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", ["dense", "2-D", *map(param_slow_on_jax, ("1-D", "3-D"))])
-def test_axes_may_be_unknown_but_the_last(kind):
+def test_all_axes_but_the_last_may_be_unknown(kind):
     layer = Highway() if kind == "dense" else ConvHighway(3)
     shape = (*[None] * (len(SHAPES[kind]) - 1), 5)
     symbolic = layer(keras.KerasTensor(shape, dtype="float32"))

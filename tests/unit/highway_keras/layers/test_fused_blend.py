@@ -7,7 +7,7 @@ import pytest
 from highway_keras import ConvHighway
 from highway_keras.layers import fused_blend, recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import BACKEND, array, scramble, weights_of
+from tests.unit.highway_keras.backend import BACKEND, array, scramble, weights_of
 
 if BACKEND == "tensorflow":
     import tensorflow as tf
@@ -31,13 +31,13 @@ def layer_for(shape, *, activation="relu", dtype="mixed_bfloat16", **arguments):
     return scramble(layer)
 
 
-def maps(shape, dtype="mixed_bfloat16", seed=1):
-    # Representable in the narrow format, so that rounding of the input does not count.
+def feature_maps(shape, dtype="mixed_bfloat16", seed=1):
+    # The input is representable in the narrow format, so that its rounding adds no error.
     x = np.random.default_rng(seed).normal(size=shape).astype("float32")
     return array(tf.cast(x, dtype.removeprefix("mixed_"))).astype("float32")
 
 
-def trained(layer, x, upstream, **options):
+def run_traced(layer, x, upstream, **options):
     """Returns y and the gradients of sum(y * upstream) by name, from a traced function as in `fit`."""
     names = ["x", *[variable.name for variable in layer.trainable_variables]]
 
@@ -54,10 +54,10 @@ def trained(layer, x, upstream, **options):
     return array(y), {name: array(value) for name, value in zip(names, values, strict=True)}
 
 
-def op_by_op(layer, x, upstream, **options):
+def run_op_by_op(layer, x, upstream, **options):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fused_blend, "is_faster", lambda *_: False)
-        return trained(layer, x, upstream, **options)
+        return run_traced(layer, x, upstream, **options)
 
 
 def assert_near(found, expected, bits, name=""):
@@ -69,13 +69,13 @@ def assert_near(found, expected, bits, name=""):
 @pytest.mark.parametrize(
     ("kind", "policy"), [("sequence", "mixed_float16"), ("image", "mixed_bfloat16"), ("volume", "mixed_float16")]
 )
-def test_as_op_by_op(calls, kind, policy):
+def test_the_fused_blend_equals_the_op_by_op_computation(calls, kind, policy):
     shape = SHAPES[kind]
     layer = layer_for(shape, dtype=policy)
-    x, upstream = maps(shape, policy), maps(shape, policy, seed=2)
-    y, found = trained(layer, x, upstream)
+    x, upstream = feature_maps(shape, policy), feature_maps(shape, policy, seed=2)
+    y, found = run_traced(layer, x, upstream)
     assert calls
-    expected_y, expected = op_by_op(layer, x, upstream)
+    expected_y, expected = run_op_by_op(layer, x, upstream)
     assert_near(y, expected_y, BITS[policy])
     for name, gradient in expected.items():
         assert_near(found[name], gradient, BITS[policy] - 2, name)
@@ -93,14 +93,14 @@ def test_as_op_by_op(calls, kind, policy):
         ("hard_sigmoid", "hard_sigmoid"),
     ],
 )
-def test_against_the_paper(calls, activation, gate_activation):
+def test_the_fused_blend_equals_the_papers_equation(calls, activation, gate_activation):
     layer = layer_for((3, 4, 4, 2), activation=activation, gate_activation=gate_activation)
-    x, upstream = maps((3, 4, 4, 2)), maps((3, 4, 4, 2), seed=2)
+    x, upstream = feature_maps((3, 4, 4, 2)), feature_maps((3, 4, 4, 2), seed=2)
     functions = {
         "activation": lambda z: array(layer.activation(tf.constant(z))),
         "gate": lambda z: array(layer.gate_activation(tf.constant(z))),
     }
-    y, found = trained(layer, x, upstream)
+    y, found = run_traced(layer, x, upstream)
     assert calls
     x, weights = x.astype("float64"), weights_of(layer)
     assert_near(y, reference.forward(x, weights, **functions), 6)
@@ -119,14 +119,14 @@ def central_difference(x, weights, upstream, functions, step=1e-5):
     return slopes
 
 
-def test_the_sum_is_rounded_once(calls):
+def test_the_blend_is_rounded_once(calls):
     layer = ConvHighway(1, activation="linear", transform_bias=-1.0, dtype="mixed_bfloat16")
     layer.build((None, 500, 1))
     layer.kernel.assign([[[1.0]]])  # makes the products exact
     layer.transform_kernel.assign([[[0.5]]])
     layer.bias.assign([1.0003])  # not representable in the narrow format
-    x = maps((1, 500, 1))
-    y, _ = trained(layer, x, np.ones_like(x))
+    x = feature_maps((1, 500, 1))
+    y, _ = run_traced(layer, x, np.ones_like(x))
     assert calls
     exact = reference.forward(x.astype("float64"), weights_of(layer), activation=lambda z: z)
     spacing = 2.0 ** (np.floor(np.log2(np.abs(exact))) + 1 - 8)
@@ -135,10 +135,10 @@ def test_the_sum_is_rounded_once(calls):
 
 def test_masked_positions_count_as_zero(calls):
     layer = layer_for((4, 8, 3))
-    x, upstream, mask = maps((4, 8, 3)), maps((4, 8, 3), seed=2), np.arange(8) < [[8], [5], [3], [1]]
-    y, found = trained(layer, x, upstream, mask=tf.constant(mask))
+    x, upstream, mask = feature_maps((4, 8, 3)), feature_maps((4, 8, 3), seed=2), np.arange(8) < [[8], [5], [3], [1]]
+    y, found = run_traced(layer, x, upstream, mask=tf.constant(mask))
     assert calls
-    expected_y, expected = op_by_op(layer, x, upstream, mask=tf.constant(mask))
+    expected_y, expected = run_op_by_op(layer, x, upstream, mask=tf.constant(mask))
     assert_near(y, expected_y, 8)
     assert_near(found["x"], expected["x"], 6)
 
@@ -155,28 +155,28 @@ def test_masked_positions_count_as_zero(calls):
     ],
     ids=str,
 )
-def test_other_layers_run_op_by_op(calls, arguments):
+def test_unsupported_layers_run_op_by_op(calls, arguments):
     shape = (4, 6, 6, 3)
     layer = layer_for(shape, **arguments)
-    trained(layer, maps(shape), maps(shape))
+    run_traced(layer, feature_maps(shape), feature_maps(shape))
     assert not calls
 
 
-def test_outside_of_a_trace_it_runs_op_by_op(calls):
-    layer_for((4, 8, 3))(maps((4, 8, 3)), training=True)
+def test_eager_layers_run_op_by_op(calls):
+    layer_for((4, 8, 3))(feature_maps((4, 8, 3)), training=True)
     assert not calls
 
 
 def test_maps_of_unknown_size_run_op_by_op(calls):
     layer = layer_for((4, 8, 3))
     traced = tf.function(lambda x: layer(x, training=True), input_signature=[tf.TensorSpec((None, None, 3))])
-    traced(maps((4, 8, 3)))
+    traced(feature_maps((4, 8, 3)))
     assert not calls
 
 
 def test_gates_are_recorded_in_training(calls):
     layer = layer_for((4, 8, 3))
-    x = maps((4, 8, 3))
+    x = feature_maps((4, 8, 3))
 
     @tf.function
     def gates(x):
@@ -197,15 +197,15 @@ def test_inference_needs_no_xla():
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_fit(calls, jit_compile):
-    # With a smaller last batch, and in a net that XLA compiles as a whole.
+def test_a_model_with_the_fused_blend_trains_in_fit(calls, jit_compile):
+    # The last batch is smaller, and XLA may compile the whole net.
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 2))
     x = layer_for((None, 6, 6, 2))(inputs)
     x = keras.layers.GlobalAveragePooling2D(dtype="float32")(x)
     model = keras.Model(inputs, keras.layers.Dense(1, dtype="float32")(x))
     model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=jit_compile)
-    images = maps((20, 6, 6, 2))
+    images = feature_maps((20, 6, 6, 2))
     history = model.fit(images, images.mean((1, 2, 3)), batch_size=8, epochs=8, verbose=0)
     assert calls
     assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]

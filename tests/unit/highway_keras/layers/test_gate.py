@@ -10,7 +10,7 @@ import pytest
 
 from highway_keras import ConvHighway, Highway
 from highway_keras.layers import auto_transform_bias, gate
-from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.backend import array
 
 
 @pytest.mark.parametrize(("depth", "bias"), [(1, -1), (10, -1), (20, -2), (30, -3), (50, -5), (100, -10), (1000, -10)])
@@ -39,7 +39,7 @@ def test_an_invalid_bias_is_rejected(bias):
 
 
 @pytest.mark.parametrize("bias", [-2, -2.0, np.float32(-2), np.int64(-2)])
-def test_numbers_of_every_kind_are_biases(bias):
+def test_numbers_of_every_type_are_valid_biases(bias):
     assert Highway(transform_bias=bias).get_config()["transform_bias"] == -2.0
 
 
@@ -48,7 +48,7 @@ def test_a_custom_function_may_be_a_gate():
     np.testing.assert_allclose(array(layer.gates(np.zeros((1, 2)))), 1 / (1 + np.exp(2)), rtol=1e-5)
 
 
-def test_the_fault_of_a_gate_is_named():
+def test_the_error_says_why_an_activation_is_no_gate():
     with pytest.raises(ValueError, match="mixes the elements of its input"):
         Highway(gate_activation="softmax")
     with pytest.raises(ValueError, match="leaves that range"):
@@ -63,7 +63,7 @@ def test_an_error_inside_a_gate_reaches_the_caller():
         Highway(gate_activation=broken)
 
 
-def test_a_layer_may_be_made_while_another_is_traced():
+def test_a_layer_can_be_created_while_another_is_traced():
     class Outer(keras.layers.Layer):
         def call(self, x):
             Highway(gate_activation="hard_sigmoid")
@@ -77,7 +77,7 @@ ALIVE = [(-20, "float32"), (-20, "mixed_bfloat16"), (-16, "mixed_float16"), (10,
 
 
 @pytest.mark.parametrize(("bias", "dtype"), DEAD)
-def test_a_dead_gate_is_warned_of(bias, dtype):
+def test_a_dead_gate_raises_a_warning(bias, dtype):
     compute = dtype.removeprefix("mixed_")
     with pytest.warns(UserWarning, match=f"initial transform_bias {bias} is dead in {compute}.*Choose") as caught:
         Highway(transform_bias=bias, dtype=dtype)
@@ -85,23 +85,23 @@ def test_a_dead_gate_is_warned_of(bias, dtype):
 
 
 @pytest.mark.parametrize(("bias", "dtype"), ALIVE)
-def test_a_gate_that_can_learn_is_not_warned_of(bias, dtype):
+def test_a_gate_that_can_learn_raises_no_warning(bias, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Highway(transform_bias=bias, dtype=dtype)
         ConvHighway(3, transform_bias=bias, dtype=dtype)
 
 
-def test_a_carry_gate_of_its_own_is_checked_too():
+def test_a_separate_carry_gate_is_checked_too():
     # The transform gate at -20 is alive in float32, the carry gate at +20 is 1 - 0.
     with pytest.warns(UserWarning, match="initial carry_bias 20 is dead in float32"):
         Highway(transform_bias=-20, carry_gate="separate")
 
 
-def test_a_hard_gate_dies_sooner():
+def test_a_hard_sigmoid_gate_dies_at_a_smaller_bias():
     with pytest.warns(UserWarning, match="transform_bias -3 is dead in float32"):
         Highway(transform_bias=-3, gate_activation="hard_sigmoid")
 
 
-def test_examples_in_the_docstrings_are_true():
+def test_docstring_examples_are_true():
     assert doctest.testmod(gate).failed == 0

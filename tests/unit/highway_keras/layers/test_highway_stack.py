@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from highway_keras import HighwayStack
 from highway_keras.layers import recording
-from tests.unit.highway_keras.helpers import BACKEND, PRECISE, array, compiled, few_examples, inputs, slow_on_jax
-from tests.unit.highway_keras.stacks import PARTS, assert_close, made, unrolled
+from tests.unit.highway_keras.backend import BACKEND, PRECISE, array, compiled, few_examples, inputs, slow_on_jax
+from tests.unit.highway_keras.stacks import PARTS, assert_close, random_stack, unrolled
 
 OPTIONS = {
     "activation": "tanh",
@@ -51,7 +51,7 @@ def test_unsupported_arguments_may_have_their_defaults():
 
 
 @pytest.mark.parametrize("argument", ["activation", "gate_activation"])
-def test_recomputation_needs_known_slopes(argument):
+def test_recomputation_needs_known_derivatives(argument):
     function = keras.activations.gelu if argument == "activation" else lambda z: keras.ops.sigmoid(2 * z)
     with pytest.raises(ValueError, match=rf"`rematerialize` needs .*Received: .*{argument}=<function"):
         HighwayStack(3, rematerialize=True, **{argument: function})
@@ -70,7 +70,7 @@ def test_a_stack_rejects_what_single_layers_reject():
     with pytest.raises(ValueError, match="ndim"):
         HighwayStack(3)(np.zeros(3, "float32"))
     with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 3"):
-        made(2, (4, 3), dtype="float32")(np.zeros((4, 5), "float32"))
+        random_stack(2, (4, 3), dtype="float32")(np.zeros((4, 5), "float32"))
 
 
 @pytest.mark.parametrize(("depth", "bias"), [(1, -1), (20, -2), (45, -4.5), (300, -10)])
@@ -81,21 +81,21 @@ def test_the_automatic_bias_is_that_of_the_stacks_depth(depth, bias):
 
 
 @pytest.mark.parametrize(("bias", "dtype"), [(-20, "mixed_float16"), (-17.5, "float16"), (20, "float32")])
-def test_a_dead_gate_is_warned_of(bias, dtype):
+def test_a_dead_gate_raises_a_warning(bias, dtype):
     compute = dtype.removeprefix("mixed_")
     with pytest.warns(UserWarning, match=f"initial transform_bias {bias} is dead in {compute}.*Choose"):
         HighwayStack(2, transform_bias=bias, dtype=dtype)
 
 
 @pytest.mark.parametrize(("bias", "dtype"), [(-20, "float32"), (-20, "mixed_bfloat16"), (-16, "mixed_float16")])
-def test_a_gate_that_can_learn_is_not_warned_of(bias, dtype):
+def test_a_gate_that_can_learn_raises_no_warning(bias, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         HighwayStack(2, transform_bias=bias, dtype=dtype)
 
 
-def test_weights_have_the_layers_in_front():
-    stack = made(4, (2, 5, 3))
+def test_the_first_axis_of_weights_counts_the_layers():
+    stack = random_stack(4, (2, 5, 3))
     shapes = {weight.name: tuple(weight.shape) for weight in stack.weights}
     kernel, bias = (4, 3, 3), (4, 3)
     assert shapes == dict(zip(PARTS, (kernel, bias, kernel, bias), strict=True))
@@ -105,9 +105,9 @@ def test_weights_have_the_layers_in_front():
 @slow_on_jax
 @settings(few_examples, max_examples=6)
 @given(shape=st.lists(st.integers(0, 3), min_size=1, max_size=3))
-def test_any_rank_and_empty_batches(shape):
+def test_a_stack_takes_any_rank_and_empty_batches(shape):
     shape = (*shape, 3)
-    stack = made(3, shape)
+    stack = random_stack(3, shape)
     x = inputs(*shape)
     assert stack.compute_output_shape(shape) == shape
     for training in (True, False):
@@ -115,8 +115,8 @@ def test_any_rank_and_empty_batches(shape):
     assert tuple(stack.gates(x).shape) == (*shape[:-1], 3, 3)
 
 
-def test_axes_may_be_unknown_but_the_last():
-    stack = made(3, (None, None, 3), activation="tanh", rematerialize=True)
+def test_all_axes_but_the_last_may_be_unknown():
+    stack = random_stack(3, (None, None, 3), activation="tanh", rematerialize=True)
     symbolic = stack(keras.KerasTensor((None, None, 3), dtype=PRECISE))
     assert symbolic.shape == (None, None, 3)
     assert symbolic.dtype == PRECISE
@@ -125,12 +125,12 @@ def test_axes_may_be_unknown_but_the_last():
         assert_close(array(stack(x, training=True)), array(unrolled(stack)(x)), PRECISE)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX traces anew for every shape")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX traces again for every shape")
 @pytest.mark.parametrize("training", [True, False])
-def test_one_program_of_tensorflow_for_all_sizes(training):
+def test_tensorflow_traces_one_program_for_all_sizes(training):
     import tensorflow as tf
 
-    stack = made(3, (None, None, 3), activation="tanh")
+    stack = random_stack(3, (None, None, 3), activation="tanh")
     signature = [tf.TensorSpec((None, None, 3), PRECISE)]
     program = tf.function(lambda x: (stack(x, training=training), stack.gates(x)), input_signature=signature)
     for shape in ((4, 5, 3), (1, 2, 3), (0, 2, 3)):
@@ -142,8 +142,8 @@ def test_one_program_of_tensorflow_for_all_sizes(training):
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 5, 3)])
-def test_gates_are_those_of_the_layers(shape):
-    stack = made(4, shape, activation="tanh")
+def test_gates_equal_those_of_the_layers(shape):
+    stack = random_stack(4, shape, activation="tanh")
     x = between = inputs(*shape)
     gates = array(stack.gates(x))
     assert gates.shape == (*shape[:-1], 4, 3)
@@ -154,7 +154,7 @@ def test_gates_are_those_of_the_layers(shape):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_a_recorded_call_gives_gates_and_the_same_output(training):
-    stack = made(4, (2, 5, 3), activation="tanh", name="stack")
+    stack = random_stack(4, (2, 5, 3), activation="tanh", name="stack")
     x = inputs(2, 5, 3)
     with recording() as recorded:
         y = stack(x, training=training)
@@ -171,7 +171,7 @@ def test_gates_build_a_stack_that_has_no_weights_yet():
 
 @slow_on_jax
 def test_a_mask_passes_through():
-    stack, pool = made(3, (2, 5, 4), dtype="float32"), keras.layers.GlobalAveragePooling1D()
+    stack, pool = random_stack(3, (2, 5, 4), dtype="float32"), keras.layers.GlobalAveragePooling1D()
     x = inputs(2, 5, 4).astype("float32")
     x[1, 3:] = 0
     y = array(stack(x))
@@ -194,7 +194,7 @@ def test_a_stack_reloads_from_its_config():
     assert again.initial_transform_bias == -1.5
 
 
-def test_a_config_has_nothing_that_a_stack_does_not_have():
+def test_the_config_of_a_stack_has_no_unsupported_arguments():
     assert not {"carry_gate", "batch_normalization", "dropout"} & set(HighwayStack(2).get_config())
 
 
@@ -208,8 +208,8 @@ def test_a_clone_computes_the_same():
     assert clone.layers[0].rematerialize
 
 
-def test_a_trace_leaves_nothing_in_the_stack():
-    stack = made(3, (4, 3))
+def test_tracing_leaves_no_tensors_in_the_stack():
+    stack = random_stack(3, (4, 3))
     stack(inputs(4, 3))
     before = {name: id(value) for name, value in vars(stack).items()}
     for size in (4, 1):

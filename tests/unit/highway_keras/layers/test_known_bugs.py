@@ -10,7 +10,7 @@ import pytest
 from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import BACKEND, array, inputs, param_slow_on_jax, weights_of
+from tests.unit.highway_keras.backend import BACKEND, array, inputs, param_slow_on_jax, weights_of
 
 LAYERS = {
     "dense": ((3, 6), Highway),
@@ -19,28 +19,28 @@ LAYERS = {
 both = pytest.mark.parametrize("kind", ["dense", param_slow_on_jax("2-D")])
 
 
-def made(kind, **options):
+def random_layer(kind, **options):
     shape, layer = LAYERS[kind]
     return layer(**options), inputs(*shape).astype("float32")
 
 
 @both
 def test_the_gate_bias_is_not_lost(kind):
-    layer, x = made(kind, transform_bias=-3.0)
+    layer, x = random_layer(kind, transform_bias=-3.0)
     np.testing.assert_allclose(array(layer.gates(np.zeros_like(x))), reference.sigmoid(-3.0), rtol=1e-5)
     np.testing.assert_array_equal(array(layer.transform_bias), -3.0)
 
 
 @both
-def test_the_gate_bias_is_not_on_the_block(kind):
-    layer, x = made(kind, transform_bias=-3.0, activation="linear")
+def test_the_gate_bias_is_not_added_to_the_block(kind):
+    layer, x = random_layer(kind, transform_bias=-3.0, activation="linear")
     np.testing.assert_array_equal(array(layer(np.zeros_like(x))), 0.0)
     np.testing.assert_array_equal(array(layer.bias), 0.0)
 
 
 @both
-def test_the_gate_has_a_kernel_of_its_own(kind):
-    layer, x = made(kind, carry_gate="separate")
+def test_the_gate_has_its_own_kernel(kind):
+    layer, x = random_layer(kind, carry_gate="separate")
     gates = array(layer.gates(x))
     kernels = [array(kernel) for kernel in (layer.kernel, layer.transform_kernel, layer.carry_kernel)]
     assert not any(np.allclose(kernels[i], kernels[j]) for i, j in [(0, 1), (0, 2), (1, 2)])
@@ -52,15 +52,17 @@ def test_the_gate_has_a_kernel_of_its_own(kind):
 
 
 @both
-def test_a_carry_gate_of_its_own_starts_open(kind):
-    layer, x = made(kind, carry_gate="separate", transform_bias=-3.0, activation="linear", kernel_initializer="zeros")
+def test_a_separate_carry_gate_starts_open(kind):
+    layer, x = random_layer(
+        kind, carry_gate="separate", transform_bias=-3.0, activation="linear", kernel_initializer="zeros"
+    )
     layer.build(x.shape)
     np.testing.assert_array_equal(array(layer.carry_bias), 3.0)
     layer.carry_kernel.assign(np.zeros(layer.carry_kernel.shape))
     np.testing.assert_allclose(array(layer(x)), reference.sigmoid(3.0) * x, rtol=1e-5)
 
 
-def test_a_seeded_initialiser_gives_the_carry_gate_other_values_than_the_transform_gate():
+def test_a_seeded_initializer_draws_different_values_for_the_two_gates():
     layer = Highway(carry_gate="separate", transform_initializer=keras.initializers.HeNormal(seed=1))
     layer.build((None, 6))
     assert not np.allclose(array(layer.carry_kernel), array(layer.transform_kernel))
@@ -75,7 +77,7 @@ def kernels(kind, options):
 
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("kind", [*LAYERS, "stack"])
-def test_a_shared_initialiser_gives_each_kernel_values_of_its_own(kind, seed):
+def test_a_shared_initializer_draws_different_values_for_each_kernel(kind, seed):
     shared = keras.initializers.Orthogonal(seed=seed) if kind == "stack" else keras.initializers.HeNormal(seed=seed)
     options = {"kernel_initializer": shared, "transform_initializer": shared}
     if kind != "stack":
@@ -94,7 +96,7 @@ def rebuilt(layer):
     return copy
 
 
-def test_initialisers_with_seeds_of_their_own_draw_by_them():
+def test_initializers_with_separate_seeds_keep_them():
     seeded = keras.initializers.HeNormal
     options = {"kernel_initializer": seeded(seed=2), "transform_initializer": seeded(seed=1)}
     _, found = kernels("dense", {**options, "carry_gate": "separate"})
@@ -103,22 +105,22 @@ def test_initialisers_with_seeds_of_their_own_draw_by_them():
 
 
 @both
-def test_the_carry_path_carries_the_input_itself(kind):
-    layer, x = made(kind, transform_bias=-40.0)
+def test_the_carry_path_carries_the_untransformed_input(kind):
+    layer, x = random_layer(kind, transform_bias=-40.0)
     np.testing.assert_allclose(array(layer(x)), x, rtol=1e-6)
 
 
 @both
 def test_an_open_transform_gate_transforms(kind):
     # Other implementations gate the carry path, with the opposite sign.
-    layer, x = made(kind, transform_bias=15.0)
+    layer, x = random_layer(kind, transform_bias=15.0)
     np.testing.assert_allclose(array(layer(x)), reference.block(x, weights_of(layer)), rtol=1e-3, atol=1e-3)
 
 
 @both
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_keeps_the_gate_between_0_and_1(kind, training):
-    layer, x = made(kind, transform_bias=4.0, dropout=0.6)
+    layer, x = random_layer(kind, transform_bias=4.0, dropout=0.6)
     with recording() as recorded:
         layer(x, training=training)
     gate = array(recorded[layer.name])
@@ -127,7 +129,7 @@ def test_dropout_keeps_the_gate_between_0_and_1(kind, training):
 
 
 def test_dropout_in_inference_is_the_mean_of_dropout_in_training():
-    layer, x = made("dense", transform_bias=0.0, dropout=0.3)
+    layer, x = random_layer("dense", transform_bias=0.0, dropout=0.3)
     with recording() as recorded:
         layer(np.tile(x, (5000, 1)), training=True)
     mean = array(recorded[layer.name]).reshape(5000, *x.shape).mean(axis=0)
@@ -162,19 +164,19 @@ def test_the_layer_reloads_from_its_config(kind):
         "dtype": "mixed_bfloat16",
         "trainable": False,
     }
-    layer, _ = made(kind, **options)
+    layer, _ = random_layer(kind, **options)
     config = json.loads(json.dumps(layer.get_config()))
     again = type(layer).from_config(config)
     assert again.get_config() == layer.get_config()
-    defaults = made(kind)[0].get_config()
+    defaults = random_layer(kind)[0].get_config()
     assert set(options) <= set(config)
     assert [name for name in options if config[name] == defaults[name]] == []
     assert config["transform_bias"] == "auto"
 
 
 @both
-def test_a_trace_leaves_nothing_in_the_layer(kind):
-    layer, x = made(kind, dropout=0.5, kernel_regularizer="l2")
+def test_tracing_leaves_no_tensors_in_the_layer(kind):
+    layer, x = random_layer(kind, dropout=0.5, kernel_regularizer="l2")
     layer(x, training=True)
     before = contents(layer)
     for batch in (x, x[:1]):  # two shapes, two traces
@@ -207,9 +209,9 @@ def traced(layer):
 
 
 @both
-def test_every_bias_says_so_in_its_name(kind):
+def test_every_bias_has_bias_in_its_name(kind):
     # Optimizers with a separate rate for biases find them by name.
-    layer, x = made(kind, carry_gate="separate")
+    layer, x = random_layer(kind, carry_gate="separate")
     layer(x)
     names = {weight.name for weight in layer.weights}
     assert names == {"kernel", "bias", "transform_kernel", "transform_bias", "carry_kernel", "carry_bias"}

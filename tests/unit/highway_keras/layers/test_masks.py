@@ -4,18 +4,18 @@ import keras
 import numpy as np
 
 from highway_keras import ConvHighway, Highway
-from tests.unit.highway_keras.helpers import array, inputs, scramble, slow_on_jax
+from tests.unit.highway_keras.backend import array, inputs, scramble, slow_on_jax
 
 LENGTHS = [5, 3]
 
 
-def padded():
+def padded_inputs():
     x = inputs(2, 5, 4).astype("float32")
     x[1, 3:] = 0
     return x
 
 
-def scrambled(layer):
+def with_random_weights(layer):
     layer.build((None, None, 4))
     return scramble(layer)
 
@@ -23,7 +23,7 @@ def scrambled(layer):
 def test_a_mask_passes_through_both_layers():
     layers = [keras.layers.Masking(), Highway(), ConvHighway(3), keras.layers.GlobalAveragePooling1D()]
     masking, dense, conv, pool = layers
-    x = padded()
+    x = padded_inputs()
     y = array(conv(dense(masking(x))))
     expected = np.stack([row[:length].mean(axis=0) for row, length in zip(y, LENGTHS, strict=True)])
     inputs = keras.Input((None, 4))
@@ -32,7 +32,7 @@ def test_a_mask_passes_through_both_layers():
 
 
 def test_a_padded_sequence_equals_the_shorter_one():
-    layer = scrambled(ConvHighway(3, activation="tanh"))
+    layer = with_random_weights(ConvHighway(3, activation="tanh"))
     x = inputs(1, 5, 4).astype("float32")
     mask = np.array([[True, True, True, False, False]])
     np.testing.assert_allclose(array(layer(x, mask=mask))[:, :3], array(layer(x[:, :3])), rtol=1e-5, atol=1e-6)
@@ -40,9 +40,9 @@ def test_a_padded_sequence_equals_the_shorter_one():
     assert not np.allclose(array(layer(x))[:, 2], array(layer(x[:, :3]))[:, 2])
 
 
-def test_masked_steps_do_not_count_for_the_moments_of_normalisation():
-    layer, twin = (scrambled(Highway(batch_normalization=True)) for _ in range(2))
-    x, mask = padded(), np.array([[step < length for step in range(5)] for length in LENGTHS])
+def test_masked_steps_do_not_count_in_normalization_moments():
+    layer, twin = (with_random_weights(Highway(batch_normalization=True)) for _ in range(2))
+    x, mask = padded_inputs(), np.array([[step < length for step in range(5)] for length in LENGTHS])
     y = array(layer(x, training=True, mask=mask))
     np.testing.assert_allclose(y[mask], array(twin(x[mask][:, None], training=True))[:, 0], rtol=1e-4, atol=1e-5)
     moments = [array(each.normalization.moving_variance) for each in (layer, twin)]
@@ -50,7 +50,7 @@ def test_masked_steps_do_not_count_for_the_moments_of_normalisation():
 
 
 @slow_on_jax
-def test_a_mask_of_fewer_axes_than_the_input():
+def test_a_mask_may_have_fewer_axes_than_the_input():
     layer = Highway(batch_normalization=True)
     x, mask = inputs(2, 3, 2, 4).astype("float32"), np.array([[True, True, False], [True, False, False]])
     assert layer(x, training=True, mask=mask).shape == x.shape

@@ -7,7 +7,7 @@ import pytest
 from highway_keras import ConvHighway, Highway
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import BACKEND, array, gradients, inputs, param_slow_on_jax, scramble, weights_of
+from tests.unit.highway_keras.backend import BACKEND, array, gradients, inputs, param_slow_on_jax, scramble, weights_of
 
 MIXED = [param_slow_on_jax("mixed_float16"), "mixed_bfloat16"]
 mixed = pytest.mark.parametrize("policy", MIXED)
@@ -16,7 +16,7 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 @mixed
 @pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias")
-def test_a_gate_at_minus_20_is_alive(policy):
+def test_a_gate_at_minus_20_learns(policy):
     layer = Highway(transform_bias=-20, dtype=policy, activation="linear")
     x = np.ones((1, 3), "float32")
     layer.build((None, 3))
@@ -28,7 +28,7 @@ def test_a_gate_at_minus_20_is_alive(policy):
 
 
 @mixed
-def test_dtypes(policy):
+def test_outputs_have_the_compute_dtype_and_gates_and_weights_are_float32(policy):
     layer = ConvHighway(3, dtype=policy, batch_normalization=True, carry_gate="separate", dropout=0.1)
     x = inputs(2, 4, 4, 3).astype("float32")
     with recording() as recorded:
@@ -49,14 +49,14 @@ def test_biases_are_added_before_they_are_narrowed(policy):
     layer.bias.assign([1.0003])
     layer.transform_kernel.assign([[-2.0]])
     x = np.ones((1, 1), "float32")
-    gate = array(gates_in_call(layer, x))
+    gate = array(recorded_gates(layer, x))
     np.testing.assert_allclose(gate, reference.sigmoid(0.0003), rtol=1e-6)
     expected = reference.sigmoid(0.0003) * 0.0003 + 1 - reference.sigmoid(0.0003)
     np.testing.assert_allclose(array(layer(x)), expected, rtol=2.0 ** -BITS[policy])
     np.testing.assert_allclose(gradients(layer, x, np.ones((1, 1)))["transform_bias"], 0.25 * (0.0003 - 1), rtol=1e-3)
 
 
-def gates_in_call(layer, x):
+def recorded_gates(layer, x):
     with recording() as recorded:
         layer(x)
     return recorded[layer.name]
@@ -75,7 +75,7 @@ def test_the_blend_is_rounded_once(policy):
 
 
 @mixed
-def test_the_products_are_narrow(policy):
+def test_products_are_in_the_compute_dtype(policy):
     layer = Highway(dtype=policy, activation="linear", transform_bias=-1.0)
     layer.build((None, 1))
     layer.transform_kernel.assign([[1.0003]])
@@ -84,7 +84,7 @@ def test_the_products_are_narrow(policy):
 
 
 @mixed
-def test_a_mixed_layer_is_near_the_reference(policy):
+def test_a_layer_in_mixed_precision_is_near_the_reference(policy):
     layer = ConvHighway(3, dtype=policy, activation="tanh", carry_gate="separate")
     layer.build((None, 6, 6, 4))
     scramble(layer)
@@ -94,7 +94,7 @@ def test_a_mixed_layer_is_near_the_reference(policy):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX needs float64 to be enabled before it starts")
-def test_float64_is_not_narrowed():
+def test_float64_is_kept():
     layer = Highway(dtype="float64", transform_bias=-20, carry_gate="separate", dropout=0.1, batch_normalization=True)
     x = inputs(5, 4)
     layer.build(x.shape)
@@ -105,7 +105,7 @@ def test_float64_is_not_narrowed():
     np.testing.assert_allclose(array(y), expected, rtol=1e-13, atol=1e-13)
 
 
-def test_a_narrower_layer_around_it_does_not_narrow_its_weights():
+def test_an_outer_layer_of_lower_precision_does_not_cast_the_weights():
     class Outer(keras.layers.Layer):
         def __init__(self):
             super().__init__(dtype="mixed_float16")

@@ -1,4 +1,4 @@
-"""`recording`: collected gates, names, nesting and threads."""
+"""`recording`: gates, names, nested contexts and threads."""
 
 import threading
 
@@ -8,7 +8,7 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.layers import recording
 from highway_keras.layers.recording import layer_names
-from tests.unit.highway_keras.helpers import array, inputs
+from tests.unit.highway_keras.backend import array, inputs
 
 
 def test_layers_record_in_the_order_of_their_calls():
@@ -20,7 +20,7 @@ def test_layers_record_in_the_order_of_their_calls():
     np.testing.assert_allclose(array(recorded["b"]), array(first.gates(x)), rtol=1e-6)
 
 
-def test_a_name_that_comes_again_gets_a_number():
+def test_a_repeated_name_gets_a_number():
     x = inputs(2, 3).astype("float32")
     shared = Highway(name="same")
     with recording() as recorded:
@@ -28,7 +28,7 @@ def test_a_name_that_comes_again_gets_a_number():
     assert list(recorded) == ["same", "same:2", "same:3"]
 
 
-def test_nothing_is_recorded_outside_or_after_an_error():
+def test_nothing_is_recorded_outside_of_the_context_or_after_an_error():
     layer, x = Highway(), inputs(2, 3).astype("float32")
     with pytest.raises(RuntimeError), recording() as recorded:
         raise RuntimeError
@@ -36,7 +36,7 @@ def test_nothing_is_recorded_outside_or_after_an_error():
     assert recorded == {}
 
 
-def test_an_inner_recorder_has_its_own_and_other_threads_have_none():
+def test_the_innermost_context_of_the_same_thread_records():
     layer, x = Highway(name="layer"), inputs(2, 3).astype("float32")
     with recording() as outer:
         with recording() as inner:
@@ -48,7 +48,7 @@ def test_an_inner_recorder_has_its_own_and_other_threads_have_none():
     assert outer == {}
 
 
-def test_a_stack_says_its_depth_and_a_second_call_again():
+def test_the_depth_of_a_stack_is_recorded_for_each_call():
     x = inputs(2, 3).astype("float32")
     stack = HighwayStack(4, name="stack")
     with recording() as recorded:
@@ -66,12 +66,12 @@ def test_a_stack_says_its_depth_and_a_second_call_again():
         ("a:b", 1, ["a:b_01"]),
     ],
 )
-def test_names_of_the_layers_of_a_stack(key, depth, names):
+def test_layers_of_a_stack_are_named_after_it(key, depth, names):
     assert layer_names(key, depth) == names
 
 
 @pytest.mark.parametrize("depth", [1, 9, 10, 99, 100, 1000])
-def test_names_of_the_layers_of_a_stack_sort_in_order(depth):
+def test_names_of_the_layers_of_a_stack_sort_in_their_order(depth):
     names = layer_names("highway", depth)
     assert len(set(names)) == depth
     assert names == sorted(names)

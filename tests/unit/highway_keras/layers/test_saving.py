@@ -11,7 +11,7 @@ import pytest
 
 from highway_keras import ConvHighway, Highway, HighwayStack, gates
 from highway_keras.models import Stage, conv
-from tests.unit.highway_keras.helpers import BACKEND, scramble, slow_on_jax
+from tests.unit.highway_keras.backend import BACKEND, scramble, slow_on_jax
 
 SCRIPT = """
 import json, sys, warnings
@@ -45,9 +45,9 @@ print(json.dumps({"brought": brought, "apart": apart, "gates": list(read), "laye
 """
 
 
-def everything():
+def all_options():
     """Builds a model with every option of all layers."""
-    # JAX would compile random initializers, when it loads the model too.
+    # JAX would compile random initializers, also when it loads the model.
     zeros = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
     inputs = keras.Input((6, 6, 3))
     x = ConvHighway(3, transform_bias="auto", depth=20, name="conv", **zeros)(inputs)
@@ -80,7 +80,7 @@ def resized():
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
-    model, other = scramble(everything()), scramble(resized())
+    model, other = scramble(all_options()), scramble(resized())
     x = np.random.default_rng(0).normal(size=(3, 6, 6, 3)).astype("float32")
     read = {f"gate/{name}": gate for name, gate in gates(model, x).items()}
     outputs = {"y": model.predict(x, verbose=0), "resized": other.predict(x, verbose=0)}
@@ -97,17 +97,17 @@ OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[BACKEND]
 
 @slow_on_jax
 @pytest.mark.parametrize("backend", [OTHER, pytest.param(BACKEND, marks=pytest.mark.slow)])
-def test_a_fresh_process_on_either_backend(saved, backend):
-    done = fresh(backend, SCRIPT, backend, str(saved))
+def test_saved_files_give_the_same_outputs_in_a_new_process(saved, backend):
+    done = run_python(backend, SCRIPT, backend, str(saved))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["brought"] == [], "highway_keras imports a framework of its own"
+    assert found["brought"] == [], "highway_keras imports a second framework"
     assert found["gates"] == ["conv", "all", "steps", "rank3", "stack_01", "stack_02", "stack_03", "flat"]
     assert found["layers"] == [layer.name for layer in resized().layers]
     assert max(found["apart"]) < 1e-5
 
 
-def fresh(backend, *arguments):
+def run_python(backend, *arguments):
     environment = {**os.environ, "KERAS_BACKEND": backend}
     command = [sys.executable, "-c", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,11 +1,11 @@
-"""`scan`: carried values, stacked outputs, and a program size independent of length."""
+"""`scan`: carried values, stacked outputs, and a program whose size does not depend on the length."""
 
 import numpy as np
 import pytest
 from keras import ops
 
 from highway_keras.layers.scan import scan
-from tests.unit.highway_keras.helpers import BACKEND, array, compiled
+from tests.unit.highway_keras.backend import BACKEND, array, compiled
 
 ROWS = np.arange(1, 9, dtype="float32").reshape(4, 2)
 OTHERS = ROWS[::-1].copy()
@@ -32,24 +32,24 @@ def test_outputs_are_stacked_in_row_order(reverse):
     np.testing.assert_array_equal(array(products), ROWS * OTHERS)
 
 
-def test_nothing_need_be_kept_and_one_row_is_enough():
+def test_a_body_may_have_no_outputs_and_a_single_row():
     carry, kept = scan(lambda carry, row: (carry + row[0], ()), ops.ones(2), (ROWS[:1],))
     np.testing.assert_array_equal(array(carry), 1 + ROWS[0])
     assert kept == ()
 
 
 @pytest.mark.parametrize("xla", [True, False] if BACKEND == "tensorflow" else [True])
-def test_its_own_gradient_in_one_program(xla):
+def test_the_gradient_compiles_in_one_program(xla):
     def last(start, rows):
         return ops.sum(scan(lambda carry, row: (carry * row[0], ()), start, (rows,))[0])
 
     start = np.array([1.0, 2.0], "float32")
-    found = compiled(lambda start, rows: slopes(last, start, rows), xla)(start, ROWS)
+    found = compiled(lambda start, rows: differentiate(last, start, rows), xla)(start, ROWS)
     np.testing.assert_allclose(array(found[0]), ROWS.prod(axis=0), rtol=1e-6)
     np.testing.assert_allclose(array(found[1]), start * ROWS.prod(axis=0) / ROWS, rtol=1e-6)
 
 
-def slopes(function, *arguments):
+def differentiate(function, *arguments):
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

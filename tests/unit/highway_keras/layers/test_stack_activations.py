@@ -10,8 +10,8 @@ from highway_keras.layers import Lesion, lesioned, recording
 from highway_keras.layers.gate import is_elementwise
 from highway_keras.surgery import stacked, unstacked
 from highway_keras.surgery.stacking import layers_of, stack_of
-from tests.unit.highway_keras.helpers import PRECISE, array, compiled, inputs, param_slow_on_jax
-from tests.unit.highway_keras.stacks import assert_close, gradients, made, unrolled
+from tests.unit.highway_keras.backend import PRECISE, array, compiled, inputs, param_slow_on_jax
+from tests.unit.highway_keras.stacks import assert_close, gradients, random_stack, unrolled
 
 package = keras.saving.register_keras_serializable(package="tests")
 
@@ -32,7 +32,7 @@ def by_place(z):
 
 
 @package
-def pairs(z):
+def swapped_pairs(z):
     return ops.reshape(ops.flip(ops.reshape(z, (*z.shape[:-1], -1, 2)), axis=-1), ops.shape(z))
 
 
@@ -46,9 +46,9 @@ MIXING = {
 
 
 @pytest.mark.parametrize("case", ["softmax", "rms", *map(param_slow_on_jax, ("steps", "places", "layer"))])
-def test_outputs_and_gradients_are_those_of_single_layers(case):
+def test_outputs_and_gradients_equal_those_of_single_layers(case):
     activation, shape = MIXING[case]
-    stack = made(3, shape, activation=activation)
+    stack = random_stack(3, shape, activation=activation)
     x, upstream = inputs(*shape), inputs(*shape, seed=2)
     twin = unrolled(stack)
     assert_close(array(stack(x)), array(twin(x)), PRECISE)
@@ -56,16 +56,16 @@ def test_outputs_and_gradients_are_those_of_single_layers(case):
 
 
 @pytest.mark.parametrize("case", ["rms", "steps"])
-def test_an_example_does_not_see_the_others_of_its_batch(case):
+def test_outputs_do_not_depend_on_other_examples_of_the_batch(case):
     activation, shape = MIXING[case]
-    stack = made(3, shape, activation=activation)
+    stack = random_stack(3, shape, activation=activation)
     x = inputs(*shape)
     run = compiled(lambda x: stack(x, training=False))
     np.testing.assert_allclose(array(run(x))[:1], array(stack(x[:1])), rtol=1e-5, atol=1e-6)
 
 
-def test_gates_outputs_and_lesions_are_those_of_single_layers():
-    stack = made(3, (5, 4), activation=rms, name="deep")
+def test_gates_outputs_and_lesions_equal_those_of_single_layers():
+    stack = random_stack(3, (5, 4), activation=rms, name="deep")
     x, layers = inputs(5, 4), layers_of(stack)
     with recording(outputs=True) as recorded:
         stack(x)
@@ -83,8 +83,8 @@ def test_gates_outputs_and_lesions_are_those_of_single_layers():
         assert_close(array(stack(x)), array(layers[2](layers[0](x))), PRECISE)
 
 
-def test_conversion_copies_and_files_keep_the_function(tmp_path):
-    stack = made(3, (None, 4), activation=rms, dtype="float32")
+def test_conversion_cloning_and_saving_keep_the_function(tmp_path):
+    stack = random_stack(3, (None, 4), activation=rms, dtype="float32")
     model = keras.Sequential([keras.Input((4,)), stack])
     x = inputs(5, 4).astype("float32")
     model.save(tmp_path / "model.keras")
@@ -102,7 +102,7 @@ def test_an_activation_with_variables_is_rejected(activation):
         HighwayStack(3, activation=activation()).build((None, 4))
 
 
-def test_single_layers_with_such_an_activation_have_its_weights_and_stay_single():
+def test_single_layers_with_an_activation_with_variables_are_not_stacked():
     layers = [Highway(activation=keras.layers.PReLU(alpha_initializer="ones"), name=name) for name in "ab"]
     model = keras.Sequential([keras.Input((4,)), *layers])
     assert [tuple(layer.weights[-1].shape) for layer in model.layers] == [(4,), (4,)]
@@ -120,6 +120,8 @@ def test_elementwise_functions_are_recognised(name):
         assert HighwayStack(2, activation=name)._math.has_gradient
 
 
-@pytest.mark.parametrize("function", [rms, across_steps, pairs, keras.activations.softmax, keras.activations.glu])
+@pytest.mark.parametrize(
+    "function", [rms, across_steps, swapped_pairs, keras.activations.softmax, keras.activations.glu]
+)
 def test_mixing_functions_are_recognised(function):
     assert not is_elementwise(function, "float32")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from highway_keras import HighwayStack
-from tests.unit.highway_keras.helpers import array
+from tests.unit.highway_keras.backend import array
 
 DEPTH = 1000
 
@@ -14,7 +14,7 @@ def deep(levels, function):
     return function() if levels == 0 else deep(levels - 1, function)
 
 
-def test_a_thousand_layers_from_a_deep_call_stack(tmp_path):
+def test_a_thousand_layers_need_no_recursion_even_in_a_deep_call_stack(tmp_path):
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
 
     def whole_life():

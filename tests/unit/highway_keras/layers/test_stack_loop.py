@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from highway_keras.layers import recording
 from highway_keras.layers.equations import DERIVATIVES
-from tests.unit.highway_keras.helpers import (
+from tests.unit.highway_keras.backend import (
     BACKEND,
     PRECISE,
     array,
@@ -18,7 +18,7 @@ from tests.unit.highway_keras.helpers import (
     param_slow_on_jax,
     slow_on_jax,
 )
-from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, made, unrolled
+from tests.unit.highway_keras.stacks import PARTS, assert_close, gradients, random_stack, unrolled
 
 KNOWN = sorted(activation.__name__ for activation in DERIVATIVES)
 UNKNOWN = ["gelu", "softplus"]  # derivative not known from the output
@@ -35,8 +35,8 @@ examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" els
     gate=st.sampled_from(["sigmoid", "hard_sigmoid"]),
     training=st.booleans(),
 )
-def test_outputs_are_those_of_the_layers(depth, shape, activation, gate, training):
-    stack = made(depth, shape, activation=activation, gate_activation=gate)
+def test_outputs_equal_those_of_the_layers(depth, shape, activation, gate, training):
+    stack = random_stack(depth, shape, activation=activation, gate_activation=gate)
     x = inputs(*shape)
     assert_close(array(stack(x, training=training)), array(unrolled(stack)(x)), PRECISE)
 
@@ -49,29 +49,29 @@ def test_outputs_are_those_of_the_layers(depth, shape, activation, gate, trainin
     gate=st.sampled_from(["sigmoid", "hard_sigmoid"]),
     rematerialize=st.booleans(),
 )
-def test_gradients_are_those_of_the_layers(depth, shape, activation, gate, rematerialize):
-    stack = made(depth, shape, activation=activation, gate_activation=gate, rematerialize=rematerialize)
+def test_gradients_equal_those_of_the_layers(depth, shape, activation, gate, rematerialize):
+    stack = random_stack(depth, shape, activation=activation, gate_activation=gate, rematerialize=rematerialize)
     x, upstream = inputs(*shape), inputs(*shape, seed=2)
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
 @pytest.mark.parametrize("depth", [1, param_slow_on_jax(2), 7, param_slow_on_jax(9)])
 def test_gradients_with_recomputation_at_prime_and_square_depths(depth):
-    stack = made(depth, (4, 3), activation="tanh", rematerialize=True)
+    stack = random_stack(depth, (4, 3), activation="tanh", rematerialize=True)
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
 @slow_on_jax
 def test_gradients_of_an_activation_without_known_derivative():
-    stack = made(3, (4, 3), activation="gelu")
+    stack = random_stack(3, (4, 3), activation="gelu")
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
     assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), PRECISE)
 
 
 @slow_on_jax
 def test_gradients_of_inference_and_of_a_recorded_call():
-    stack = made(5, (4, 3), activation="tanh")
+    stack = random_stack(5, (4, 3), activation="tanh")
     x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
     expected = gradients(stack, x, upstream, training=True)
     assert_close(gradients(stack, x, upstream, training=False), expected, PRECISE)
@@ -89,15 +89,15 @@ def test_gradients_of_inference_and_of_a_recorded_call():
     ],
 )
 def test_a_compiled_program_computes_the_same(arguments, shape, xla):
-    stack = made(7, shape, **arguments)
+    stack = random_stack(7, shape, **arguments)
     x, upstream = inputs(*shape), inputs(*shape, seed=2)
     program = compiled(lambda x, upstream: gradient_tensors(stack, x, upstream, training=True), xla)
     found = dict(zip(("x", *PARTS), map(array, program(x, upstream)), strict=True))
     assert_close(found, gradients(unrolled(stack), x, upstream), PRECISE)
 
 
-def test_float32_is_as_exact_as_in_the_layers():
-    stack = made(12, (4, 3), activation="tanh", dtype="float32")
+def test_float32_outputs_are_as_exact_as_those_of_the_layers():
+    stack = random_stack(12, (4, 3), activation="tanh", dtype="float32")
     x, upstream = inputs(4, 3).astype("float32"), inputs(4, 3, seed=2).astype("float32")
     y = stack(x, training=True)
     assert keras.backend.standardize_dtype(y.dtype) == "float32"
@@ -107,13 +107,13 @@ def test_float32_is_as_exact_as_in_the_layers():
 
 @slow_on_jax
 @pytest.mark.skipif(BACKEND != "jax", reason="the other tests are in float64")
-def test_float64_on_jax():
+def test_float64_outputs_and_gradients_equal_those_of_the_layers_on_jax():
     import jax
 
     jax.config.update("jax_enable_x64", True)
     try:
         # Not tanh: Keras narrows it unless JAX had float64 before Keras started.
-        stack = made(5, (4, 3), activation="sigmoid", dtype="float64", rematerialize=True)
+        stack = random_stack(5, (4, 3), activation="sigmoid", dtype="float64", rematerialize=True)
         x, upstream = (inputs(4, 3, seed=seed).astype("float64") for seed in (1, 2))
         assert stack(x, training=True).dtype == "float64"
         assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), "float64")
@@ -122,13 +122,13 @@ def test_float64_on_jax():
 
 
 @slow_on_jax
-def test_a_gradient_can_be_differentiated_again():
-    stack = made(5, (4, 3), activation="tanh", rematerialize=True)  # one plain layer, then two segments
+def test_second_derivatives_equal_those_of_the_layers():
+    stack = random_stack(5, (4, 3), activation="tanh", rematerialize=True)  # one plain layer, then two segments
     x = inputs(4, 3)
-    assert_close(slope_of_slope(stack, x), slope_of_slope(unrolled(stack), x), PRECISE)
+    assert_close(second_derivative(stack, x), second_derivative(unrolled(stack), x), PRECISE)
 
 
-def slope_of_slope(layer, x):
+def second_derivative(layer, x):
     """Returns the gradient of the squared norm of the gradient of the squared norm of y."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -152,12 +152,12 @@ def slope_of_slope(layer, x):
 
 
 @slow_on_jax
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX tells the memory of a program")
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX reports the memory of a program")
 def test_with_recomputation_memory_grows_with_the_root_of_depth():
     import jax
 
     def memory(depth, rematerialize):
-        stack = made(depth, (256, 2), activation="tanh", rematerialize=rematerialize)
+        stack = random_stack(depth, (256, 2), activation="tanh", rematerialize=rematerialize)
         x = inputs(256, 2)
         program = jax.jit(lambda x: gradient_tensors(stack, x, x, training=True))
         return program.lower(x).compile().memory_analysis().temp_size_in_bytes
@@ -176,7 +176,7 @@ def test_the_program_does_not_grow_with_depth():
 
     lengths = []
     for depth in (2, 50):
-        stack = made(depth, (4, 3), activation=counted)
+        stack = random_stack(depth, (4, 3), activation=counted)
         calls.clear()
         compiled(lambda x, stack=stack: stack(x, training=True))(inputs(4, 3))
         lengths.append(len(calls))

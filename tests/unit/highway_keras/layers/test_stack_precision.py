@@ -1,4 +1,4 @@
-"""Under a mixed policy a stack's products are narrow, but not the activations between layers."""
+"""Under a mixed policy, a stack's products are in low precision, and the activations between layers are not."""
 
 import keras
 import numpy as np
@@ -7,15 +7,15 @@ import pytest
 from highway_keras import HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import array, gradient_tensors, inputs, param_slow_on_jax, weights_of
-from tests.unit.highway_keras.stacks import made, unrolled
+from tests.unit.highway_keras.backend import array, gradient_tensors, inputs, param_slow_on_jax, weights_of
+from tests.unit.highway_keras.stacks import random_stack, unrolled
 
 mixed = pytest.mark.parametrize("policy", [param_slow_on_jax("mixed_float16"), "mixed_bfloat16"])
 either = pytest.mark.parametrize("training", [True, param_slow_on_jax(False)])
 BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 
-def carrying(depth, policy, **arguments):
+def nearly_closed_stack(depth, policy, **arguments):
     """Returns a stack with H = 10 and nearly closed gates: each layer adds a little to an input of 1."""
     bias = keras.initializers.Constant(10.0)
     zeros = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
@@ -29,14 +29,14 @@ def carrying(depth, policy, **arguments):
 @either
 def test_small_steps_of_many_layers_add_up(policy, training):
     # A step of 4e-4 is less than half the spacing of either format at 1, so single steps would be lost.
-    y = array(carrying(200, policy)(np.ones((3, 2), "float32"), training=training))
+    y = array(nearly_closed_stack(200, policy)(np.ones((3, 2), "float32"), training=training))
     expected = 10 - 9 * (1 - reference.sigmoid(-10)) ** 200  # 1.08
     np.testing.assert_allclose(y, expected, rtol=2.0 ** -BITS[policy])
 
 
 @pytest.mark.parametrize(("policy", "rematerialize"), [("mixed_float16", False), ("mixed_bfloat16", True)])
 def test_small_steps_of_many_layers_reach_the_gradients(policy, rematerialize):
-    stack, x = carrying(200, policy, rematerialize=rematerialize), np.ones((3, 2), "float32")
+    stack, x = nearly_closed_stack(200, policy, rematerialize=rematerialize), np.ones((3, 2), "float32")
     found = [array(tensor) for tensor in gradient_tensors(stack, x, np.ones((3, 2), "float32"), training=True)]
     _, _, bias, _, transform_bias = found
     gate = reference.sigmoid(-10)
@@ -51,7 +51,7 @@ def test_small_steps_of_many_layers_reach_the_gradients(policy, rematerialize):
 
 @mixed
 @either
-def test_dtypes(policy, training):
+def test_outputs_have_the_compute_dtype_and_gates_weights_and_gradients_are_float32(policy, training):
     stack, x = HighwayStack(3, activation="tanh", dtype=policy), inputs(2, 4, 3).astype("float32")
     with recording() as recorded:
         stack(x, training=training)
@@ -70,7 +70,7 @@ def test_dtypes(policy, training):
 @either
 def test_biases_are_added_before_they_are_narrowed(policy, training):
     # Neither bias is representable in these formats; the products cancel the representable part.
-    stack = made(1, (1, 1), dtype=policy, activation="linear")
+    stack = random_stack(1, (1, 1), dtype=policy, activation="linear")
     for weight, value in zip(stack.weights, (-1.0, 1.0003, -2.0, 2.0003), strict=True):
         weight.assign(np.full(weight.shape, value))
     x = np.ones((1, 1), "float32")
@@ -82,9 +82,9 @@ def test_biases_are_added_before_they_are_narrowed(policy, training):
 
 @mixed
 @either
-def test_the_products_are_narrow(policy, training):
+def test_products_are_in_the_compute_dtype(policy, training):
     # 1.0003 is 1 in both formats.
-    stack = made(1, (1, 1), dtype=policy, activation="linear")
+    stack = random_stack(1, (1, 1), dtype=policy, activation="linear")
     for weight, value in zip(stack.weights, (1.0003, 0.0, 0.0, 0.0), strict=True):
         weight.assign(np.full(weight.shape, value))
     x = np.ones((1, 1), "float32")
@@ -94,8 +94,8 @@ def test_the_products_are_narrow(policy, training):
 
 
 @mixed
-def test_a_mixed_stack_is_no_further_from_the_exact_result_than_its_layers(policy):
-    stack = made(20, (64, 8), dtype=policy, activation="tanh")
+def test_a_stack_in_mixed_precision_is_as_exact_as_its_layers(policy):
+    stack = random_stack(20, (64, 8), dtype=policy, activation="tanh")
     x = inputs(64, 8).astype("float32")
     exact = x.astype("float64")
     weights = weights_of(stack)
@@ -108,8 +108,8 @@ def test_a_mixed_stack_is_no_further_from_the_exact_result_than_its_layers(polic
 
 @pytest.mark.filterwarnings("ignore:The gate with the initial transform_bias")
 @mixed
-def test_a_gate_at_minus_20_is_alive(policy):
-    stack = carrying(2, policy, transform_bias=-20.0)
+def test_a_gate_at_minus_20_learns(policy):
+    stack = nearly_closed_stack(2, policy, transform_bias=-20.0)
     x = np.ones((1, 2), "float32")
     np.testing.assert_allclose(array(stack.gates(x)), np.full((1, 2, 2), reference.sigmoid(-20)), rtol=1e-5)
     gradient = array(gradient_tensors(stack, x, x, training=True)[-1])

@@ -7,7 +7,7 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.initializers import caffe_xavier
 from highway_keras.layers.highway_stack import stacked_initializer
-from tests.unit.highway_keras.helpers import array, param_slow_on_jax, slow_on_jax
+from tests.unit.highway_keras.backend import array, param_slow_on_jax, slow_on_jax
 
 pytestmark = pytest.mark.usefixtures("keras_initial_values")
 DEPTH, UNITS = 24, 20
@@ -30,7 +30,7 @@ def kernels(**arguments):
 
 @slow_on_jax
 @pytest.mark.parametrize("name", STD)
-def test_each_layer_starts_as_a_single_one(name):
+def test_each_layer_is_initialized_like_a_single_layer(name):
     keras.utils.set_random_seed(0)
     of_block, of_gate = kernels(kernel_initializer=name, transform_initializer=name)
     for kernel in (of_block, of_gate):
@@ -40,7 +40,7 @@ def test_each_layer_starts_as_a_single_one(name):
     assert len(np.intersect1d(of_block, of_gate)) < 0.01 * of_block.size
 
 
-def test_uniform_and_cut_off_draws_end_where_those_of_a_single_layer_end():
+def test_limits_of_uniform_and_truncated_draws_are_those_of_a_single_layer():
     uniform, normal = kernels(kernel_initializer="glorot_uniform", transform_initializer="he_normal")
     limit = np.sqrt(6 / (2 * UNITS))
     assert 0.99 * limit < np.abs(uniform).max() <= limit
@@ -48,7 +48,7 @@ def test_uniform_and_cut_off_draws_end_where_those_of_a_single_layer_end():
     assert 1.95 * deviation < np.abs(normal).max() <= 2.001 * deviation
 
 
-def test_caffe_xavier_is_not_cut_off():
+def test_caffe_xavier_is_not_truncated():
     kernel, _ = kernels(kernel_initializer=caffe_xavier())
     np.testing.assert_allclose(kernel.std(), np.sqrt(2 / UNITS), rtol=0.03)
     assert np.abs(kernel).max() > 3 * np.sqrt(2 / UNITS)
@@ -59,7 +59,7 @@ def test_each_layer_is_orthogonal():
     np.testing.assert_allclose(kernel @ kernel.swapaxes(1, 2), np.tile(np.eye(UNITS), (DEPTH, 1, 1)), atol=1e-5)
 
 
-def test_initialisers_that_know_the_shape_see_that_of_a_layer():
+def test_initializers_receive_the_shape_of_a_single_layer():
     asked = []
 
     def function(shape, dtype=None):
@@ -94,7 +94,7 @@ def test_seeds_repeat_and_layers_differ(initializer):
 
 @slow_on_jax
 @pytest.mark.parametrize("initializer", [keras.initializers.HeNormal, keras.initializers.Orthogonal])
-def test_a_generator_of_seeds_draws_every_layer_anew(initializer):
+def test_a_seed_generator_draws_every_layer_and_stack_differently(initializer):
     def drawn():
         generator = keras.random.SeedGenerator(3)
         return [array(stacked_initializer(initializer(seed=generator), 2)((2, 6, 6))) for _ in range(2)]
@@ -123,7 +123,7 @@ def test_the_global_seed_repeats_a_stack():
         keras.ops.max,  # any function
     ],
 )
-def test_a_penalty_is_the_sum_of_those_of_the_layers(regularizer):
+def test_the_penalty_is_the_sum_over_the_layers(regularizer):
     stack = HighwayStack(5, kernel_regularizer=regularizer, kernel_initializer=keras.initializers.Constant(KERNEL))
     stack.build((None, 3))
     (found,) = stack.losses
@@ -152,14 +152,14 @@ def test_a_constraint_acts_on_each_layer(of_one):
     assert not np.allclose(found, KERNEL)
 
 
-def test_without_regulariser_and_constraint_there_are_none():
+def test_stacks_have_no_penalty_or_constraint_by_default():
     stack = HighwayStack(2)
     stack.build((None, 3))
     assert stack.losses == []
     assert all(weight.constraint is None for weight in stack.weights)
 
 
-def test_regularisers_and_constraints_of_block_and_gate_are_apart():
+def test_block_and_gate_have_separate_regularizers_and_constraints():
     stack = HighwayStack(2, kernel_regularizer="l2", transform_constraint="non_neg")
     stack.build((None, 3))
     names = {weight.name for weight in stack.weights if weight.regularizer is not None}
@@ -168,7 +168,7 @@ def test_regularisers_and_constraints_of_block_and_gate_are_apart():
 
 
 @slow_on_jax
-def test_one_training_step_is_that_of_the_layers():
+def test_a_training_step_equals_that_of_the_layers():
     arguments = {
         "kernel_regularizer": keras.regularizers.L2(0.1),
         "transform_regularizer": keras.regularizers.OrthogonalRegularizer(0.1),

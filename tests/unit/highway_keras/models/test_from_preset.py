@@ -4,18 +4,18 @@ import pytest
 
 from highway_keras.models import from_preset
 from highway_keras.models.presets import PRESETS
-from tests.unit.highway_keras.helpers import array
-from tests.unit.highway_keras.models import nets
+from tests.unit.highway_keras.backend import array
+from tests.unit.highway_keras.models import reference_nets
 
 
-def test_a_dense_net_of_another_shape():
+def test_dense_presets_take_other_shapes():
     model = from_preset(
         "mnist_dense_50", input_shape=(4, 4, 3), outputs=7, depth=3, width=6, activation="relu", transform_bias=-4.0
     )
 
     assert (model.input_shape, model.output_shape) == ((None, 4, 4, 3), (None, 7))
     assert model.count_params() == (48 + 1) * 6 + 2 * 2 * (6 + 1) * 6 + (6 + 1) * 7
-    np.testing.assert_array_equal(nets.highway_weights(model, "highway_02")["transform_bias"], -4.0)
+    np.testing.assert_array_equal(reference_nets.highway_weights(model, "highway_02")["transform_bias"], -4.0)
     assert array(model(np.ones((2, 4, 4, 3), "float32"))).shape == (2, 7)
 
 
@@ -34,20 +34,20 @@ def test_the_width_of_a_twin_is_that_of_its_highway_net():
     assert from_preset("mnist_dense_50_plain", match="width", **shape).get_layer("plain_02").units == 10
 
 
-def test_none_keeps_the_presets_own():
+def test_none_keeps_the_arguments_of_the_preset():
     none = dict.fromkeys(("input_shape", "outputs", "depth", "width", "activation", "transform_bias", "match"))
 
     assert from_preset("mnist_conv_16", **none).count_params() == PRESETS["mnist_conv_16"].parameters
 
 
-def test_auto_takes_the_bias_from_the_depth_asked_for():
+def test_the_automatic_bias_depends_on_the_given_depth():
     model = from_preset("factor", depth=20, width=2, transform_bias="auto")
 
-    np.testing.assert_array_equal(nets.highway_weights(model, "highway_19")["transform_bias"], -2.0)
+    np.testing.assert_array_equal(reference_nets.highway_weights(model, "highway_19")["transform_bias"], -2.0)
 
 
 @pytest.mark.parametrize(("name", "near"), [("mnist_conv32", "mnist_conv_32"), ("fitnet-a_plain", "fitnet_a_plain")])
-def test_an_unknown_name_is_answered_with_the_nearest(name, near):
+def test_the_error_of_an_unknown_name_suggests_the_nearest(name, near):
     with pytest.raises(ValueError, match=f"Did you mean '{near}'.*factor_residual. Received: name='{name}'"):
         from_preset(name)
 
@@ -83,12 +83,12 @@ def test_invalid_overrides_are_rejected(name, wrong, message):
     ("name", "rates"),
     [("mnist_conv_16", [0.3] * 4), ("mnist_conv_16_plain", [0.3] * 4), ("mnist_dense_10", [0.3]), ("factor", [0.3])],
 )
-def test_dropout_takes_the_place_of_the_presets(name, rates):
+def test_dropout_replaces_that_of_the_preset(name, rates):
     model = from_preset(name, dropout=0.3)
     assert [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)] == rates
     assert model.count_params() == PRESETS[name].parameters
 
 
-def test_no_dropout_is_none():
+def test_a_dropout_of_0_removes_the_layers():
     layers = from_preset("mnist_conv_16", dropout=0.0).layers
     assert not [layer for layer in layers if isinstance(layer, keras.layers.Dropout)]

@@ -8,8 +8,8 @@ from highway_keras import ConvHighway, HighwayStack
 from highway_keras.initializers import gaussian
 from highway_keras.models import from_preset, presets
 from highway_keras.models.presets import FAMILIES, PRESETS
-from tests.unit.highway_keras.helpers import MARKS_ON_JAX, weights_of
-from tests.unit.highway_keras.models import nets
+from tests.unit.highway_keras.backend import MARKS_ON_JAX, weights_of
+from tests.unit.highway_keras.models import reference_nets
 
 pytestmark = MARKS_ON_JAX
 
@@ -29,7 +29,7 @@ def highways(name):
     return [layer for layer in build(name).layers if isinstance(layer, (HighwayStack, ConvHighway))]
 
 
-def test_every_net_has_its_two_twins_but_the_one_that_is_too_deep():
+def test_every_net_but_the_deepest_has_two_twins():
     names = [name + twin for name in FAMILIES for twin in TWINS]
     assert presets() == tuple(name for name in names if not name.startswith("mnist_dense_1000_"))
     assert set(FAMILIES) == {
@@ -65,7 +65,7 @@ def test_twins_have_the_recorded_number_of_parameters_by_either_match(name, kind
     ("name", "parameters"),
     [("mnist_conv_32", 151_690), ("cifar10_19", 2_256_838), ("fitnet_a", 236_328), ("fitnet_c", 1_254_970)],
 )
-def test_the_counts_of_the_paper_and_of_the_authors_logs(name, parameters):
+def test_parameter_counts_are_those_of_the_paper_and_the_authors_logs(name, parameters):
     assert build(name).count_params() == parameters
 
 
@@ -114,9 +114,9 @@ def test_the_depth_is_that_of_the_paper(name, layers):
         assert sum(isinstance(layer, with_weights) for layer in build(name + twin).layers) == layers
 
 
-def test_mnist_layer_by_layer():
+def test_the_layers_of_the_mnist_net_are_those_of_the_paper():
     # One plain and eight highway convolutions; the claim of nine highway convolutions is wrong.
-    assert nets.names(build("mnist_conv_32")) == [
+    assert reference_nets.layer_names(build("mnist_conv_32")) == [
         "image", "dropout_0",
         "entry_1", "highway_01", "highway_02", "pool_1", "dropout_1",
         "highway_03", "highway_04", "highway_05", "pool_2", "dropout_2",
@@ -129,7 +129,7 @@ def test_mnist_layer_by_layer():
     assert model.get_layer("entry_1").output.shape == (None, 24, 24, 32)
 
 
-def test_cifar_layer_by_layer():
+def test_the_layers_of_the_cifar_net_are_those_of_the_paper():
     model = build("cifar10_19")
 
     assert [layer.output.shape[1:] for layer in model.layers if layer.name.startswith(("entry", "pool"))] == [
@@ -168,9 +168,9 @@ def initial(layer):
 
 
 def test_the_dense_nets_are_one_plain_layer_and_blocks():
-    assert nets.names(build("mnist_dense_50")) == ["image", "flatten", "entry", "highway", "logits"]
+    assert reference_nets.layer_names(build("mnist_dense_50")) == ["image", "flatten", "entry", "highway", "logits"]
     assert build("mnist_dense_50").get_layer("entry").activation is keras.activations.tanh
     assert build("mnist_dense_50").get_layer("highway").activation is keras.activations.tanh
     assert build("mnist_dense_50_plain").get_layer("plain_49").units == 71
-    assert nets.names(build("factor")) == ["features", "entry", "highway", "logits"]
+    assert reference_nets.layer_names(build("factor")) == ["features", "entry", "highway", "logits"]
     assert build("factor").get_layer("highway").activation is keras.activations.relu

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highway_keras.models.resize import Resize
-from tests.unit.highway_keras.helpers import array, few_examples
+from tests.unit.highway_keras.backend import array, few_examples
 
 
 @few_examples
 @given(given_size=st.integers(1, 9), size=st.integers(1, 9), rank=st.integers(2, 4))
-def test_grows_by_zeros_and_shrinks_by_evenly_spaced_picks(given_size, size, rank):
+def test_inputs_grow_by_zeros_and_shrink_by_evenly_spaced_subsampling(given_size, size, rank):
     shape = (*(2, 3, 4)[: rank - 1], given_size)
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     layer = Resize(size, mode="zero_pad" if size >= given_size else "subsample")
@@ -34,13 +34,13 @@ def test_subsampling_by_an_integer_is_a_stride():
 @pytest.mark.parametrize(
     ("mode", "size", "verb"), [("zero_pad", 3, "only grow .* use 'subsample'"), ("subsample", 5, "only shrink .* use")]
 )
-def test_the_wrong_way_is_an_error_with_both_shapes(mode, size, verb):
+def test_the_wrong_direction_is_rejected_with_both_shapes(mode, size, verb):
     shapes = rf"input shape \(2, 7, 4\), output shape \(2, 7, {size}\)"
     with pytest.raises(ValueError, match=f"{verb}.*{shapes}"):
         Resize(size, mode=mode)(np.zeros((2, 7, 4), "float32"))
 
 
-def test_sizes_and_modes_are_checked():
+def test_invalid_sizes_and_modes_are_rejected():
     with pytest.raises(ValueError, match="Received: size=0"):
         Resize(0)
     with pytest.raises(ValueError, match=r"'zero_pad', 'subsample'. Received: mode='plain'"):
@@ -49,7 +49,7 @@ def test_sizes_and_modes_are_checked():
         Resize(4).compute_output_shape((2, None))
 
 
-def test_config_makes_the_same_layer():
+def test_a_layer_reloads_from_its_config():
     layer = Resize(4, mode="subsample", name="resize_2")
 
     assert Resize.from_config(layer.get_config()).get_config() == layer.get_config()

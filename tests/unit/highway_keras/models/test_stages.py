@@ -3,7 +3,7 @@ from highway_keras.models.stages import Stage, layers, parameters, scaled, with_
 STAGES = (Stage(16, blocks=(3,)), Stage(32, blocks=(3, 1)), Stage(10, entry=1))
 
 
-def test_scaling_rounds_and_leaves_at_least_one_filter():
+def test_scaling_rounds_and_keeps_at_least_one_filter():
     assert [stage.filters for stage in scaled(STAGES, 1.4)] == [22, 45, 14]
     assert [stage.filters for stage in scaled(STAGES, 0.01)] == [1, 1, 1]
     assert [stage.blocks for stage in scaled(STAGES, 2)] == [(3,), (3, 1), ()]
@@ -25,7 +25,7 @@ def test_resizing_turns_an_entry_into_a_block_only_where_it_does_nothing_else():
     assert with_resize(STAGES, "plain") == STAGES
 
 
-def test_parameters_are_counted_by_hand():
+def test_parameter_counts_equal_a_manual_count():
     stages = (Stage(4, entry=5, padding="valid", blocks=(3,), pool=(3, 2)), Stage(6, entry=1))
     convolutions = (25 * 2 + 1) * 4 + (1 * 4 + 1) * 6
     block = (9 * 4 + 1) * 4

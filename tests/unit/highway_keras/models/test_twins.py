@@ -8,7 +8,7 @@ from highway_keras.models import dense
 from highway_keras.models.dense import matched_width
 from highway_keras.models.presets import CIFAR_STAGES, MNIST_STAGES
 from highway_keras.models.stages import matched, parameters, scaled
-from tests.unit.highway_keras.helpers import MARKS_ON_JAX, few_examples
+from tests.unit.highway_keras.backend import MARKS_ON_JAX, few_examples
 
 pytestmark = MARKS_ON_JAX
 
@@ -25,7 +25,7 @@ def test_a_dense_twin_of_50_units_has_71_as_in_the_paper(kind, depth):
     assert dense((28, 28, 1), 10, 2, 50).get_layer("highway").count_params() == 5_100
 
 
-def test_without_blocks_there_is_nothing_to_match():
+def test_a_net_without_blocks_keeps_its_width():
     assert dense((4,), 2, 1, 50, kind="plain", match="parameters").get_layer("entry").units == 50
     assert dense((4,), 2, 3, 50, kind="highway", match="parameters").get_layer("entry").units == 50
     assert dense((4,), 2, 3, 50, kind="plain", match="width").get_layer("entry").units == 50

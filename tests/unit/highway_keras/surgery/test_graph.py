@@ -7,13 +7,13 @@ import pytest
 from highway_keras import Highway
 from highway_keras.surgery import stacked, unstacked
 from highway_keras.surgery.stacking import MAX_CHAIN
-from tests.unit.highway_keras.helpers import MARKS_ON_JAX, array, scramble
-from tests.unit.highway_keras.surgery.chains import X, assert_same, chain, functional, highway, kinds, stack
+from tests.unit.highway_keras.backend import MARKS_ON_JAX, array, scramble
+from tests.unit.highway_keras.surgery.small_models import X, assert_same, chain, functional, highway, kinds, stack
 
 pytestmark = MARKS_ON_JAX
 
 
-def test_branches_are_rows_of_their_own():
+def test_branches_are_separate_sequences():
     inputs = keras.Input((4,))
     left = highway("l3")(highway("l2")(highway("l1")(inputs)))
     right = stack(2, "right")(highway("r1")(inputs))
@@ -51,7 +51,7 @@ def read_by_an_inner_model(inputs, first, last):
     "whole",
     [read_by_an_output, read_by_a_layer, read_by_an_operation, read_by_a_shared_layer, read_by_an_inner_model],
 )
-def test_a_row_ends_where_something_else_reads_it(whole):
+def test_a_sequence_ends_where_something_else_reads_its_output(whole):
     inputs = keras.Input((4,))
     first = highway("b")(highway("a")(inputs))
     model = scramble(whole(inputs, first, highway("d")(highway("c")(first))))
@@ -68,7 +68,7 @@ def test_readers_in_another_model_do_not_end_a_sequence():
     assert kinds(stacked(model)) == {"a": 2}
 
 
-def test_a_shared_layer_stays_and_its_calls_too():
+def test_a_shared_layer_and_its_calls_stay():
     shared = highway("shared")
     model = functional(highway("a"), shared, shared, highway("b"))
     assert kinds(stacked(model)) == {"a": "layer", "shared": "layer", "b": "layer"}
@@ -80,7 +80,7 @@ def test_a_shared_layer_stays_and_its_calls_too():
     assert_same(stacked(model), model)
 
 
-def test_a_shared_stack_is_a_shared_row():
+def test_a_shared_stack_becomes_a_shared_sequence():
     shared = stack(3, "deep", activation="tanh")
     model = functional(shared, keras.layers.Dense(4), shared)
     single = unstacked(model)
@@ -106,14 +106,14 @@ def test_models_inside_the_model_are_converted_too():
     np.testing.assert_array_equal(array(model(X)), before)
 
 
-def test_calls_with_other_options_are_no_row():
+def test_calls_with_different_options_form_no_sequence():
     inputs = keras.Input((4,))
     model = keras.Model(inputs, highway("b")(highway("a")(inputs, training=True), training=False))
     assert kinds(stacked(scramble(model))) == {"a": "layer", "b": "layer"}
     assert_same(stacked(model), model)
 
 
-def test_several_inputs_and_outputs_by_name():
+def test_models_with_named_inputs_and_outputs_are_converted():
     a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
     model = scramble(keras.Model({"a": a, "b": b}, {"y": highway("h2")(highway("h1")(a)), "z": stack(2, "deep")(b)}))
     x = {"a": X, "b": 2 * X}
@@ -124,7 +124,7 @@ def test_several_inputs_and_outputs_by_name():
             np.testing.assert_allclose(array(found[name]), array(expected[name]), rtol=1e-4, atol=1e-5)
 
 
-def test_more_layers_than_keras_chains_are_rejected():
+def test_more_layers_than_keras_can_chain_are_rejected():
     parts = [stack(MAX_CHAIN // 2, "first"), stack(MAX_CHAIN // 2 + 1, "second")]
     model = chain(*parts, features=1)
     with pytest.raises(ValueError, match=rf"at most about {MAX_CHAIN} layers.*'first' with depth=200, 'second' with"):
@@ -132,7 +132,7 @@ def test_more_layers_than_keras_chains_are_rejected():
 
 
 @pytest.mark.slow
-def test_as_many_layers_as_are_allowed_are_chained():
+def test_the_largest_allowed_number_of_layers_is_chained():
     model = functional(keras.layers.Dense(1), stack(MAX_CHAIN, "deep", transform_bias=-3.0))
     assert len(kinds(unstacked(model))) == MAX_CHAIN
 

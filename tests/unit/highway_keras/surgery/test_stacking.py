@@ -7,15 +7,24 @@ import pytest
 from highway_keras import Highway, HighwayStack
 from highway_keras.surgery import stacked, unstacked
 from highway_keras.surgery.stacking import layers_of, stack_of
-from tests.unit.highway_keras.helpers import MARKS_ON_JAX, array, scramble
-from tests.unit.highway_keras.stacks import made
-from tests.unit.highway_keras.surgery.chains import ZEROS, X, assert_same, chain, functional, highway, kinds, stack
+from tests.unit.highway_keras.backend import MARKS_ON_JAX, array, scramble
+from tests.unit.highway_keras.stacks import random_stack
+from tests.unit.highway_keras.surgery.small_models import (
+    ZEROS,
+    X,
+    assert_same,
+    chain,
+    functional,
+    highway,
+    kinds,
+    stack,
+)
 
 pytestmark = MARKS_ON_JAX
 
 
 @pytest.mark.parametrize("form", [chain, functional])
-def test_a_chain_there_and_back(form):
+def test_a_chain_is_converted_in_both_directions(form):
     model = form(stack(3, "deep", activation="tanh"), keras.layers.Dense(4, name="dense"), highway("last"))
     single = unstacked(model)
     assert kinds(single) == {"deep_01": "layer", "deep_02": "layer", "deep_03": "layer", "last": "layer"}
@@ -30,7 +39,7 @@ def test_a_chain_there_and_back(form):
         assert other.count_params() == model.count_params()
 
 
-def test_each_weight_lands_in_its_layer():
+def test_each_weight_is_copied_to_its_layer():
     model = functional(stack(3, "deep", activation="tanh"))
     for number, layer in enumerate(unstacked(model).layers[1:]):
         for weight, of_stack in zip(layer.weights, model.layers[1].weights, strict=True):
@@ -56,7 +65,7 @@ def test_weights_are_copies(convert, back):
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 4), (2, 3, 2, 4)])
-def test_inputs_of_any_rank(shape):
+def test_models_with_inputs_of_any_rank_are_converted(shape):
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     inputs = keras.Input((*[None] * (len(shape) - 2), 4))
     model = scramble(keras.Model(inputs, stack(3, "deep")(inputs)))
@@ -68,13 +77,13 @@ def test_inputs_of_any_rank(shape):
 @pytest.mark.parametrize(
     "arguments", [{"carry_gate": "separate"}, {"batch_normalization": True}, {"dropout": 0.1, "seed": 1}]
 )
-def test_layers_with_unsupported_options_stay(arguments):
+def test_layers_with_unsupported_options_are_not_converted(arguments):
     model = functional(highway("a", **arguments), highway("b", **arguments), highway("c"), highway("d"))
     assert kinds(stacked(model)) == {"a": "layer", "b": "layer", "c": 2}
     assert_same(stacked(model), model)
 
 
-def test_a_layer_of_a_derived_class_stays():
+def test_a_layer_of_a_derived_class_is_not_converted():
     @keras.saving.register_keras_serializable(package="tests")
     class Doubled(Highway):
         def call(self, inputs, training=None, mask=None):
@@ -103,7 +112,7 @@ def test_a_layer_of_a_derived_class_stays():
         {"trainable": False},
     ],
 )
-def test_rows_with_different_arguments_are_different_stacks(other):
+def test_sequences_with_different_arguments_become_separate_stacks(other):
     layers = [highway("a"), highway("b"), highway("c", **other), highway("d", **other)]
     one = stacked(functional(*layers))
     assert kinds(one) == {"a": 2, "c": 2}
@@ -127,14 +136,14 @@ def test_seeds_biases_and_names_may_differ():
 
 
 def test_the_automatic_bias_becomes_a_number():
-    layers = layers_of(unused := made(30, (None, 2), transform_bias="auto"))
+    layers = layers_of(unused := random_stack(30, (None, 2), transform_bias="auto"))
     assert {layer.initial_transform_bias for layer in layers} == {-3.0}
     assert {layer.get_config()["transform_bias"] for layer in layers} == {-3.0}
     assert stack_of(layers).get_config()["transform_bias"] == unused.initial_transform_bias
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
-def test_dtype_and_trainability_survive(policy):
+def test_dtype_and_trainability_are_kept(policy):
     model = functional(stack(2, "deep", dtype=policy, trainable=False), keras.layers.Dense(2))
     single = unstacked(model)
     one = stacked(single).layers[1]
@@ -159,7 +168,7 @@ def test_conversion_returns_an_uncompiled_model():
         assert model.compiled
 
 
-def test_a_converted_model_trains_is_saved_and_gives_its_inner_tensors(tmp_path):
+def test_a_converted_model_can_be_trained_saved_and_inspected(tmp_path):
     model = functional(stack(3, "deep", activation="tanh"), keras.layers.Dense(2, name="dense"))
     one = stacked(unstacked(model))
     one.compile("sgd", "mse")
@@ -172,14 +181,14 @@ def test_a_converted_model_trains_is_saved_and_gives_its_inner_tensors(tmp_path)
         assert np.isfinite(array(part(X))).all()
 
 
-def test_a_model_without_anything_to_convert_is_copied():
+def test_a_model_with_nothing_to_convert_is_copied():
     model = functional(keras.layers.Dense(3), highway("alone"))
     for other in (stacked(model), unstacked(model)):
         assert [layer.name for layer in other.layers] == [layer.name for layer in model.layers]
         assert_same(other, model)
 
 
-def test_a_stack_of_unlike_layers_is_rejected():
+def test_stacking_unlike_layers_is_rejected():
     layers = [highway("a"), highway("b", activation="tanh")]
     for layer in layers:
         layer.build((None, 3))
@@ -192,5 +201,5 @@ def test_a_stack_of_unlike_layers_is_rejected():
 
 
 def test_a_stack_may_be_named():
-    layers = layers_of(made(2, (None, 2)))
+    layers = layers_of(random_stack(2, (None, 2)))
     assert stack_of(layers, name="named").name == "named"

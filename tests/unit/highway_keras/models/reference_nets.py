@@ -1,19 +1,19 @@
-"""Whole nets in float64 NumPy, layer by layer, with the weights of a model."""
+"""Nets in float64 NumPy, layer by layer, with the weights of a model."""
 
 import numpy as np
 
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.helpers import array, weights_of
+from tests.unit.highway_keras.backend import array, weights_of
 
 
-def plain(model, name, x, activation):
+def plain_layer(model, name, x, activation):
     w = weights_of(model.get_layer(name))
     return activation(reference.affine(x, w["kernel"]) + w["bias"])
 
 
 def highway_weights(model, name):
     """Returns the weights of a highway layer, or of one layer of a stack, such as "highway_02"."""
-    if name in names(model):
+    if name in layer_names(model):
         return weights_of(model.get_layer(name))
     stack, number = name.rsplit("_", 1)
     return {weight: rows[int(number) - 1] for weight, rows in weights_of(model.get_layer(stack)).items()}
@@ -21,9 +21,9 @@ def highway_weights(model, name):
 
 def block(model, kind, name, x, activation):
     if kind == "plain":
-        return plain(model, name, x, activation)
+        return plain_layer(model, name, x, activation)
     if kind == "residual":
-        return x + plain(model, f"{name}_h", x, activation)
+        return x + plain_layer(model, f"{name}_h", x, activation)
     return reference.forward(x, highway_weights(model, name), activation=activation)
 
 
@@ -41,7 +41,7 @@ def pool(x, size, stride):
     return x
 
 
-def shake(model, seed=0):
+def perturb(model, seed=0):
     """Perturbs every weight, so that a misplaced bias shows."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
@@ -49,5 +49,5 @@ def shake(model, seed=0):
     return model
 
 
-def names(model):
+def layer_names(model):
     return [layer.name for layer in model.layers]

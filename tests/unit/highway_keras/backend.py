@@ -1,4 +1,4 @@
-"""Shared helpers: backend settings, weights as NumPy arrays, gradients on either backend."""
+"""Differences between the backends: precision, marks, compilation and gradients; and random weights and inputs."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ def slow_on_jax(test):
 
 
 def param_slow_on_jax(*values):
-    """Does the same for one set of parameters."""
+    """Leaves one set of parameters to the slow tier on JAX."""
     return pytest.param(*values, marks=MARKS_ON_JAX)
 
 

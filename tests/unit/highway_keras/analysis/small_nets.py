@@ -6,7 +6,7 @@ import numpy as np
 from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers.recording import call_name
 from highway_keras.surgery import unstacked
-from tests.unit.highway_keras.helpers import scramble
+from tests.unit.highway_keras.backend import scramble
 
 CLASSES = 3
 ZEROS = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from highway_keras import Highway, HighwayStack
-from tests.unit.highway_keras.helpers import array, scramble
+from tests.unit.highway_keras.backend import array, scramble
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 ZEROS = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}

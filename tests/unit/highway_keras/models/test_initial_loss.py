@@ -51,7 +51,7 @@ def losses(name, images, labels, seeds, **changes):
 @pytest.mark.parametrize(
     ("name", "recorded", "low", "high"), [("cifar10", 2.497, 2.38, 2.63), ("cifar100", 5.719, 5.1, 7.3)]
 )
-def test_the_loss_before_training_is_that_of_the_authors_logs(examples, name, recorded, low, high):
+def test_the_loss_before_training_matches_the_authors_logs(examples, name, recorded, low, high):
     images, labels = examples(name)
     drawn = list(losses(name, images, labels, SEEDS))
 
@@ -60,14 +60,14 @@ def test_the_loss_before_training_is_that_of_the_authors_logs(examples, name, re
 
 
 @pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
-def test_a_first_kernel_of_the_deviation_that_caffe_ignored_would_know_nothing(examples, name, classes):
+def test_the_deviation_that_caffe_ignored_would_start_at_guessing(examples, name, classes):
     images, labels = examples(name)
     (drawn,) = losses(name, images, labels, [100], first_std=0.05)
 
     assert drawn == pytest.approx(np.log(classes), abs=0.02)
 
 
-def test_the_deepest_fitnet_starts_with_gradients_that_can_be_followed(examples):
+def test_the_deepest_fitnet_starts_with_moderate_gradients(examples):
     images, labels = examples("cifar10")
 
     def norm(**changes):
