@@ -199,13 +199,15 @@ def load(url: str, script: Path, connections: int, seconds: float) -> Load:
         seconds: duration, in whole seconds.
 
     Raises:
-        FailedError: `wrk` failed.
+        FailedError: `wrk` failed, or the server answered nothing.
     """
     words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--timeout", "30s", "-s", str(script), url]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FailedError(f"wrk: {(done.stderr or done.stdout).strip()[:300]}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
+    if not found["requests"]:
+        raise FailedError(f"no answer in {seconds:.0f} s at {connections} connections")
     return Load(found["requests"] / found["seconds"], found["failed"], found["p50"], found["p95"], found["p99"])
 
 

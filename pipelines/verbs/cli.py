@@ -6,7 +6,7 @@ Imports nothing but the standard library, so that `highway --help` answers at on
 import importlib
 import sys
 
-from pipelines.core.errors import unknown
+from pipelines.core.errors import UserError, unknown
 from pipelines.core.guard import guarded
 
 VERBS = {
@@ -23,6 +23,10 @@ VERBS = {
     "data": "list data sets, prepare one, show its images, measure its throughput",
 }
 """A summary of each verb, by the name of its module in this folder."""
+WITHOUT_TENSORFLOW = ("predict", "release", "serve")
+"""Verbs for which the extra `serving` is enough."""
+OWN_PACKAGES = ("", "highway_keras", "pipelines", "serving")
+"""Packages that are always installed: a missing module in them is a bug."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,9 +54,23 @@ def _dispatch(arguments: list[str]) -> None:
 
         sys.stdout.write(f"highway {version('highway-keras')}\n")
     elif arguments[0] in VERBS:
-        importlib.import_module(f"pipelines.verbs.{arguments[0]}").main(arguments[1:])
+        _run(arguments[0], arguments[1:])
     else:
         raise unknown("verb", arguments[0], VERBS)
+
+
+def _run(verb: str, words: list[str]) -> None:
+    try:
+        importlib.import_module(f"pipelines.verbs.{verb}").main(words)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in OWN_PACKAGES:
+            raise
+        extra = "serving" if verb in WITHOUT_TENSORFLOW else "cpu"
+        raise UserError(
+            f"the package '{package}' is not installed. Without an extra, highway-keras is the library alone; this "
+            f'verb needs: pip install "highway-keras[{extra}]"{"" if extra == "serving" else " ([gpu] for CUDA)"}'
+        ) from error
 
 
 def _help() -> str:

@@ -80,6 +80,26 @@ def test_a_mistake_is_one_message(verb, capsys):
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "install"), [("train", '"highway-keras[cpu]" ([gpu] for CUDA)'), ("serve", '"highway-keras[serving]"')]
+)
+def test_a_missing_package_names_the_extra(name, install, monkeypatch, capsys):
+    module = types.ModuleType(f"pipelines.verbs.{name}")
+    module.main = raises(ModuleNotFoundError("No module named 'pydantic.types'", name="pydantic.types"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert cli.main([name]) == 2
+    assert capsys.readouterr().err == (
+        f"highway {name}: error: the package 'pydantic' is not installed. Without an extra, highway-keras is the "
+        f"library alone; this verb needs: pip install {install}\n"
+    )
+
+
+def test_a_missing_module_of_the_project_keeps_its_trace(verb):
+    verb(raises(ModuleNotFoundError("No module named 'pipelines.x'", name="pipelines.x")))
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["train"])
+
+
 def test_interruption(verb, capsys):
     verb(raises(KeyboardInterrupt()))
     assert cli.main(["train"]) == 130
