@@ -131,6 +131,7 @@ def test_a_second_reading_sees_new_weights_without_compiling():
 
 @slow_on_jax
 def test_reading_and_training_can_alternate():
+    keras.utils.set_random_seed(0)
     model = functional()
     model.compile("sgd", "mse")
     for _ in range(2):
@@ -161,6 +162,7 @@ def test_the_gates_of_a_stack_are_those_of_its_layers():
 
 @pytest.mark.slow
 def test_reading_and_training_a_stack_can_alternate():
+    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), HighwayStack(2, name="stack"), keras.layers.Dense(2)])
     model.compile("sgd", "mse")
     for _ in range(2):

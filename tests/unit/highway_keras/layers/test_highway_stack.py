@@ -222,6 +222,7 @@ def test_tracing_leaves_no_tensors_in_the_stack():
 
 @slow_on_jax
 def test_every_weight_trains_in_fit():
+    keras.utils.set_random_seed(0)
     stack = HighwayStack(4, activation="tanh", rematerialize=True)
     model = keras.Sequential([keras.Input((6,)), stack, keras.layers.Dense(1)])
     model.compile("sgd", "mse")

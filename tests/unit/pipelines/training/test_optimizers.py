@@ -91,6 +91,7 @@ def test_adamw_decays_weights_and_no_biases(decay):
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_the_mean_of_the_weights_is_put_in_and_taken_out_exactly(scaled):
+    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     optimizer = optimizers.build(SGD(ema=0.5, momentum=0.0), RATE)
     model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse")
