@@ -11,6 +11,7 @@ from benchmarks import agreement, table
 from benchmarks.agreement import Check
 from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
+from pipelines.core.durations import remaining
 
 # Seconds between two turns: longer than the threads of a contestant spin after its turn.
 PAUSE = 0.3
@@ -79,9 +80,9 @@ class Session:
         """Reports that some of the expected work is done, with an estimate of the time left."""
         self._spent += cost
         share = self._spent / max(self._spent, self._expected)
-        elapsed = time.perf_counter() - self._started
         # Work without any cost may be reported first.
-        left = f"{_time(elapsed * (1 - share) / share)} left" if share else "nothing done"
+        seconds = remaining(time.perf_counter() - self._started, share, 1.0)
+        left = "nothing done" if seconds is None else f"{_time(seconds)} left"
         self.say(f"[{share:4.0%}, {left}] {line}")
 
     def skip(self, contestant: Contestant, where: str, why: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pipelines.core.durations import clock
+from pipelines.core.durations import clock, remaining
 
 INTERVAL = 20.0
 """Seconds between two lines."""
@@ -60,10 +60,10 @@ class ProgressDisplay:
             now = time.perf_counter()
             # The first batch compiles, and has another speed.
             first = first or (now, done)
-            if now - printed < INTERVAL or done == first[1]:
+            left = remaining(now - first[0], done - first[1], examples - first[1])
+            if now - printed < INTERVAL or left is None:
                 return
             printed = now
-            left = (examples - done) * (now - first[0]) / (done - first[1])
             self._print(f"{name}: {done:,} of {examples:,} examples, {clock(left)} left")
 
         return advance

@@ -8,7 +8,7 @@ from threading import Thread
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from pipelines.core.durations import clock
+from pipelines.core.durations import clock, remaining
 from pipelines.core.errors import UserError
 from pipelines.inference.inputs import Listing, Source
 
@@ -105,7 +105,11 @@ class JobProgress:
         total = self._total.now()
         if not total or total <= self.images:
             return ""
-        return f"  {clock((total - self.images) / self._speed())} left"
+        left = remaining(self._elapsed(), self.images - self._resumed, total - self._resumed)
+        return "" if left is None else f"  {clock(left)} left"
 
     def _speed(self) -> float:
-        return (self.images - self._resumed) / max(time.perf_counter() - self._started, 1e-9)
+        return (self.images - self._resumed) / self._elapsed()
+
+    def _elapsed(self) -> float:
+        return max(time.perf_counter() - self._started, 1e-9)

@@ -3,9 +3,8 @@
 import csv
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import linear_regression
 from typing import Literal
 
 from rich.console import Console, ConsoleDimensions, Group
@@ -13,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.core.durations import clock, makespan
+from pipelines.core import durations
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import FILE, SearchState, Trial, read
 from pipelines.tuning.space import Value, searched
@@ -120,7 +119,7 @@ def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> s
         best = state.ranked[0]
         parts.append(f"best {best.score:.4g} (trial {best.number})")
     left = time_left(plan, state, workers, now)
-    parts += [f"about {clock(left)} left"] if left else []
+    parts += [f"about {durations.clock(left)} left"] if left else []
     return ", ".join(parts)
 
 
@@ -185,30 +184,13 @@ def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) ->
     over = [trial for trial in state.trials if trial.over]
     if not over:
         return None
-    start, epoch = pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])
     running = [trial for trial in state.trials if trial.status == "running"]
-    seconds = [max(0.0, start + epoch * _work(plan, trial) - (trial.seconds + now - trial.since)) for trial in running]
+    jobs = [durations.Job(_work(plan, trial), elapsed=trial.seconds + now - trial.since) for trial in running]
     # Any order of the trials that have not begun: those of Hyperband depend on results.
     begun = Counter(_work(plan, trial) for trial in (*over, *running))
-    seconds += [start + epoch * epochs for epochs in (Counter(plan.work) - begun).elements()]
-    return makespan(seconds, max(1, workers, len(running)))
-
-
-def pace(epochs: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
-    """Fits the seconds to start a trial and those of an epoch.
-
-    Args:
-        epochs: epochs of each trial.
-        seconds: duration of each trial.
-
-    Example:
-        pace([1, 1, 3], [6.0, 6.0, 8.0])  # (5.0, 1.0)
-    """
-    if len(set(epochs)) > 1:
-        epoch, start = linear_regression(epochs, seconds)
-        if epoch >= 0 and start >= 0:
-            return start, epoch
-    return 0.0, linear_regression([*epochs, 0], [*seconds, 0], proportional=True).slope
+    jobs += [durations.Job(epochs) for epochs in (Counter(plan.work) - begun).elements()]
+    pace = durations.fitted_pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])
+    return durations.time_left(jobs, max(1, workers, len(running)), pace)
 
 
 def _work(plan: SearchPlan, trial: Trial) -> int:
@@ -222,11 +204,11 @@ def _width(name: str, cells: Iterable[str]) -> int:
 def _progress(plan: SearchPlan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
     whole = trial.epochs or plan.config.epochs
     if trial.score is not None:
-        return str(whole), f"{trial.score:.4f}", clock(trial.seconds)
+        return str(whole), f"{trial.score:.4f}", durations.clock(trial.seconds)
     if trial.status in ("failed", "waiting"):
-        return "", trial.status, clock(trial.seconds)
+        return "", trial.status, durations.clock(trial.seconds)
     done = _epochs(folder / "trials" / root.number / "metrics.csv")
-    return f"{done}/{whole}", "running", clock(trial.seconds + now - trial.since)
+    return f"{done}/{whole}", "running", durations.clock(trial.seconds + now - trial.since)
 
 
 def _epochs(path: Path) -> int:

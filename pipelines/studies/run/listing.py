@@ -9,7 +9,7 @@ from rich.table import Table
 from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.durations import clock
+from pipelines.core.durations import clock, remaining
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import step_timing
@@ -60,7 +60,8 @@ def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Conso
     for done, (name, arm, config) in enumerate(missing.values()):
         if config.data in refused:
             continue
-        left = f", about {clock((time.monotonic() - began) / done * (len(missing) - done))} left" if done else ""
+        seconds = remaining(time.monotonic() - began, done, len(missing))
+        left = "" if seconds is None else f", about {clock(seconds)} left"
         say(console, f"measures the steps of {arm} of {name} ({done + 1} of {len(missing)}{left})")
         try:
             _measure(arm, config, data_dir, console)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, ConsoleDimensions
 
-from pipelines.tuning.progress import pace, render, summary, time_left
+from pipelines.tuning.progress import render, summary, time_left
 
 from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
 
@@ -97,9 +97,3 @@ def test_the_time_left_of_hyperband_is_that_of_the_epochs_left():
     state = toy_state(*done, goes_on, begun, over=False)
     assert time_left(plan, state, 1, 107.0) == pytest.approx(32 + 32 - 7)
     assert "4 of 6 trials" in summary(plan, state, 1, 107.0)
-
-
-def test_what_cannot_be_told_apart_is_the_epochs():
-    assert pace([2, 2], [10.0, 14.0]) == (0.0, 6.0)
-    # A longer trial that took less time is noise.
-    assert pace([1, 3], [9.0, 7.0]) == (0.0, 3.0)
