@@ -10,13 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.table import Row
-from pipelines.core.plotting import STYLE
+from pipelines.core.plotting import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE
 
-# Ours in warm colours and thick, peers in cold and grey ones; colours of Okabe and Ito, safe for colour blindness.
-COLOURS = {
-    True: ("#D55E00", "#882255", "#E69F00", "#CC79A7"),
-    False: ("#0072B2", "#56B4E9", "#44AA99", "#009E73", "#999933", "#666666", "#332288"),
-}
+# More colours that are safe for colour-blind readers, of Paul Tol.
+WINE, TEAL, OLIVE, INDIGO = "#882255", "#44AA99", "#999933", "#332288"
+# Ours in warm colours and thick, peers in cold and grey ones.
+COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
 MARKERS = "osD^vPX"
 
 

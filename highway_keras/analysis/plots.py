@@ -14,18 +14,20 @@ from highway_keras.analysis.lesions import Lesions
 from highway_keras.analysis.statistics import LEFT, RIGHT, GateStatistics
 
 try:
+    from matplotlib import color_sequences
     from matplotlib.axes import Axes
-    from matplotlib.colors import FuncNorm, Normalize, PowerNorm
+    from matplotlib.colors import FuncNorm, Normalize, PowerNorm, to_hex
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
-except ImportError as error:
+
+    _, _, _, GREEN, _, BLUE, ORANGE, PURPLE = map(to_hex, color_sequences["okabe_ito"])
+except (ImportError, KeyError) as error:
     raise ImportError(
-        "highway_keras.analysis.plots needs Matplotlib, which is not installed. Install it: "
-        "pip install 'matplotlib>=3.10'. The rest of highway_keras.analysis works without it."
+        "highway_keras.analysis.plots needs Matplotlib 3.11 or later, which is not installed. Install it: "
+        "pip install 'matplotlib>=3.11'. The rest of highway_keras.analysis works without it."
     ) from error
 
 MAX_MARKERS = 60  # More would overlap.
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 LAYER = "highway layer, from the input"
 
 

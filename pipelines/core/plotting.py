@@ -10,14 +10,15 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from pipelines.core.files import replacing
 
 MARKED = 60  # With more points than this, markers overlap.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-PURPLE, SKY = "#CC79A7", "#56B4E9"
+_, AMBER, SKY, GREEN, _, BLUE, ORANGE, PURPLE = map(to_hex, mpl.color_sequences["okabe_ito"])
+GREY = "#666666"
 STYLE = {
     "font.size": 11,
     "axes.titlesize": 12,
