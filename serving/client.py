@@ -102,7 +102,7 @@ class Client:
     def predict(
         self,
         model: str,
-        pictures: Sequence[ImageInput] | np.ndarray,
+        images: Sequence[ImageInput] | np.ndarray,
         *,
         version: int | None = None,
         label: str | None = None,
@@ -113,7 +113,7 @@ class Client:
 
         Args:
             model: its name.
-            pictures: paths, contents of files, Pillow images, or arrays; sent in one request, so within the limits of
+            images: paths, contents of files, Pillow images, or arrays; sent in one request, so within the limits of
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
             version: its number; None is the newest in service.
@@ -130,9 +130,9 @@ class Client:
         Example:
             client.predict("demo", [Path("seven.jpg"), Image.open("seven.jpg"), np.zeros((28, 28), np.uint8)], top=1)
         """
-        if isinstance(pictures, (str, os.PathLike, bytes, Image.Image)) or _is_one(pictures):
-            raise ClientError(f"pictures must be a list. Received: {_shown(pictures)}. Put it in brackets.")
-        files = [("picture", _file(image, number)) for number, image in enumerate(pictures)]
+        if isinstance(images, (str, os.PathLike, bytes, Image.Image)) or _is_one(images):
+            raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
+        files = [("picture", _file(image, number)) for number, image in enumerate(images)]
         query = {"version": version, "label": label, "top": top, "explain": explain or None}
         parameters = {name: value for name, value in query.items() if value is not None}
         return self._request(_ANSWER, "POST", f"predict/{quote(model, safe='')}", params=parameters, files=files)

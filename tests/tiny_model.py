@@ -1,4 +1,4 @@
-"""A model version for pictures of any size, made by hand in a moment."""
+"""A model version for images of any size, made by hand in a moment."""
 
 import numpy as np
 import onnx
@@ -14,7 +14,7 @@ AGREEMENT = {"max_abs_difference": 1e-7, "same_label": 4, "ties": 0}
 
 
 def write(folder, seed=0, gates=True):
-    """Writes a linear net on 4 x 3 grey pixels, which are those of a picture's first channel, picked evenly.
+    """Writes a linear net on 4 x 3 grey pixels, which are those of an image's first channel, picked evenly.
 
     Args:
         folder: the version folder to make; its name is a number.

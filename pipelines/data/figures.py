@@ -129,7 +129,7 @@ def save_images(images: np.ndarray, names: Sequence[str], folder: Path) -> list[
         The files, in order.
 
     Example:
-        save_images(examples.images[:3], ["seven", "two", "one"], Path("runs/demo/pictures"))
+        save_images(examples.images[:3], ["seven", "two", "one"], Path("runs/demo/images"))
     """
     from PIL import Image
 

@@ -48,11 +48,11 @@ def main() -> None:
     _title(console, f"highway export {run} --to {model} --gates")
     version = export(run, model, gates=True)
     console.print(parity(version), highlight=False, soft_wrap=True, end="")
-    pictures, truth = _test_pictures(run)
-    _title(console, f"highway predict {version} {pictures[0].parent}/*.png")
-    _, predictions = predict(version, pictures)
+    files, truth = _test_images(run)
+    _title(console, f"highway predict {version} {files[0].parent}/*.png")
+    _, predictions = predict(version, files)
     console.print(table(predictions[:LISTED]))
-    _draw(run, pictures, truth, predictions)
+    _draw(run, files, truth, predictions)
     console.print()
     console.print(_summary(run, version, result.accuracy, time.perf_counter() - started))
     console.print(NEXT.format(run=run, version=version), highlight=False, soft_wrap=True)
@@ -65,7 +65,7 @@ def _free_name() -> tuple[Path, Path]:
     return next((run, model) for run, model in pairs if not run.exists() and not model.exists())
 
 
-def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
+def _test_images(run: Path) -> tuple[list[Path], list[str]]:
     """The first test images as PNG files, and their labels."""
     from pipelines.core.run import open_run
     from pipelines.data import sources
@@ -78,13 +78,13 @@ def _test_pictures(run: Path) -> tuple[list[Path], list[str]]:
     return figures.save_images(examples.images[:SHOWN], names, run / "pictures"), truth
 
 
-def _draw(run: Path, pictures: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
+def _draw(run: Path, files: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
     import numpy as np
 
     from serving.image_files import read
 
     first = [prediction.top[0] for prediction in predictions]
-    images = np.stack([read(picture)[..., :1] for picture in pictures])
+    images = np.stack([read(file)[..., :1] for file in files])
     figures.draw_predictions(
         images,
         truth,

@@ -18,7 +18,7 @@ class Arguments(Frozen):
 
     model: tyro.conf.Positional[Path]
     """A version folder, or a model folder, whose newest version is used."""
-    pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
+    images: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
     """Images of any size: PNG, JPEG, and more. With --out also folders, globs, tar files, and tfds:mnist/test."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one line of JSON per image."""
@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> None:
         return
     # The version goes to standard error, because another program may read the results.
     if given.url is not None:
-        version, predictions = predict_remotely(given.url, str(given.model), given.pictures, given.top)
+        version, predictions = predict_remotely(given.url, str(given.model), given.images, given.top)
         sys.stderr.write(f"{version} answered\n")
     else:
-        folder, predictions = predict(given.model, given.pictures, given.top)
+        folder, predictions = predict(given.model, given.images, given.top)
         if folder != given.model:
             sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     if given.format == "json":
@@ -80,7 +80,7 @@ def _write(given: Arguments, out: Path) -> None:
 
     from pipelines.inference.job import PredictionJob, run
 
-    words = tuple(map(str, given.pictures))
+    words = tuple(map(str, given.images))
     job = PredictionJob(given.model, words, out, given.top, given.explain, given.data_dir)
     result = run(job, Console(stderr=True))
     new = result.images - result.resumed

@@ -134,15 +134,15 @@ document.addEventListener("paste", (event) => take(event.clipboardData.files[0])
 for (const kind of ["dragenter", "dragover"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();
-    find("picture").classList.add("over");
+    find("image").classList.add("over");
   });
 }
 document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) find("picture").classList.remove("over");
+  if (!event.relatedTarget) find("image").classList.remove("over");
 });
 document.addEventListener("drop", (event) => {
   event.preventDefault();
-  find("picture").classList.remove("over");
+  find("image").classList.remove("over");
   take(event.dataTransfer.files[0]);
 });
 

@@ -29,7 +29,7 @@ PHRASES = {
     r"what is left of|what is left over": "the rest of, the remaining",
     r"it is said": "name the source",
     r"(?<!user's )mistakes?": "error",
-    r"pictures?(?![.\w:]| must)": "image (input), figure (plot)",
+    r"pictures?(?![.\w:])": "image (input), figure (plot)",
     r"so many": "as many, that many, many",
 }
 NUMBERS = {

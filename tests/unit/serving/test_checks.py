@@ -103,7 +103,7 @@ def test_a_graph_must_be_that_of_the_manifest(version, change, said):
         tried(version)
 
 
-def test_so_must_the_graph_of_pictures(version):
+def test_so_must_the_graph_of_images(version):
     def larger(graph):
         graph.initializer[3].CopyFrom(onnx.numpy_helper.from_array(np.array([5, 3, 1]), "size"))
         graph.output[0].type.tensor_type.shape.dim[0].dim_value = 5

@@ -14,7 +14,7 @@ from serving import client as module
 from serving.client import Client, ClientError
 
 ANSWER = {"model": "digits", "version": 2, "predictions": [{"top": [{"label": "7", "probability": 0.9}], "file": "a"}]}
-REFUSED = {"error": "the picture is none."}
+REFUSED = {"error": "the image is empty."}
 
 
 class Endpoint:
@@ -61,7 +61,7 @@ def test_what_is_asked_and_answered(waits, tmp_path):
 
 
 def sent(request):
-    """Pictures in a form, by their names."""
+    """Images in a form, by their names."""
     parts = request.content.split(b"--" + request.headers["content-type"].partition("boundary=")[2].encode())[1:-1]
     found = {}
     for part in parts:
@@ -70,16 +70,16 @@ def sent(request):
     return found
 
 
-def test_pictures_of_all_kinds(waits, tmp_path):
+def test_images_of_all_kinds(waits, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 3), dtype="uint8")
     path = tmp_path / "a.png"
     Image.fromarray(pixels).save(path)
     turned = Image.fromarray(pixels)
     turned.getexif()[274] = 6  # to be shown a quarter turn to the right
-    float_picture = Image.fromarray(pixels[..., 0].astype("float32"))
+    float_image = Image.fromarray(pixels[..., 0].astype("float32"))
     client, endpoint = made(200)
     with Image.open(path) as opened:
-        given = [str(path), path.read_bytes(), opened, turned, float_picture, pixels, pixels[..., 0], pixels[..., :1]]
+        given = [str(path), path.read_bytes(), opened, turned, float_image, pixels, pixels[..., 0], pixels[..., :1]]
         client.predict("digits", given)
     grey = pixels[..., 0]
     expected = [pixels] * 3 + [np.rot90(pixels, -1), np.repeat(grey[..., None], 3, -1), pixels, grey, grey]
@@ -91,7 +91,7 @@ def test_pictures_of_all_kinds(waits, tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 6), (2, 5, 6, 1), (2, 5, 6, 3)])
-def test_an_array_of_several_pictures(waits, shape):
+def test_an_array_of_several_images(waits, shape):
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype="uint8")
     client, endpoint = made(200)
     client.predict("digits", pixels)
@@ -100,7 +100,7 @@ def test_an_array_of_several_pictures(waits, shape):
 
 
 @pytest.mark.parametrize(
-    ("pictures", "why"),
+    ("images", "why"),
     [
         ("seven.jpg", r"must be a list\. Received: 'seven\.jpg' \(str\)\. Put it in brackets"),
         (b"x", "must be a list"),
@@ -113,10 +113,10 @@ def test_an_array_of_several_pictures(waits, shape):
         ([np.zeros((0, 28), "uint8")], "Expected uint8"),
     ],
 )
-def test_what_is_no_picture(waits, pictures, why):
+def test_what_is_not_an_image(waits, images, why):
     client, endpoint = made(200)
     with pytest.raises(ClientError, match=why):
-        client.predict("digits", pictures)
+        client.predict("digits", images)
     assert endpoint.requests == []
 
 
@@ -139,7 +139,7 @@ def test_it_waits_as_long_as_the_endpoint_says(waits):
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 415, 500, 504])
 def test_what_cannot_succeed_is_not_tried_again(waits, status):
     client, endpoint = made(status)
-    with pytest.raises(ClientError, match=rf"answered {status}: the picture is none") as caught:
+    with pytest.raises(ClientError, match=rf"answered {status}: the image is empty") as caught:
         client.predict("digits", [b"x"])
     assert (caught.value.status, len(endpoint.requests), waits) == (status, 1, [])
 

@@ -58,7 +58,7 @@ def free():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with the model `demo`, signed, its keys, and pictures."""
+    """A folder with the model `demo`, signed, its keys, and images."""
     folder = tmp_path_factory.mktemp("home")
     version = folder / "models" / "demo" / "1"
     tiny_model.write(version)
@@ -123,7 +123,6 @@ def test_examples(module, code, home, made, monkeypatch):
         "body": b"[1, 2]",
         "orjson": importlib.import_module("orjson"),
         "request": SimpleNamespace(inputs={"image": SimpleNamespace(CopyFrom=lambda _: None)}),
-        "pictures": importlib.import_module("serving.image_files"),
     }
     with free() as closed:
         nobody = f"localhost:{closed.getsockname()[1]}"

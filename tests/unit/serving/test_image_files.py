@@ -15,9 +15,9 @@ def pixels(shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
 
 
-def saved(picture, form, **options):
+def saved(image, form, **options):
     file = io.BytesIO()
-    picture.save(file, form, **options)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
@@ -81,7 +81,7 @@ def test_several_frames_are_refused():
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "BMP", "TIFF", "GIF", "WEBP", "PPM"])
-def test_a_picture_cut_anywhere_is_refused_or_read(form):
+def test_an_image_cut_anywhere_is_refused_or_read(form):
     whole = saved(Image.fromarray(pixels((*SIZE, 3))), form)
     refused = 0
     for length in range(len(whole)):
@@ -95,12 +95,12 @@ def test_a_picture_cut_anywhere_is_refused_or_read(form):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
-def test_what_is_no_picture_is_refused(content):
+def test_what_is_not_an_image_is_refused(content):
     with pytest.raises(ImageError, match=r"^a\.png "):
         decode(content, "a.png")
 
 
-def test_huge_pictures_are_refused_by_their_header():
+def test_huge_images_are_refused_by_their_header():
     # A PNG that says it has 60 000 x 60 000 pixels, and stops there.
     header = saved(Image.fromarray(pixels(SIZE)), "PNG")
     chunk = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + header[24:29]
@@ -122,7 +122,7 @@ def test_files(tmp_path):
         read(tmp_path)
 
 
-def test_large_pictures_are_scaled_down_by_whole_factors():
+def test_large_images_are_scaled_down_by_whole_factors():
     expected = np.repeat(np.repeat(pixels((SIDE, 350, 4)), 3, axis=0), 3, axis=1)
     expected[..., 3] = 255
     np.testing.assert_array_equal(shrunk(expected), expected[::3, ::3])
@@ -141,12 +141,12 @@ def test_a_file_is_scaled_down_as_its_pixels_are(mode):
     size = (1543, 1399)
     colours = Image.fromarray(pixels((9, 7, 4))).resize(size, Image.Resampling.BICUBIC)
     if mode == "I;16":
-        picture = Image.fromarray(np.asarray(colours.convert("L")).astype(np.uint16) << 8)
+        image = Image.fromarray(np.asarray(colours.convert("L")).astype(np.uint16) << 8)
     else:
-        picture = colours.convert("RGB").quantize(9) if mode == "P" else colours.convert(mode)
-    shown = picture.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
+        image = colours.convert("RGB").quantize(9) if mode == "P" else colours.convert(mode)
+    shown = image.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
     expected = shown.convert("RGBa").reduce(3).convert("RGBA")
-    np.testing.assert_array_equal(decode(saved(picture, "PNG", compress_level=1), "a"), np.asarray(expected))
+    np.testing.assert_array_equal(decode(saved(image, "PNG", compress_level=1), "a"), np.asarray(expected))
 
 
 @pytest.mark.parametrize(
@@ -160,18 +160,18 @@ def test_a_file_is_scaled_down_as_its_pixels_are(mode):
     ],
 )
 def test_a_large_jpeg_is_decoded_smaller(size, ratio, expected):
-    picture = Image.fromarray(pixels((3, 4, 3))).resize(size, Image.Resampling.BICUBIC)
-    found = decode(saved(picture, "JPEG", quality=95), "a")
+    image = Image.fromarray(pixels((3, 4, 3))).resize(size, Image.Resampling.BICUBIC)
+    found = decode(saved(image, "JPEG", quality=95), "a")
     assert found.shape[1::-1] == expected
     # An encoder fills the blocks at the right and at the bottom with the last pixels, which count more than once.
-    filled = np.pad(picture, ((0, -size[1] % ratio), (0, -size[0] % ratio), (0, 0)), mode="edge")
+    filled = np.pad(image, ((0, -size[1] % ratio), (0, -size[0] % ratio), (0, 0)), mode="edge")
     smaller = Image.fromarray(filled).reduce(ratio)
     means = np.asarray(smaller.reduce(max(smaller.width // SIDE, 1))).astype(int)
     # The block of a JPEG decoder is scaled by leaving out its finest waves, which means of pixels keep a little of.
     assert np.abs(found[..., :3] - means).mean() < 1
 
 
-def test_of_two_pictures_in_a_jpeg_the_first_is_read():
+def test_of_two_images_in_a_jpeg_the_first_is_read():
     first = Image.new("L", SIZE[::-1], 40)
     encoded = saved(first, "MPO", save_all=True, append_images=[Image.new("L", (2, 2), 250)])
     np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(40)), atol=3)

@@ -18,7 +18,7 @@ def test_any_batch_size(version, kernel, batch):
     assert found["probabilities"].dtype == np.float32
 
 
-def test_a_version_of_an_earlier_format_sees_no_pictures(version):
+def test_a_version_of_an_earlier_format_sees_no_images(version):
     with pytest.raises(ImageError, match=r"has no picture\.onnx"):
         open_model(version).to_input(np.zeros((9, 9, 4), np.uint8))
 

@@ -203,8 +203,8 @@ class Arguments(Frozen):
 
     run: tyro.conf.Positional[Path]
     """The run."""
-    pictures: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
-    """The pictures."""
+    images: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
+    """The images."""
     weights: Literal["final", "best"] = "final"
     """The weights."""
     to: Path | None = None
@@ -217,11 +217,11 @@ def other(*words):
 
 def test_other_verbs():
     found = other("runs/a", "a.png", "b.png", "--to", "x")
-    assert found == Arguments(run="runs/a", pictures=("a.png", "b.png"), to="x")
+    assert found == Arguments(run="runs/a", images=("a.png", "b.png"), to="x")
 
 
 def test_what_is_given_by_place_is_named_so(capsys):
-    with pytest.raises(UserError, match=r"^PICTURES must be one or more values, each a path\."):
+    with pytest.raises(UserError, match=r"^IMAGES must be one or more values, each a path\."):
         other("runs/a")
     with pytest.raises(UserError, match=r"^--weights must be 'final' or 'best'\. Received: 'beast'"):
         other("runs/a", "a.png", "--weights", "beast")

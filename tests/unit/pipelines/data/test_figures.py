@@ -15,7 +15,7 @@ def axes(tmp_path, monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda figure, *rest: (figures.append(figure), save(figure, *rest)))
 
     def make(rows, labels):
-        path = tmp_path / "picture.png"
+        path = tmp_path / "image.png"
         draw_rows(rows, labels, "heading", "note", path)
         assert imread(path).shape[-1] == 4
         return [place.images[0] for place in figures[0].axes if place.images]
@@ -55,7 +55,7 @@ def test_values_without_negative_ones_start_at_black(axes):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_pictures_are_saved_pixel_for_pixel(tmp_path, channels):
+def test_images_are_saved_pixel_for_pixel(tmp_path, channels):
     images = np.random.default_rng(0).integers(0, 256, (3, 6, 5, channels), dtype="uint8")
     paths = save_images(images, ["a", "b", "c"], tmp_path / "new")
     assert [path.name for path in paths] == ["a.png", "b.png", "c.png"]
@@ -65,8 +65,8 @@ def test_pictures_are_saved_pixel_for_pixel(tmp_path, channels):
 
 
 def read(path):
-    with Image.open(path) as picture:
-        return np.asarray(picture)
+    with Image.open(path) as image:
+        return np.asarray(image)
 
 
 def red(path):
@@ -76,7 +76,7 @@ def red(path):
 
 
 @pytest.mark.parametrize(("count", "channels"), [(1, 1), (10, 3), (13, 1)])
-def test_only_wrong_pictures_are_marked(tmp_path, count, channels):
+def test_only_wrong_images_are_marked(tmp_path, count, channels):
     images = np.full((count, 8, 8, channels), 90, "uint8")
     truth = ["cat"] * count
     draw_predictions(images, truth, truth, [0.5] * count, tmp_path / "right.png")
@@ -87,7 +87,7 @@ def test_only_wrong_pictures_are_marked(tmp_path, count, channels):
     assert width > height or count == 1
 
 
-def test_as_many_labels_as_pictures(tmp_path):
+def test_as_many_labels_as_images(tmp_path):
     with pytest.raises(ValueError, match="zip"):
         draw_predictions(np.zeros((2, 4, 4, 1), "uint8"), ["a", "b"], ["a"], [0.5, 0.5], tmp_path / "sheet.png")
     assert list(tmp_path.iterdir()) == []

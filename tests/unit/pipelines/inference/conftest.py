@@ -34,7 +34,7 @@ def encoded():
 @pytest.fixture
 def folder(tmp_path, encoded):
     """A folder with thirty images in subfolders, created out of order."""
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     for number in reversed(range(30)):
         path = root / f"{number % 3}" / f"{number:02}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ def below(root, *words):
     return [os.path.relpath(name, root) for name in names(*words)]
 
 
-def test_a_folder_has_its_pictures_in_the_order_of_their_names(folder):
+def test_a_folder_has_its_images_in_the_order_of_their_names(folder):
     expected = sorted(str(path) for path in folder.rglob("*.png"))
     assert names(folder) == expected
     assert [source.count() for source in sources([str(folder)], None)] == [30]
@@ -30,7 +30,7 @@ def test_words_keep_their_order_and_may_repeat(folder):
     assert names(one, folder / "0", one) == [str(one), *names(folder / "0"), str(one)]
 
 
-def test_a_folder_gives_pictures_and_nothing_else(tmp_path):
+def test_a_folder_gives_images_and_nothing_else(tmp_path):
     for name in ("a.JPG", "b.txt", "c.tar", "d", ".hidden.png", "e.jpeg.part"):
         (tmp_path / name).touch()
     assert below(tmp_path, tmp_path) == [".hidden.png", "a.JPG"]
@@ -46,7 +46,7 @@ def test_globs(folder, tmp_path, monkeypatch):
     assert names(folder / "**" / "*.png") == names(folder)
     assert names(folder / "[02]") == names(folder / "0", folder / "2")
     monkeypatch.chdir(tmp_path)
-    assert names("pictures/0/*.png") == names("pictures/0") == [f"pictures/0/{n:02}.png" for n in range(0, 30, 3)]
+    assert names("images/0/*.png") == names("images/0") == [f"images/0/{n:02}.png" for n in range(0, 30, 3)]
 
 
 def test_a_glob_of_folders_in_folders_gives_nothing_twice(folder):
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_listed_is_not_lost(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("word", ["nothing", "nothing/*.png", "no[thing].png"])
-def test_a_word_that_means_nothing_is_refused_before_any_picture(word, folder):
+def test_a_word_that_means_nothing_is_refused_before_any_image(word, folder):
     with pytest.raises(UserError, match="is not a file or a folder, and matches nothing as a glob"):
         sources([str(folder), word], None)
 
@@ -127,12 +127,12 @@ def test_going_past_some_leaves_the_others(parts, data):
         assert len(every) == len(set(every)) == len(parts)
         listing, past = Listing(sources([root], None)), data.draw(st.integers(0, len(every)))
         taken = [next(listing.names()) for _ in range(past)]
-        rest = [picture.name for picture in listing.fetched()]
+        rest = [image.name for image in listing.fetched()]
         assert taken + rest == every
         assert listing.counts == [len(every)]
 
 
-def test_a_source_that_breaks_off_ends_the_pictures():
+def test_a_source_that_breaks_off_ends_the_images():
     class Broken:
         def __iter__(self):
             yield from sources([__file__], None)[0]
@@ -144,7 +144,7 @@ def test_a_source_that_breaks_off_ends_the_pictures():
     assert listing.counts == [1]
 
 
-def test_a_picture_that_cannot_be_had_is_no_end():
+def test_an_image_that_cannot_be_read_does_not_end_the_listing():
     class Odd:
         def __iter__(self):
             (good,) = sources([__file__], None)[0]

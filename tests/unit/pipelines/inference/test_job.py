@@ -66,7 +66,7 @@ def rows(path):
     return pq.read_table(path).to_pylist()
 
 
-def test_a_row_for_each_picture(job, model, folder, said):
+def test_a_row_for_each_image(job, model, folder, said):
     done = run(job(explain=True), Console(file=said))
     found = rows(job().out)
     assert (done.images, done.resumed, done.unreadable) == (30, 0, 0)
@@ -80,8 +80,8 @@ def test_a_row_for_each_picture(job, model, folder, said):
         assert len(row["top"]) == 2
 
 
-def test_an_unreadable_picture_is_a_row_with_its_error(job, folder, said):
-    (folder / "1" / "04.png").write_bytes(b"no picture")
+def test_an_unreadable_image_is_a_row_with_its_error(job, folder, said):
+    (folder / "1" / "04.png").write_bytes(b"not an image")
     (folder / "2" / "gone.png").symlink_to(folder / "nothing")
     assert run(job(), Console(file=said)).unreadable == 2
     bad = {row["path"]: row for row in rows(job().out) if row["error"]}
@@ -93,7 +93,7 @@ def test_an_unreadable_picture_is_a_row_with_its_error(job, folder, said):
     assert "2 unreadable" in said.getvalue()
 
 
-def test_nothing_but_unreadable_pictures_is_a_table_too(job, tmp_path, said):
+def test_nothing_but_unreadable_images_is_a_table_too(job, tmp_path, said):
     (tmp_path / "bad.png").touch()
     assert run(job(tmp_path / "bad.png"), Console(file=said)).unreadable == 1
     assert rows(job().out)[0]["path"] == str(tmp_path / "bad.png")
@@ -132,8 +132,8 @@ def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, smal
     left = itertools.count(20, -1)
     calls = jobs.JobProgress.add
 
-    def add(self, pictures_, unreadable):
-        calls(self, pictures_, unreadable)
+    def add(self, images, unreadable):
+        calls(self, images, unreadable)
         if next(left) == 15:
             raise KeyboardInterrupt
 
@@ -174,7 +174,7 @@ def test_a_full_disk_keeps_whole_parts_and_goes_on(job, said, small, stop):
 
 
 @pytest.mark.usefixtures("small")
-def test_another_model_or_other_pictures_are_refused(job, folder, tmp_path, said, stop):
+def test_another_model_or_other_images_are_refused(job, folder, tmp_path, said, stop):
     allow = stop(2)
     with pytest.raises(KeyboardInterrupt):
         run(job(), Console(file=said))
@@ -199,7 +199,7 @@ def test_a_complete_file_is_not_made_again(job, folder, said):
         run(job(count=3), Console(file=said))
 
 
-def test_no_pictures_are_told_and_leave_nothing(job, tmp_path, said):
+def test_no_images_are_told_and_leave_nothing(job, tmp_path, said):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="there are no images in"):
         run(job(tmp_path / "empty"), Console(file=said))
@@ -236,7 +236,7 @@ def test_a_bar_on_a_terminal(job, said, small):
     assert "30 of 30 images" in said.getvalue()
 
 
-def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path, said, monkeypatch):
+def test_no_more_images_are_in_memory_than_keep_the_threads_busy(job, tmp_path, said, monkeypatch):
     # Counts how far an endless source is read ahead of decoding.
     class Endless:
         taken = 0
@@ -244,7 +244,7 @@ def test_no_more_pictures_are_in_memory_than_keep_the_threads_busy(job, tmp_path
         def __iter__(self):
             while Endless.taken < 5000:
                 Endless.taken += 1
-                yield ImageRef(f"{Endless.taken}", lambda: b"no picture")
+                yield ImageRef(f"{Endless.taken}", lambda: b"not an image")
 
         def count(self):
             return 5000

@@ -97,7 +97,7 @@ def test_as_many_are_skipped_as_have_a_row(tmp_path_factory, every, data):
         ("", r"number 1 was a and is now missing"),
     ],
 )
-def test_other_pictures_are_refused(out, now, told):
+def test_other_images_are_refused(out, now, told):
     begin(out, "ab", "cd")
     with open_parts(out, JOB) as parts, pytest.raises(UserError, match=told):
         parts.skip(iter(now))

@@ -12,7 +12,7 @@ def in_an_empty_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_out_writes_a_row_for_each_picture_and_says_so(model, folder, tmp_path, capsys):
+def test_out_writes_a_row_for_each_image_and_says_so(model, folder, tmp_path, capsys):
     (folder / "0" / "bad.png").touch()
     out = tmp_path / "out.parquet"
     words = ["predict", str(model), str(folder), "--out", str(out), "--top", "1", "--explain"]
@@ -53,7 +53,7 @@ def test_mistakes_are_told_and_leave_nothing(model, folder, tmp_path, capsys, mi
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_pictures_need_no_framework(model, folder, tmp_path):
+def test_images_need_no_framework(model, folder, tmp_path):
     program = (
         "import sys; from pipelines.verbs.cli import main; status = main(sys.argv[1:]); "
         "print({'tensorflow', 'keras', 'jax', 'matplotlib'} & set(sys.modules)); sys.exit(status)"

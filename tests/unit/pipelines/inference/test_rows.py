@@ -25,7 +25,7 @@ def table(rows, seen):
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 255)), max_size=12), st.integers(1, 6), st.booleans())
 @settings(deadline=None)
-def test_each_row_is_of_its_picture(opened, values, count, explain):
+def test_each_row_is_of_its_image(opened, values, count, explain):
     shape = tiny_model.SHAPE
     images = [
         None if value is None else np.roll(np.arange(12, dtype=np.uint8), value).reshape(shape) * 20 for value in values
@@ -52,7 +52,7 @@ def test_each_row_is_of_its_picture(opened, values, count, explain):
             assert "gate_means" not in row
 
 
-def test_a_picture_is_decoded_from_where_it_is(opened, encoded, tmp_path):
+def test_an_image_is_decoded_from_where_it_is(opened, encoded, tmp_path):
     path = tmp_path / "one.png"
     path.write_bytes(encoded(1))
     expected = opened.to_input(image_files.read(path))
@@ -83,10 +83,10 @@ def contents(sizes, folder):
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(sizes=st.lists(st.one_of(st.just(9), st.integers(0, BATCH_BYTES // 3)), max_size=40))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_batches_are_of_some_pictures_and_not_too_many_bytes(tmp_path, on_disk, sizes):
+def test_batches_are_of_some_images_and_not_too_many_bytes(tmp_path, on_disk, sizes):
     given_ = [Fetched(str(at), content) for at, content in enumerate(contents(sizes, on_disk and tmp_path))]
     made = list(batches(given_))
-    assert [picture for batch in made for picture in batch] == given_
+    assert [image for batch in made for image in batch] == given_
     starts = np.cumsum([0, *map(len, made)])
     for start, batch in zip(starts, made, strict=False):
         taken = sizes[start : start + len(batch)]
@@ -94,7 +94,7 @@ def test_batches_are_of_some_pictures_and_not_too_many_bytes(tmp_path, on_disk, 
         assert batch is made[-1] or len(batch) == BATCH or sum(taken) >= BATCH_BYTES
 
 
-def test_small_pictures_and_missing_ones_fill_batches(tmp_path):
+def test_small_images_and_missing_ones_fill_batches(tmp_path):
     given_ = [Fetched("x", b"small"), Fetched("y", tmp_path / "missing"), Fetched("z", ImageError("a link"))] * BATCH
     assert [len(batch) for batch in batches(given_)] == [BATCH] * 3
 

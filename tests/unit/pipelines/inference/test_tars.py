@@ -16,14 +16,14 @@ COUNT = 20
 def packed(tmp_path, encoded):
     """A function that writes a tar file with twenty images and other members."""
 
-    def make(name="pictures.tar", mode="w", count=COUNT, **options):
+    def make(name="images.tar", mode="w", count=COUNT, **options):
         path = tmp_path / name
         with tarfile.open(path, mode, **options) as archive:
             add(archive, "folder.png", kind=tarfile.DIRTYPE)
             for number in range(count):
                 add(archive, f"folder.png/{number:02}.png", encoded(number))
-            add(archive, "notes.txt", b"no picture")
-            add(archive, "nested.tar", b"no picture either")
+            add(archive, "notes.txt", b"not an image")
+            add(archive, "nested.tar", b"not an image either")
         return path
 
     return make
@@ -43,11 +43,11 @@ def listing(path):
     ("name", "mode"), [("a.tar", "w"), ("A.TAR", "w"), ("a.tar.gz", "w:gz"), ("a.tbz2", "w:bz2"), ("a.tar.xz", "w:xz")]
 )
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
-def test_pictures_of_a_tar_file(packed, encoded, name, mode, form):
+def test_images_of_a_tar_file(packed, encoded, name, mode, form):
     path = packed(name, mode, format=form)
     found = list(listing(path).fetched())
-    assert [picture.name for picture in found] == [f"{path}:folder.png/{number:02}.png" for number in range(COUNT)]
-    assert [picture.content for picture in found] == [encoded(number) for number in range(COUNT)]
+    assert [image.name for image in found] == [f"{path}:folder.png/{number:02}.png" for number in range(COUNT)]
+    assert [image.content for image in found] == [encoded(number) for number in range(COUNT)]
     assert [source.count() for source in sources([str(path)], None)] == [COUNT]
 
 
@@ -63,7 +63,7 @@ def test_going_past_some_reads_none_of_them(packed, monkeypatch):
     monkeypatch.setattr(tars.Tar, "_content", lambda *given: taken.append(given[-1]) or read(*given))
     found = listing(path)
     past = [next(found.names()) for _ in range(COUNT - 2)]
-    rest = [picture.name for picture in found.fetched()]
+    rest = [image.name for image in found.fetched()]
     assert taken == rest
     assert len(past + rest) == COUNT
 
@@ -129,7 +129,7 @@ def test_what_is_no_tar_file_is_refused_at_once(tmp_path, folder):
 
 
 @pytest.mark.parametrize("place", ["header", "content", "between", "end"])
-def test_an_incomplete_tar_file_is_told_behind_its_last_whole_picture(packed, place):
+def test_an_incomplete_tar_file_is_told_behind_its_last_whole_image(packed, place):
     path = packed()
     content = path.read_bytes()
     with tarfile.open(path) as archive:

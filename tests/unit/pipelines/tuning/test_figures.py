@@ -26,14 +26,14 @@ def texts(plan, state):
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
-def test_pictures_of_a_search(tmp_path, count):
+def test_figures_of_a_search(tmp_path, count):
     files = figures.draw(tmp_path, toy_plan(), searched_state(count, failed=range(30, 33)))
     assert [file.name for file in files] == ["parallel.png", "importance.png"][: 1 + (count >= FEWEST)]
     for file in files:
         assert np.asarray(Image.open(file)).std() > 5
 
 
-def test_pictures_of_a_study_show_its_curves(tmp_path):
+def test_figures_of_a_study_show_its_curves(tmp_path):
     plan = study_plan(0.01)
     state = searched_state(32, plan=plan)
     for trial in state.trials:

@@ -19,7 +19,7 @@ IMAGES, EXPECTED = np.load(GOLDEN / "images.npy"), np.load(GOLDEN / "probabiliti
 
 
 @pytest.fixture
-def pictures(tmp_path):
+def images(tmp_path):
     return save_images(IMAGES, [f"digit-{index}" for index in range(len(IMAGES))], tmp_path)
 
 
@@ -32,83 +32,83 @@ def refused(capsys, *words):
     return captured.err
 
 
-def test_probabilities_are_those_of_the_net(pictures):
+def test_probabilities_are_those_of_the_net(images):
     # More than one batch, the last one partial.
-    folder, predictions = predict(MODEL / "2", pictures * 8)
+    folder, predictions = predict(MODEL / "2", images * 8)
     assert folder == MODEL / "2"
-    assert [prediction.file for prediction in predictions] == [str(picture) for picture in pictures * 8]
+    assert [prediction.file for prediction in predictions] == [str(image) for image in images * 8]
     for prediction, row in zip(predictions, np.tile(EXPECTED, (8, 1)), strict=True):
         best = np.argsort(-row)[:3]
         assert [guess.label for guess in prediction.top] == [str(index) for index in best]
         np.testing.assert_allclose([guess.probability for guess in prediction.top], row[best], atol=1e-5)
 
 
-def test_a_table(pictures, capsys, monkeypatch):
+def test_a_table(images, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["predict", str(MODEL / "2"), str(pictures[0]), str(pictures[4])]) == 0
+    assert main(["predict", str(MODEL / "2"), str(images[0]), str(images[4])]) == 0
     captured = capsys.readouterr()
     rows = [line.split("│")[1:-1] for line in captured.out.splitlines() if "digit" in line]
     assert [[cell.strip() for cell in row] for row in rows] == [
-        [str(pictures[0]), "0", "51.2%", "9 26.3%, 4 8.0%"],
-        [str(pictures[4]), "4", "75.3%", "9 11.9%, 8 4.3%"],
+        [str(images[0]), "0", "51.2%", "9 26.3%, 4 8.0%"],
+        [str(images[4]), "4", "75.3%", "9 11.9%, 8 4.3%"],
     ]
     assert captured.err == ""
 
 
-def test_json_is_one_object_a_line_and_the_version_is_told_apart(pictures, capsys):
-    assert main(["predict", str(MODEL), *map(str, pictures), "--format", "json"]) == 0
+def test_json_is_one_object_a_line_and_the_version_is_told_apart(images, capsys):
+    assert main(["predict", str(MODEL), *map(str, images), "--format", "json"]) == 0
     captured = capsys.readouterr()
     found = [json.loads(line) for line in captured.out.splitlines()]
-    assert [line["file"] for line in found] == [str(picture) for picture in pictures]
+    assert [line["file"] for line in found] == [str(image) for image in images]
     assert [int(line["top"][0]["label"]) for line in found] == EXPECTED.argmax(-1).tolist()
     assert captured.err == f"{MODEL / '2'} is the newest version of {MODEL}\n"
 
 
-def test_one_bad_picture_is_an_error_before_any_result(pictures, tmp_path, capsys):
+def test_one_bad_image_is_an_error_before_any_result(images, tmp_path, capsys):
     bad = tmp_path / "bad.png"
-    bad.write_bytes(pictures[0].read_bytes()[:-40])
-    assert f"{bad} cannot be read as an image" in refused(capsys, MODEL, *pictures, bad)
+    bad.write_bytes(images[0].read_bytes()[:-40])
+    assert f"{bad} cannot be read as an image" in refused(capsys, MODEL, *images, bad)
 
 
-def test_pictures_of_any_size_and_colour(pictures, tmp_path):
+def test_images_of_any_size_and_colour(images, tmp_path):
     from PIL import Image
 
-    with Image.open(pictures[0]) as small:
+    with Image.open(images[0]) as small:
         drawn = Image.eval(small.convert("L"), lambda ink: 255 - ink).resize((280, 280), Image.Resampling.NEAREST)
     large = tmp_path / "large.jpg"
     drawn.convert("RGB").save(large, quality=95)
-    _, (expected, found) = predict(MODEL / "2", [pictures[0], large])
+    _, (expected, found) = predict(MODEL / "2", [images[0], large])
     assert found.top[0].label == expected.top[0].label
     assert found.top[0].probability == pytest.approx(expected.top[0].probability, abs=0.05)
 
 
-def test_large_pictures_are_refused_without_a_warning(tmp_path, capsys):
+def test_large_images_are_refused_without_a_warning(tmp_path, capsys):
     from PIL import Image
 
     Image.new("L", (10_000, 9_500)).save(tmp_path / "large.png")
     assert "10000 x 9500 pixels, more than the limit of 50,000,000" in refused(capsys, MODEL, tmp_path / "large.png")
 
 
-def test_missing_models_and_pictures(pictures, tmp_path, capsys):
-    assert "there is no model" in refused(capsys, tmp_path / "nothing", pictures[0])
+def test_missing_models_and_images(images, tmp_path, capsys):
+    assert "there is no model" in refused(capsys, tmp_path / "nothing", images[0])
     assert "there is no file" in refused(capsys, MODEL, tmp_path / "nothing.png")
-    assert "PICTURES" in refused(capsys, MODEL)
+    assert "IMAGES" in refused(capsys, MODEL)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "saved_model.pb", "labels.txt", "manifest.json"])
-def test_a_damaged_model_is_refused_by_name(pictures, tmp_path, name):
+def test_a_damaged_model_is_refused_by_name(images, tmp_path, name):
     shutil.copytree(MODEL, tmp_path / "model")
     path = tmp_path / "model" / "2" / name
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(UserError, match=rf"2/{name} is damaged"):
-        predict(tmp_path / "model", pictures)
+        predict(tmp_path / "model", images)
 
 
-def test_no_framework_is_imported(pictures):
+def test_no_framework_is_imported(images):
     program = (
         "import sys; from pipelines.verbs.cli import main; status = main(sys.argv[1:]); "
         "print({'tensorflow', 'keras', 'jax', 'matplotlib'} & set(sys.modules)); sys.exit(status)"
     )
-    words = [sys.executable, "-c", program, "predict", MODEL / "2", pictures[0]]
+    words = [sys.executable, "-c", program, "predict", MODEL / "2", images[0]]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"

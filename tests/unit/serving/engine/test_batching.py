@@ -17,7 +17,7 @@ def executor():
 
 
 class Net:
-    """Gives each picture back as its answer, and remembers the sizes of batches; may be held."""
+    """Gives each image back as its answer, and remembers the sizes of batches; may be held."""
 
     def __init__(self):
         self.sizes = []
@@ -147,7 +147,7 @@ def test_who_gave_up_is_not_computed(net, executor, monkeypatch):
 
 
 class Together:
-    """Gives pictures back when so many batches are computed at the same time."""
+    """Gives images back when so many batches are computed at the same time."""
 
     def __init__(self, batches):
         self.barrier = threading.Barrier(batches)

@@ -48,7 +48,7 @@ def test_it_decodes_as_this_process_does(decoder, form):
     np.testing.assert_array_equal(decoder.decode_limited(file, "a"), image_files.decode(file, "a"))
 
 
-def test_memory_goes_back_after_a_large_picture(decoder):
+def test_memory_goes_back_after_a_large_image(decoder):
     def kilobytes(what):
         status = Path(f"/proc/{process}/status").read_text().splitlines()
         return int(next(line for line in status if line.startswith(what)).split()[1])

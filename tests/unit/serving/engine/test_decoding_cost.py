@@ -7,9 +7,9 @@ from PIL import Image
 from serving.engine.decoding import LIGHT, estimate
 
 
-def saved(picture, form, **options):
+def saved(image, form, **options):
     file = io.BytesIO()
-    picture.save(file, form, **options)
+    image.save(file, form, **options)
     return file.getvalue()
 
 

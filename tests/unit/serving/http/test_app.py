@@ -117,7 +117,7 @@ def test_an_old_version_says_that_it_cannot_take_files(client):
     answer = client.post("/predict/tiny", content=file.getvalue(), headers={"content-type": "image/png"})
     assert answer.status_code == 400
     assert "Export the run again" in answer.json()["error"]
-    body = {"signature_name": "serving_bytes", "instances": [{"b64": base64.b64encode(b"no picture").decode()}]}
+    body = {"signature_name": "serving_bytes", "instances": [{"b64": base64.b64encode(b"not an image").decode()}]}
     answer = client.post("/v1/models/tiny:predict", json=body)
     assert answer.status_code == 400
     assert "image 1 is not an image" in answer.json()["error"]
@@ -381,7 +381,7 @@ def test_large_json_says_the_same(client, expected):
         assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
 
 
-def test_json_with_more_values_than_pictures_have_is_not_read(client):
+def test_json_with_more_values_than_images_have_is_not_read(client):
     # Each empty list takes 64 bytes of memory.
     body = b'{"instances": [' + b"[]," * 40_000 + b"[]]}"
     answer = client.post("/v1/models/tiny:predict", content=body)

@@ -62,7 +62,7 @@ def test_files(manifest):
     assert parse(manifest, {"inputs": [given]}, behind).request.files == [b"one", b"three"]
 
 
-def test_no_pictures_at_all(manifest):
+def test_no_images_at_all(manifest):
     assert parse(manifest, {"inputs": [image(shape=[0, 4, 3, 1], data=[])]}).request.images.shape == (0, 4, 3, 1)
 
 

@@ -10,7 +10,7 @@ from serving.protocols import tf_rest
 
 LISTS = [[[[row * 3 + column] for column in range(3)] for row in range(4)]] * 2
 PIXELS = np.array(LISTS, np.uint8)
-FILE = {"b64": base64.b64encode(b"a picture").decode()}
+FILE = {"b64": base64.b64encode(b"an image").decode()}
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def test_pixels_in_rows_and_columns(manifest, body, rows):
 )
 def test_files(manifest, body):
     found = parse(manifest, signature_name="serving_bytes", **body)
-    assert found.request.files == [b"a picture"] * 2
+    assert found.request.files == [b"an image"] * 2
     assert found.request.images is None
 
 
-def test_no_pictures_at_all(manifest):
+def test_no_images_at_all(manifest):
     assert parse(manifest, instances=[]).request.images.shape == (0, 4, 3, 1)
     assert parse(manifest, instances=[], signature_name="serving_bytes").request.files == []
 

@@ -15,7 +15,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (10, 4, 3, 1), dtype="uint8")
 
 
 class Connection:
-    """Answers with the first pixels of each picture, once it may."""
+    """Answers with the first pixels of each image, once it may."""
 
     address = "there:8500"
 
@@ -57,7 +57,7 @@ def test_a_large_request_goes_in_parts_that_the_server_takes(remote, connection)
     np.testing.assert_array_equal(found["probabilities"], first_pixels(IMAGES))
 
 
-def test_of_no_pictures_nothing_is_asked(remote, connection):
+def test_of_no_images_nothing_is_asked(remote, connection):
     assert asyncio.run(remote.predict(IMAGES[:0]))["probabilities"].shape == (0, 4)
     assert connection.sizes == []
 

@@ -18,7 +18,7 @@ def small(pixels, channels=3):
     return natural(tf.constant(pixels), 32, 32, channels).numpy()
 
 
-def test_a_picture_of_the_right_size_stays_as_it_is():
+def test_an_image_of_the_right_size_stays_as_it_is():
     pixels = rgba(32, 32)
     np.testing.assert_array_equal(small(pixels), pixels[..., :3])
 

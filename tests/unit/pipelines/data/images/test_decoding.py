@@ -15,7 +15,7 @@ def decoder():
     return tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)])
 
 
-def picture(mode="RGB", size=(23, 17)):
+def image(mode="RGB", size=(23, 17)):
     colours = np.random.default_rng(0).integers(0, 256, (3, 3, 4), np.uint8)
     return Image.fromarray(colours, "RGBA").convert("RGB").resize(size, Image.Resampling.BICUBIC).convert(mode)
 
@@ -34,13 +34,13 @@ def shown(data):
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "P", "1", "RGBA", "LA"])
 def test_a_png_is_read_exactly(decoder, mode):
-    data = saved(picture(mode), "PNG")
+    data = saved(image(mode), "PNG")
     np.testing.assert_array_equal(decoder(data), shown(data))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_a_jpeg_is_read_as_pillow_reads_it(decoder, mode):
-    data = saved(picture(mode), "JPEG", quality=90)
+    data = saved(image(mode), "JPEG", quality=90)
     np.testing.assert_allclose(decoder(data).numpy().astype(int), shown(data).astype(int), atol=2)
 
 
@@ -52,10 +52,10 @@ def test_sixteen_bits_become_eight(decoder):
 
 @pytest.mark.parametrize("way", range(1, 9))
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_a_picture_is_turned_as_its_exif_says(decoder, form, way):
+def test_an_image_is_turned_as_its_exif_says(decoder, form, way):
     exif = Image.Exif()
     exif[0x0112] = way
-    data = saved(picture(), form, exif=exif.tobytes())
+    data = saved(image(), form, exif=exif.tobytes())
     assert int(orientation(tf.constant(data))) == way
     np.testing.assert_allclose(decoder(data).numpy().astype(int), shown(data).astype(int), atol=2)
 
@@ -74,10 +74,10 @@ def test_broken_exif_turns_nothing(head):
 
 @pytest.mark.parametrize("size", [(1025, 40), (2100, 1300), (40, 4200), (3, 3000)])
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_a_large_picture_is_scaled_down_as_behind_the_endpoint(decoder, form, size):
+def test_a_large_image_is_scaled_down_as_behind_the_endpoint(decoder, form, size):
     exif = Image.Exif()
     exif[0x0112] = 8
-    data = saved(picture(size=size), form, exif=exif.tobytes())
+    data = saved(image(size=size), form, exif=exif.tobytes())
     expected = image_files.decode(data, "a").astype(int)
     np.testing.assert_allclose(decoder(data).numpy().astype(int), expected, atol=2)
 
@@ -89,7 +89,7 @@ def graph():
 
 @pytest.mark.parametrize("size", [(1024, 30), (30, 1024), (1250, 1025), (1550, 350), (1, 35_000), (1750, 3)])
 @pytest.mark.parametrize("opaque", [True, False])
-def test_large_pictures_shrink_as_behind_the_endpoint(graph, size, opaque):
+def test_large_images_shrink_as_behind_the_endpoint(graph, size, opaque):
     rgba = np.random.default_rng(0).integers(0, 256, (*size, 4), dtype=np.uint8)
     if opaque:
         rgba[..., 3] = 255
@@ -102,7 +102,7 @@ def test_large_pictures_shrink_as_behind_the_endpoint(graph, size, opaque):
     assert np.abs(shown - expected_shown).max() <= 3
 
 
-def test_small_pictures_stay_as_they_are(graph):
+def test_small_images_stay_as_they_are(graph):
     rgba = np.random.default_rng(0).integers(0, 256, (999, 40, 4), dtype=np.uint8)
     np.testing.assert_array_equal(graph(rgba), rgba)
 

@@ -60,7 +60,7 @@ def test_paper_without_a_digit_is_black(normalised, size):
         elements=st.integers(0, 255).map(float),
     )
 )
-def test_every_picture_becomes_some_digit(normalised, image):
+def test_every_image_becomes_some_digit(normalised, image):
     found = normalised(image).numpy()
     assert found.shape == (28, 28)
     assert np.isfinite(found).all()
