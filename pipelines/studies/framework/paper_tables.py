@@ -19,8 +19,8 @@ SEEDS = 5
 """Runs behind the paper's means and deviations."""
 LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
 SHORTER = (
-    f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs takes the place of the recorded "
-    "training; all of its numbers are ours."
+    f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs replaces the recorded training; "
+    "all of its numbers are ours."
 )
 
 
@@ -141,10 +141,11 @@ def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
     with figures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title) as figure:
         axes = figure.subplots()
         lines = {}
+        mine = "ours, each run" if results.several else "ours"
         for row, net in enumerate(nets):
             ours = [100 * share for share in results.accuracies(net.arm)]
             if ours:
-                (lines["ours, each run"],) = axes.plot(ours, [row - 0.12] * len(ours), "o", color=BLUE, alpha=0.6)
+                (lines[mine],) = axes.plot(ours, [row - 0.12] * len(ours), "o", color=BLUE, alpha=0.6)
             known = net.published
             colour = "black" if net.name.startswith("Highway") else GREY
             if known.best is not None:

@@ -104,7 +104,7 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
                 continue
             for number, run in enumerate(zip(*ours.values(), strict=True)):
                 errors = [100 * (1 - share) for share in run]
-                label = None if number else f"{names[arm]}, each run"
+                label = None if number else f"{names[arm]}, each run" if results.several else names[arm]
                 axes.plot(list(ours), errors, color=colour, marker="o", ms=4, lw=1, alpha=0.7, label=label)
         if log:
             errors = [100 * (1 - share) for share in log.accuracies.values()]

@@ -6,7 +6,7 @@ Net         one plain and 9 to 299 highway layers of 50 ReLU units, gate bias fr
 Data        MNIST, all 60,000 training images
 Published   very low and very high biases fail to converge in reasonable time; no figures (a TensorFlow study of 2015)
 Sources     width, activation and data are recorded. The training is that of the nets of 1,000 layers: Adam 1e-3, batch
-            128, three epochs, kernels by normalised initialisation; it is assumed, as are depths and biases
+            128, three epochs, kernels by normalized initialization; it is assumed, as are depths and biases
 Measured    docs/results/bias
 """
 
@@ -52,14 +52,14 @@ def make_tables(results: Results) -> list[Table]:
         rows = [(str(depth), *(cell(arm(depth, bias)) for bias in BIASES)) for depth in DEPTHS]
         rows.append(("1, no gates", cell(ALONE), *(MISSING,) * (len(BIASES) - 1)))
         head = ("layers", *(f"bias {bias:g}" for bias in BIASES))
-        return Table(title, head, tuple(rows), f"{note}. The source gives no figures")
+        return Table(title, head, tuple(rows), f"{note}. The source gives no numbers")
 
     return [
         over_depth("Accuracy on test images, in percent", results.accuracy, tables.SPREAD),
         over_depth(
             LOSS_TITLE,
             lambda name: tables.mean(results.final_losses(name)),
-            "mean over seeds of the mean over the epoch, in which the weights still change",
+            "mean over the epoch, during which weights still change, and over seeds",
         ),
     ]
 
@@ -89,7 +89,8 @@ def chart(results: Results, figures: Figures) -> None:
     """Draws the map: test accuracy and training loss of every depth at every bias."""
     accuracy = _grid({key: results.accuracies(arm(*key)) for key in _all()})
     loss = _grid({key: results.final_losses(arm(*key)) for key in _all()})
-    with figures.figure("bias_map", (11.5, 3.9), "Gate bias and depth, means over seeds") as figure:
+    caption = "Means over seeds." if results.several else ""
+    with figures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", caption) as figure:
         sides = figure.subplots(1, 2)
         # Better is brighter on both.
         for axes, values, title, options, form in (
@@ -166,19 +167,19 @@ def _arm(name: str, depth: int, bias: float | None) -> Arm:
 
 STUDY = Study(
     name="bias",
-    title="Low and high gate biases over depth",
+    title="Gate biases from low to high, over depth",
     source="a TensorFlow study of 2015, and arXiv 1507.06228, section 2.2",
-    asks="which initial gate biases let a highway net learn, and how does that change with its depth?",
+    asks="which initial gate biases let a highway net learn, and how does that depend on depth?",
     arms={
         ALONE: _arm(ALONE, 1, None),
         **{arm(depth, bias): _arm(arm(depth, bias), depth, bias) for depth, bias in _all()},
     },
     seeds=3,
     differs=(
-        "The source says that very low and very high biases fail to converge in reasonable time, and gives neither "
-        "depths and biases nor figures. Here, reasonable time is three epochs.",
-        "Optimiser, batch size and epochs are those of the nets of 1,000 layers; the source names none.",
-        "The net without any block, as a reference for closed gates, is ours.",
+        "The source says that very low and very high biases fail to converge in reasonable time, without depths, "
+        "biases or numbers. Here, reasonable time is three epochs.",
+        "Optimizer, batch size and epochs are those of the nets of 1,000 layers; the source names none.",
+        "The net without blocks, to compare with nets of closed gates, is ours.",
     ),
     tables=make_tables,
     draw=draw_figures,

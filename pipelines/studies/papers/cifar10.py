@@ -27,10 +27,10 @@ CITED = (
 )
 LOG = Log("the authors' log", {5_000: 0.6897, 50_000: 0.8592, 100_000: 0.8694, 100_500: 0.9038, 200_000: 0.9214})
 DIFFERS = (
-    "Not recorded: the scale of the contrast normalisation (0.67 fits the recorded loss before training best), and "
+    "The scale of the contrast normalization is not recorded (0.67 fits the recorded loss before training best), nor "
     "whether the subtracted mean is per pixel or per channel.",
-    "The nets that the paper cites are not trained here: their numbers are those that it prints.",
-    "The number format, unless it is Caffe's, float32.",
+    "Nets that the paper cites are not trained here; their numbers are the ones it prints.",
+    "The number format, unless it is float32, which Caffe used.",
 )
 
 STUDY = paper_tables.study(

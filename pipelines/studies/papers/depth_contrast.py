@@ -71,15 +71,15 @@ def make_tables(results: Results) -> list[Table]:
             "Accuracy on test images, in percent",
             ("blocks", *COLUMNS),
             accuracies,
-            f"{tables.SPREAD}; a single number of the source is one run. Its three seeds draw images of their own, "
-            "which our seeds use in turn",
+            f"{tables.SPREAD}; a single number of the source is one run. Each of its three seeds draws its own "
+            "images; our seeds cycle through these three draws",
         ),
         numpy_runs.compared(results),
         Table(
             LOSS_TITLE,
             ("blocks", *COLUMNS),
             losses,
-            "mean over the epoch, in which the weights still change, and over seeds; the source's is that of seed 0",
+            "mean over the epoch, during which weights still change, and over seeds; the source's is of seed 0",
         ),
     ]
 
@@ -188,20 +188,20 @@ def _arm(kind: str, blocks: int) -> Arm:
 STUDY = Study(
     name="depth-contrast",
     title="Highway against plain nets over depth",
-    source="a study in NumPy on a subset of MNIST, https://cybertronai.github.io/schmidhuber-problems/highway-networks",
-    asks="does a highway net keep its accuracy as it gets deeper, while a plain one loses it?",
+    source="a NumPy study on a subset of MNIST, https://cybertronai.github.io/schmidhuber-problems/highway-networks",
+    asks="does a highway net keep its accuracy as it gets deeper, where a plain net loses it?",
     arms={arm(kind, blocks): _arm(kind, blocks) for kind in KINDS for blocks in BLOCKS},
     seeds=3,
     draws=DRAWS,
     differs=(
-        "The images are the source's, of its seeds 0 to 2 in turn. Weights and the order of the images are drawn "
-        "differently, so each run is another one on the same images.",
+        "The images are the source's, those of its seeds 0 to 2 in turn. Weights and the order of images are drawn "
+        "differently, so that each run is a new one on the same images.",
         "An epoch has 46 whole batches of 128. The source drops the remaining images; here they start the next epoch.",
-        "float32, while the source computes in float64; and Keras adds Adam's epsilon to the root of the raw second "
-        "moment, the source to that of the corrected one.",
+        "float32; the source uses float64. Keras adds Adam's epsilon to the root of the uncorrected second moment, the "
+        "source to that of the corrected one.",
         "The source says that blocks near the input open further. The gates that it recorded (seed 0, 30 blocks) rise "
         "from 0.08 and 0.05 in the first two to 0.17 in the last two.",
-        "100 blocks are not in the source, and it has three seeds only at 30 blocks.",
+        "The source has no nets of 100 blocks, and three seeds only at 30 blocks.",
     ),
     tables=make_tables,
     draw=draw_figures,

@@ -114,16 +114,15 @@ def make_tables(results: Results) -> list[Table]:
 
     return [
         Table(
-            f"{CLUSTERS} clusters of the routes of held-out images",
+            f"{CLUSTERS} clusters of held-out images",
             (
-                "what is clustered", "variance between classes", "silhouette", "mutual information with the class",
-                "purity, in percent", "agreement of two seeds",
+                "clustered by", "variance between classes", "silhouette", "mutual information with the class",
+                "images of the most common class of their cluster, %", "agreement of two seeds",
             ),
             tuple(map(row, VIEWS)),
-            "k-means; means over seeds. Variance between classes: share of all variance, before any clustering; mutual "
-            "information: adjusted, 0 for chance and 1 where clusters are classes; purity: share of images of the "
-            "commonest class of their cluster; agreement: adjusted Rand index of the same images. Pixels are the same "
-            "for every seed",
+            "k-means; means over seeds. Variance between classes: share of the total variance, before clustering; "
+            "mutual information: adjusted, 0 for chance and 1 if clusters equal classes; agreement: adjusted Rand "
+            "index on the same images. Pixels are the same for every seed",
         )
     ]  # fmt: skip
 
@@ -140,7 +139,7 @@ def typical(found: Mapping[str, np.ndarray], seed: int, figures: Figures) -> Non
     """Draws the images nearest to the centre of each cluster."""
     images, sizes = found["images"], np.bincount(found["gates"])
     shares = clusters.class_shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
-    title = f"Typical images of each cluster of routes, seed {seed}"
+    title = f"Typical images of each cluster, seed {seed}"
     caption = "A row is a cluster of held-out images by all their gates, with the images nearest to its centre."
     with figures.figure("typical_images", (9.4, 0.7 * len(images) + 0.6), title, caption) as figure:
         rows = np.atleast_1d(figure.subplots(len(images), 1))
@@ -159,7 +158,7 @@ def composition(found: Mapping[str, np.ndarray], seed: int, figures: Figures) ->
     shares = clusters.class_shares(assigned, labels, classes)
     away = found["profile"] - np.bincount(assigned) @ found["profile"] / len(assigned)
     end = float(np.abs(away).max()) or 1.0
-    with figures.figure("routes", (11, 4.8), "Clusters of routes: their classes and their gates") as figure:
+    with figures.figure("routes", (11, 4.8), "Clusters: classes and gates") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1, 2), sharey=True)
         mesh = heat_map(left, shares, first=(1, 0), vmin=0, vmax=1)
         figure.colorbar(mesh, ax=left, label="share of the cluster")
@@ -186,16 +185,16 @@ def _arm() -> Arm:
 
 STUDY = Study(
     name="depth-routes",
-    title="Routes of examples through the gates",
-    source="none; an open question of a study in NumPy",
-    asks="do similar images take similar routes through the gates?",
+    title="Clusters of examples by their gates",
+    source="none; an open question of the NumPy study",
+    asks="do similar images open similar gates?",
     arms={ARM: _arm()},
     seeds=3,
     differs=(
-        "The source trains on 6,000 images; here on 55,000.",
+        "The source trains on 6,000 images; this study on 55,000.",
         f"The number of clusters, {CLUSTERS}, is that of the classes and was not chosen by results.",
-        "The images are of the training split but were held out of training, because a net separates its training "
-        "images better.",
+        "The images are from the training split but were held out of training: a net separates its training images "
+        "better.",
     ),
     tables=make_tables,
     draw=draw_figures,

@@ -36,12 +36,12 @@ def make_tables(results: Results) -> list[Table]:
     return [
         over_depth("Accuracy on test images, in percent", results.accuracy, tables.SPREAD),
         over_depth(
-            LOSS_TITLE, lambda arm: tables.mean(results.final_losses(arm)), "mean over seeds of the mean over the epoch"
+            LOSS_TITLE, lambda arm: tables.mean(results.final_losses(arm)), "mean over the epoch and over seeds"
         ),
         over_depth(
             "Parameters",
             results.parameters,
-            "a wider twin has a wider projection too, so that the counts of whole nets are closest in deep ones",
+            "a wider twin also has a wider projection, so that whole nets match best when they are deep",
         ),
     ]
 
@@ -60,16 +60,17 @@ def draw_figures(results: Results, figures: Figures) -> None:
 STUDY = Study(
     name="depth-twins",
     title="Highway, residual and plain nets at matched depth and parameters",
-    source="none; an open question of a study in NumPy",
-    asks="what does a gate add to a skip connection, at equal depth and with equally many parameters?",
+    source="none; an open question of the NumPy study",
+    asks="what does a gate give that an addition does not, at equal depth and with equally many parameters?",
     arms={nets.name(net, blocks): nets.arm(net, blocks) for net in NETS for blocks in BLOCKS},
     seeds=3,
     draws=numpy_runs.DRAWS,
     differs=(
-        "The source has only highway and plain nets of 50 units; here are those runs again, next to the others.",
-        "Adam's rate and the clip are the source's, recorded for highway and plain nets of 50 units. They were tuned "
-        "for none of the nets: another rate may suit another net better.",
-        "The gate bias -4 is ours: the source has -2 at every depth, and the paper wants a lower one in deeper nets.",
+        "The source has only highway and plain nets of 50 units; they are repeated here.",
+        "Learning rate and clipping are the source's, recorded for highway and plain nets of 50 units. They were tuned "
+        "for none of the nets; another rate may suit another net better.",
+        "The gate bias -4 is ours: the source has -2 at every depth, and the paper recommends a lower one for deeper "
+        "nets.",
     ),
     tables=make_tables,
     draw=draw_figures,

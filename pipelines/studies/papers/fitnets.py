@@ -33,16 +33,16 @@ CITED = (
     PaperNet("their teacher, 5 layers", Published(best=0.9018), 9_000_000),
 )
 DIFFERS = (
-    "No file of the authors records these nets: their widths are chosen to meet the paper's numbers of parameters, and "
-    "their training and initialisation are those of the net of 19 layers of Table 3, except that the first kernel of "
-    "Highway C is initialised by He's rule: otherwise most seeds diverge within a few steps.",
+    "No file of the authors describes these nets. Their widths match the parameter counts that the paper prints; "
+    "training and initialization are those of the 19-layer net of Table 3, except that the first kernel of Highway C "
+    "is initialized by He's rule: otherwise most seeds diverge within a few steps.",
     *cifar10.DIFFERS,
 )
 STUDY = paper_tables.study(
     "fitnets",
     title="Highway nets against FitNets on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 2",
-    asks="does plain SGD reach the accuracy for which FitNets need a teacher?",
+    asks="does a single training by SGD reach what FitNets need a teacher for?",
     nets=(*HIGHWAYS, *CITED),
     short=(
         *(

@@ -42,9 +42,9 @@ STUDY = paper_tables.study(
     nets=NETS,
     counts=Counts(train=60_000, test=10_000),
     differs=(
-        "The training of width 16 is not recorded: it is that of width 32.",
-        "Maxout and DSN are not trained here: their numbers are those that the paper cites.",
-        "The number format, unless it is Caffe's, float32.",
+        "No training is recorded for width 16; it uses that of width 32.",
+        "Maxout and DSN are not trained here; their numbers are the ones that the paper cites.",
+        "The number format, unless it is float32, which Caffe used.",
     ),
     log=LOG,
 )

@@ -1,4 +1,4 @@
-"""Optimisation of highway and plain nets of 10 to 100 layers: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
+"""Optimization of highway and plain nets of 10 to 100 layers: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
 
 Command     highway reproduce optimization
 Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5,000
@@ -8,7 +8,7 @@ Search      100 random settings for each of the eight nets: learning rate, momen
             highway nets, the gate bias
 Published   curves, and the text: highway nets of 50 and 100 layers do as well as those of 10 and 20; plain nets of 10
             and 20 layers reach less than 1e-4, deeper ones fail, at 100 layers by more than two orders of magnitude
-Sources     data, nets, SGD with momentum, exponential decay, normalised initialisation, the searched settings, the
+Sources     data, nets, SGD with momentum, exponential decay, normalized initialization, the searched settings, the
             bounds of the gate bias (-10 to -1) and 100 runs each are recorded; the other bounds, batch size and epochs
             are assumed
 Measured    docs/results/optimization
@@ -42,8 +42,8 @@ CLOSE = 0.02
 SAID = {
     10: "plain nets below 1e-4",
     20: "plain nets below 1e-4",
-    50: "highway nets as those of 10 and 20, plain nets fail",
-    100: "highway nets as those of 10 and 20, plain nets above 100 times their loss",
+    50: "highway nets as at 10 and 20, plain nets fail",
+    100: "highway nets as at 10 and 20, plain nets above 100 times their loss",
 }
 
 
@@ -63,15 +63,15 @@ def make_tables(trials: Trials) -> list[Table]:
                 "the source",
             ),
             tuple(_losses(trials, depth) for depth in DEPTHS),
-            f"of the setting, and of the {BEST} settings or fewer, with the lowest. It is the mean over the epoch, in "
-            "which the weights still change. The source prints curves and this text, no numbers",
+            f"of the best setting and of the {BEST} best settings (fewer where there are fewer). Mean over the epoch, "
+            "during which weights still change. The source prints curves and this text, no numbers",
         ),
         Table(
-            "Outcomes of the settings",
-            ("net", "drawn", "finished", "learned", "failed", "reasons"),
+            "Outcome of the settings",
+            ("net", "drawn", "finished", "learned", "failed", "reason"),
             tuple(_fates(trials, name) for name in STUDY.arms),
-            f"learned: the training loss in the last epoch is more than {CLOSE} below ln 10 = {GUESSING:.3f}, which "
-            "guessing gives",
+            f"learned: the training loss in the last epoch is more than {CLOSE} below that of guessing, "
+            f"ln 10 = {GUESSING:.3f}",
         ),
         Table(
             "The best setting of each net",
@@ -100,7 +100,7 @@ def _losses(trials: Trials, depth: int) -> tuple[str, ...]:
 
 def _fates(trials: Trials, name: str) -> tuple[str, ...]:
     ended, reasons = trials.ranked(name), trials.reasons(name)
-    why = "; ".join(f"{count} x {reason.rstrip('.')}" for reason, count in Counter(reasons).most_common())
+    why = "; ".join(f"{reason.rstrip('.')} ({count})" for reason, count in Counter(reasons).most_common())
     counts = (len(trials.of(name)), len(ended), len(_learned(ended)), len(reasons))
     return (name, *map(str, counts), why or MISSING)
 
@@ -133,7 +133,7 @@ def curves(trials: Trials, figures: Figures) -> None:
 
 def settings(trials: Trials, figures: Figures) -> None:
     """Draws the training loss in the last epoch of every setting, by net; failed ones are above all others."""
-    with figures.figure("every_setting", (9, 4.8), "Every setting that was drawn") as figure:
+    with figures.figure("every_setting", (9, 4.8), "Every setting") as figure:
         axes = figure.subplots()
         top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
         jitter = np.random.default_rng(0)
@@ -195,9 +195,9 @@ def _config(model: ModelConfig) -> Config:
 
 STUDY = Study(
     name="optimization",
-    title="Optimisation of highway and plain nets over depth",
+    title="Optimization of highway and plain nets over depth",
     source="Srivastava, Greff, Schmidhuber 2015, section 3.1, Figures 1 and 5",
-    asks="can nets of 10 to 100 layers be trained, if each may choose from many settings?",
+    asks="can nets of 10 to 100 layers be trained, if each may choose among many settings?",
     arms={
         arm(kind, depth): Arm(
             config=_config(ModelConfig(preset=preset, depth=depth)),
@@ -223,12 +223,12 @@ STUDY = Study(
     seeds=SETTINGS,
     search=dense.SEARCH,
     differs=(
-        "The bounds of learning rate (0.001 to 1, evenly over its logarithm), momentum (0 to 0.99) and decay (0.8 to 1 "
-        "per epoch), the batch size of 100 and the number of epochs are not published; these are assumed, and were not "
-        "chosen by results.",
-        "55,000 training images; 5,000 are held out for the validation accuracy, by which no setting is chosen.",
-        "All settings of a net use the same seed for weights and the order of the images.",
-        "The averaging behind the source's curves is not recorded; here a loss is the mean over an epoch.",
+        "The ranges of learning rate (0.001 to 1, log-uniform), momentum (0 to 0.99) and decay (0.8 to 1 per epoch), "
+        "the batch size of 100 and the number of epochs are not published; they are assumed and were not chosen by "
+        "results.",
+        "55,000 training images; 5,000 are held out for the validation accuracy, which chooses no setting.",
+        "All settings of a net share the seed of the weights and of the order of images.",
+        "The source's losses are curves whose averaging is not recorded; here, a loss is the mean over an epoch.",
         "float32; the source's number format is not recorded.",
     ),
     tables=make_tables,

@@ -52,7 +52,7 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         f"# {study.title}",
         *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
-        *([f"**Not run: {', '.join(left_out)}.** Nothing below is about them."] if left_out else []),
+        *([f"**Not run: {', '.join(left_out)}.** Nothing below refers to them."] if left_out else []),
     ]
     tables = study.tables(results)
     for each in tables:
@@ -132,8 +132,8 @@ def numbered(numbers: Sequence[int]) -> str:
 def _time(seconds: list[float]) -> str:
     if len(seconds) == 1:
         return f"{clock(seconds[0])} of training and validation"
-    ends = f"{clock(min(seconds))} to {clock(max(seconds))}, {clock(statistics.median(seconds))} in the middle"
-    return f"{clock(sum(seconds))} of training and validation, if one run follows the other; a run {ends}"
+    ends = f"{clock(min(seconds))} to {clock(max(seconds))}, median {clock(statistics.median(seconds))}"
+    return f"{clock(sum(seconds))} of training and validation, one run after another; per run {ends}"
 
 
 def _once(texts: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ def make_tables(results: Results) -> list[Table]:
         scaled.append((str(blocks), *_jacobians(results, blocks)))
     return [
         Table(
-            "The gradient of the loss, kernel of H, and the factor of all blocks",
+            "Gradient of the loss (kernel of H), and factor of all blocks",
             (
                 "net, blocks",
                 *(f"{place}, {time}" for time in ("before", "after") for place in ("first block", "last", "factor")),
@@ -40,7 +40,7 @@ def make_tables(results: Results) -> list[Table]:
             ),
             tuple(reached),
             f"norms before and after training, over {flow.EXAMPLES} training images. Factor: on the length of a "
-            "gradient of random direction, through all blocks. Medians over seeds. The source has no figures",
+            "gradient of random direction on its way through all blocks. Medians over seeds. The source has no numbers",
         ),
         Table(
             "The Jacobian of a highway block against the formula",
@@ -54,9 +54,9 @@ def make_tables(results: Results) -> list[Table]:
                 "worst error of the formula",
             ),
             tuple(scaled),
-            "before and after training, means over the blocks, medians over seeds. Error: norm of the difference "
-            "between the Jacobian of the formula and the one measured by differences, over the norm of the latter, at "
-            f"the worst block and image of {flow.FEW}, before training and after each epoch",
+            "before and after training; means over the blocks, medians over seeds. Error: norm of the difference "
+            "between the Jacobian by the formula and the one measured by finite differences, relative to the latter, "
+            f"at the worst block and image of {flow.FEW}, before training and after each epoch",
         ),
     ]
 
@@ -109,16 +109,16 @@ def _arm(kind: str, blocks: int) -> Arm:
 STUDY = Study(
     name="gradients",
     title="Gradients through deep nets",
-    source="a study in NumPy on a subset of MNIST, and arXiv 1507.06228, section 2",
-    asks="how much of the gradient reaches the first block, and which part of it through 1 - T?",
+    source="a NumPy study on a subset of MNIST, and arXiv 1507.06228, section 2",
+    asks="how much of the gradient reaches the first block, and how much of it comes through 1 - T?",
     arms={arm(kind, blocks): _arm(kind, blocks) for blocks in BLOCKS for kind in KINDS},
     seeds=3,
     draws=DRAWS,
     differs=(
-        "The source has the formula and no figures. Nets and training are those of depth-contrast, with the same "
-        "differences; residual nets are not in the source.",
-        f"Gradients are those of the mean loss over {flow.EXAMPLES} training images; Jacobians those of {flow.FEW}, "
-        f"measured by central differences of {flow.STEP:g} in float32.",
+        "The source has the formula and no numbers. Nets and training are those of depth-contrast, with the "
+        "differences named there; the source has no residual nets.",
+        f"Gradients are of the mean loss over {flow.EXAMPLES} training images; Jacobians are measured on {flow.FEW} "
+        f"images by central differences of {flow.STEP:g} in float32.",
     ),
     tables=make_tables,
     draw=draw_figures,

@@ -1,4 +1,4 @@
-"""Memory traffic of a training step, highway against plain and residual: an open question of the numpy study.
+"""Memory traffic of a training step, highway against plain and residual: an open question of the NumPy study.
 
 Command     highway reproduce data-movement, on a quiet machine
 Net         10 blocks in two sizes: 50 units and batches of 128, as in depth-contrast, which fit into caches; and 1,024
@@ -232,7 +232,7 @@ def _arm(size: Size, name: str, net: str) -> Arm:
 STUDY = Study(
     name="data-movement",
     title="Memory traffic of a training step",
-    source="none; an open question of the numpy study",
+    source="none; an open question of the NumPy study",
     asks="does the carry path save data movement?",
     arms={f"{size}-{net}": _arm(SIZES[size], f"{size}-{net}", net) for size in SIZES for net in KINDS},
     seeds=1,

@@ -133,4 +133,4 @@ def test_a_figure_without_a_caption_has_none_but_the_label(results):
 
 def test_the_time_of_a_single_run_is_told_once():
     assert page._time([90.0]) == "1:30 of training and validation"
-    assert page._time([30.0, 90.0]).endswith("; a run 0:30 to 1:30, 1:00 in the middle")
+    assert page._time([30.0, 90.0]).endswith("; per run 0:30 to 1:30, median 1:00")
