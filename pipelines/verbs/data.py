@@ -28,7 +28,7 @@ class Arguments(Frozen):
     name: tyro.conf.Positional[str | None] = None
     """Data set (TFDS name or folder of a prepared one); for show and throughput also a recipe."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; TFDS_DATA_DIR by default, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     to: Path | None = None
     """Figure that show writes (.png, .pdf or .svg), NAME-samples.png by default."""
 

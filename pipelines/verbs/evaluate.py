@@ -22,7 +22,7 @@ class Arguments(Frozen):
     weights: Weights = "final"
     """Weights after the last step, or of the best epoch on validation."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:

@@ -37,7 +37,7 @@ class Arguments(Frozen):
     """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; by default TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:

@@ -31,7 +31,7 @@ class Arguments(Frozen):
     explain: bool = False
     """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
     data_dir: Path | None = None
-    """With --out, folder of prepared TFDS data sets; TFDS_DATA_DIR by default, then ~/tensorflow_datasets."""
+    """With --out, folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -59,7 +59,7 @@ class _NewRun(Config):
     run: Path | None = None
     """Run directory; none is runs/RECIPE."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
 
@@ -70,7 +70,7 @@ class _ResumedRun(Frozen):
     resume: Path
     """The run directory."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; none is TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
 

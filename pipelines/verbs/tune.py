@@ -69,7 +69,7 @@ class _Search(Config):
     to: Path | None = None
     """Folder of the search, searches/RECIPE by default."""
     data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; TFDS_DATA_DIR by default, then ~/tensorflow_datasets."""
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
 
 def main(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ Sources     the paper prints depth, width, activation and gate biases, and not l
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ from pipelines import recipes
 from pipelines.core import frameworks
 from pipelines.core.run import Run
 from pipelines.studies.framework import tables
+from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Arm, Counts, Published
+from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
 
 if TYPE_CHECKING:
@@ -46,6 +48,23 @@ def _arm(recipe: str) -> Arm:
 
 
 ARMS: dict[str, Arm] = {name: _arm(recipe) for name, recipe in _RECIPES.items()}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of each net, next to the paper's observations.
+
+    Args:
+        title: of the table.
+        rows: name of each number to its format and the paper's observation.
+        of: returns the numbers of a run, one per row; None where a net has no such number.
+        note: below the table.
+    """
+
+    title: str
+    rows: Mapping[str, tuple[str, str]]
+    of: Callable[[Result], Sequence[float | None]]
+    note: str
 
 
 def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tuple[OpenedNet, Part]":
@@ -83,29 +102,52 @@ def accuracies(results: Results) -> Table:
     return Table("The nets", head, tuple(rows), note)
 
 
-def compared(
+def study(
+    name: str,
+    *,
     title: str,
-    results: Results,
-    rows: Mapping[str, tuple[str, str]],
-    numbers: Callable[[Result], Sequence[float | None]],
-    note: str,
-) -> Table:
-    """Tabulates numbers of each net next to the paper's observations.
+    place: str,
+    asks: str,
+    numbers: Numbers,
+    measure: Callable[[Run, Path | None], dict[str, np.ndarray]],
+    draw: Callable[[Results, Figures], None],
+    differs: Sequence[str] = (),
+) -> Study:
+    """Builds a study of these nets, with their accuracies and its own numbers as tables.
 
     Args:
-        title: of the table.
-        results: all runs.
-        rows: name of each number to its format and the paper's observation.
-        numbers: returns the numbers of a run, one per row; None where a net has no such number.
-        note: below the table.
+        name: of the command line.
+        title: of its page.
+        place: section and figure of the paper.
+        asks: its question.
+        numbers: what it compares with the paper.
+        measure: measures a run.
+        draw: draws the figures.
+        differs: further differences from the source.
     """
-    found = {arm: list(zip(*map(numbers, runs), strict=True)) for arm, runs in measured(results)}
+    return Study(
+        name=name,
+        title=title,
+        source=f"Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, {place}",
+        asks=asks,
+        arms=ARMS,
+        seeds=SEEDS,
+        differs=(*DIFFERS, *differs),
+        tables=lambda results: [accuracies(results), compared(results, numbers)],
+        draw=draw,
+        measure=measure,
+    )
+
+
+def compared(results: Results, numbers: Numbers) -> Table:
+    """Tabulates numbers of each net next to the paper's observations."""
+    found = {arm: list(zip(*map(numbers.of, runs), strict=True)) for arm, runs in measured(results)}
     lines = []
-    for row, (name, (form, paper)) in enumerate(rows.items()):
+    for row, (name, (form, paper)) in enumerate(numbers.rows.items()):
         cells = (over_seeds(found[arm][row], form) if arm in found else MISSING for arm in ARMS)
         lines.append((name, *cells, paper))
-    note = f"mean over seeds (lowest to highest); {note}"
-    return Table(title, ("", *TITLES.values(), "in the paper"), tuple(lines), note)
+    note = f"mean over seeds (lowest to highest); {numbers.note}"
+    return Table(numbers.title, ("", *TITLES.values(), "in the paper"), tuple(lines), note)
 
 
 def over_seeds(values: Sequence[float | None], form: str) -> str:

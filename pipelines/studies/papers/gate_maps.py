@@ -14,10 +14,8 @@ from pipelines.core.run import Run
 from pipelines.core.statistics import correlation
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Study
-from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
+from pipelines.studies.papers.analysis_nets import TITLES, Numbers
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
@@ -29,22 +27,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     return storage.of_statistics(measuring.statistics(net, part)) | {"example_gates": gates, "example_outputs": outputs}
 
 
-def make_tables(results: Results) -> list[Table]:
-    """Tabulates the accuracy of the nets and their gates."""
-    return [
-        analysis_nets.accuracies(results),
-        analysis_nets.compared(
-            "What the gates do",
-            results,
-            NUMBERS,
-            _numbers,
-            "correlations are over layers. The paper's observations are from section 4, on its two dense nets",
-        ),
-    ]
-
-
-# Name of each number to its format and the paper's observation.
-NUMBERS = {
+ROWS = {
     "biases below their start": ("{:.0%}", "most, on both data sets"),
     "correlation of the biases with the number of the layer": ("{:+.2f}", "CIFAR-100: they rise"),
     "correlation of the mean of T with the number of the layer": ("{:+.2f}", "CIFAR-100: the reverse of the biases"),
@@ -59,6 +42,7 @@ NUMBERS = {
     "sum of the mean gates, in layers": ("{:.2f}", "-"),
     "dead gates": ("{:.0f}", "-"),
 }  # fmt: skip
+"""Name of each number, with its format and the paper's observation."""
 
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
@@ -101,15 +85,17 @@ def draw_figures(results: Results, figures: Figures) -> None:
             plots.openness(figure.subplots(), found)
 
 
-STUDY = Study(
-    name="gates",
+STUDY = analysis_nets.study(
+    "gates",
     title="Gates of trained nets",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4 and Figure 2",
+    place="section 4 and Figure 2",
     asks="which gates open, in which layers, over all examples and for a single one?",
-    arms=ARMS,
-    seeds=SEEDS,
-    differs=DIFFERS,
-    tables=make_tables,
-    draw=draw_figures,
+    numbers=Numbers(
+        "What the gates do",
+        ROWS,
+        _numbers,
+        "correlations are over layers. The paper's observations are from section 4, on its two dense nets",
+    ),
     measure=measure,
+    draw=draw_figures,
 )

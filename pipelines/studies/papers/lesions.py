@@ -13,10 +13,8 @@ from pipelines.core import frameworks
 from pipelines.core.run import Run
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Study
-from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
+from pipelines.studies.papers.analysis_nets import TITLES, Numbers
 
 OF_UNITS = 5000
 """Training images for lesions of units; lesions of layers use all."""
@@ -31,24 +29,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     return storage.of_lesions(measuring.lesions(net, part)) | storage.of_lesions(of_units, "unit_lesion")
 
 
-def make_tables(results: Results) -> list[Table]:
-    """Tabulates the accuracy of the nets and the worth of their layers."""
-    return [
-        analysis_nets.accuracies(results),
-        analysis_nets.compared(
-            "What a layer is worth",
-            results,
-            NUMBERS,
-            _numbers,
-            "on the training images, each layer closed alone. A layer matters if closing it alone costs more than "
-            "0.1% of accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense "
-            "nets",
-        ),
-    ]
-
-
-# Name of each number to its format and the paper's observation.
-NUMBERS = {
+ROWS = {
     "highway layers": ("{:.0f}", "49 and 49"),
     "training accuracy, intact": ("{:.2%}", "-"),
     "training loss, intact": ("{:.4f}", "-"),
@@ -61,6 +42,7 @@ NUMBERS = {
     "accuracy without it": ("{:.1%}", "-"),
     "units or channels that raise the loss by more than 10%": ("{:.1%}", "-"),
 }  # fmt: skip
+"""Name of each number, with its format and the paper's observation."""
 
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
@@ -103,18 +85,21 @@ def draw_figures(results: Results, figures: Figures) -> None:
             plots.lesion_map(figure, units)
 
 
-STUDY = Study(
-    name="lesions",
+STUDY = analysis_nets.study(
+    "lesions",
     title="What a layer is worth",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.2 and Figure 4",
+    place="section 4.2 and Figure 4",
     asks="what does a trained net lose when the gates of one layer are closed, so that it only carries?",
-    arms=ARMS,
-    seeds=SEEDS,
+    numbers=Numbers(
+        "What a layer is worth",
+        ROWS,
+        _numbers,
+        "on the training images, each layer closed alone. A layer matters if closing it alone costs more than 0.1% of "
+        "accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense nets",
+    ),
+    measure=measure,
+    draw=draw_figures,
     differs=(
-        *DIFFERS,
         f"Lesions of units and channels use {OF_UNITS:,} training images, evenly spaced; lesions of layers use all.",
     ),
-    tables=make_tables,
-    draw=draw_figures,
-    measure=measure,
 )

@@ -13,10 +13,8 @@ from pipelines.core import frameworks
 from pipelines.core.run import Run
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Study
-from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import ARMS, DIFFERS, SEEDS, TITLES
+from pipelines.studies.papers.analysis_nets import TITLES, Numbers
 
 SHOWN = {"mnist": (0, 7), "mnist-conv": (0, 7), "cifar100": (0, 1)}
 """The classes that the paper shows."""
@@ -40,23 +38,7 @@ def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
     }
 
 
-def make_tables(results: Results) -> list[Table]:
-    """Tabulates the accuracy of the nets and the differences between classes."""
-    return [
-        analysis_nets.accuracies(results),
-        analysis_nets.compared(
-            "How the gates of classes differ",
-            results,
-            NUMBERS,
-            _numbers,
-            f"variances are over {ROUTED:,} training images. The paper's observations are from section 4.1, on two "
-            "classes of each data set",
-        ),
-    ]
-
-
-# Name of each number to its format and the paper's observation.
-NUMBERS = {
+ROWS = {
     "largest difference of a class from the mean of T": ("{:.3f}", "-"),
     "typical difference, root of the mean square": ("{:.4f}", "-"),
     "layer by which half of the squared differences is reached": (
@@ -66,6 +48,7 @@ NUMBERS = {
     "variance of single gates that the class explains": ("{:.1%}", "-"),
     "variance of the layers' mean gates that it explains": ("{:.1%}", "-"),
 }  # fmt: skip
+"""Name of each number, with its format and the paper's observation."""
 
 
 def _numbers(result: Result) -> tuple[float | None, ...]:
@@ -103,15 +86,18 @@ def draw_figures(results: Results, figures: Figures) -> None:
             plots.route_bands(figure.subplots(), found.layout, arrays["routes"])
 
 
-STUDY = Study(
-    name="routing",
+STUDY = analysis_nets.study(
+    "routing",
     title="Gates by class",
-    source="Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, section 4.1 and Figure 3",
+    place="section 4.1 and Figure 3",
     asks="do gates open for some classes more than for others?",
-    arms=ARMS,
-    seeds=SEEDS,
-    differs=DIFFERS,
-    tables=make_tables,
-    draw=draw_figures,
+    numbers=Numbers(
+        "How the gates of classes differ",
+        ROWS,
+        _numbers,
+        f"variances are over {ROUTED:,} training images. The paper's observations are from section 4.1, on two classes "
+        "of each data set",
+    ),
     measure=measure,
+    draw=draw_figures,
 )
