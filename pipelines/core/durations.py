@@ -53,7 +53,7 @@ def fitted_pace(work: Sequence[float], seconds: Sequence[float]) -> Pace:
         seconds: duration of each job.
 
     Example:
-        fitted_pace([1, 1, 3], [6.0, 6.0, 8.0])  # Pace(start=5.0, unit=1.0)
+        fitted_pace([1, 1, 3], [6.0, 6.0, 8.0])  # about Pace(5.0, 1.0)
     """
     if len(set(work)) > 1:
         unit, start = linear_regression(work, seconds)

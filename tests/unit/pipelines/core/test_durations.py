@@ -26,7 +26,7 @@ def test_one_job_continues_at_its_average_pace():
 
 
 def test_the_start_of_a_job_is_told_apart_from_its_work_where_that_is_possible():
-    assert fitted_pace([1, 1, 3], [6.0, 6.0, 8.0]) == (5.0, 1.0)
+    assert fitted_pace([1, 1, 3], [6.0, 6.0, 8.0]) == pytest.approx((5.0, 1.0))
     assert fitted_pace([2, 2], [10.0, 14.0]) == (0.0, 6.0)
     # A longer trial that took less time is noise.
     assert fitted_pace([1, 3], [9.0, 7.0]) == (0.0, 3.0)

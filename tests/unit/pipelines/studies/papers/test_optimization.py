@@ -67,8 +67,8 @@ def test_tables_put_the_source_beside_what_was_measured(trials):
     assert rows["100"][-1].endswith("plain nets above 100 times their loss")
     assert {len(row) for row in losses.rows} == {len(losses.head)}
     rows = {row[0]: row[1:] for row in fates.rows}
-    assert rows["plain-10"] == ("5", "3", "3", "2", f"2 x {NONE}")
-    assert rows["highway-50"] == ("4", "3", "3", "1", f"1 x {DEAD}")
+    assert rows["plain-10"] == ("5", "3", "3", "2", f"{NONE} (2)")
+    assert rows["highway-50"] == ("4", "3", "3", "1", f"{DEAD} (1)")
     assert rows["plain-100"] == ("3", "3", "0", "0", "-")
     rows = {row[0]: row[1:] for row in best.rows}
     assert rows["highway-10"] == ("0001", "0.1", "0.5", "0.9", "relu", "-2.5", "3e-05", "90.00%")
@@ -81,7 +81,7 @@ def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     trials = searched(lambda kind, _: (0.1,) if kind == "highway" else (), failed)
     losses, fates, best = optimization.make_tables(trials)
     assert losses.rows[0][1:4] == ("0.1", "-", "-")
-    assert fates.rows[-1] == ("plain-100", "1", "0", "0", "1", f"1 x {NONE}")
+    assert fates.rows[-1] == ("plain-100", "1", "0", "0", "1", f"{NONE} (1)")
     assert set(best.rows[-1][1:]) == {"-"}
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)
