@@ -4,13 +4,12 @@ Batches of 128 preprocessed images, the same few again and again; SGD 0.025 with
 recorded. No contestant uses dropout, so that losses can be compared, or another learning rate for biases.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.problem import Arrays
+from benchmarks.problem import Arrays, Training
 
 BATCH, BATCHES = 128, 4
 LEARNING_RATE, MOMENTUM = 0.025, 0.9
@@ -24,40 +23,14 @@ Precision = Literal["float32", "mixed_bfloat16"]
 
 
 @dataclass(frozen=True)
-class ConvProblem:
-    """The training of one net in one precision.
+class ConvProblem(Training):
+    """The training of one net in one precision, from our net's weights by "layer/weight", on images [.., 32, 32, 3].
 
     Args:
-        batches: file with `images` float32 [n, batch, 32, 32, 3] and `labels` int32 [n, batch].
-        weights: file with the initial weights of our net, by "layer/weight".
         precision: "float32" or "mixed_bfloat16".
-        options: of the contestant.
     """
 
-    batches: str
-    weights: str
     precision: Precision
-    options: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Serialises it for a command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "ConvProblem":
-        """The inverse of `to_json`."""
-        fields = json.loads(text)
-        return cls(**{**fields, "options": tuple(fields["options"])})
-
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Images and labels."""
-        with np.load(self.batches) as file:
-            return file["images"], file["labels"]
-
-    def initial(self) -> Arrays:
-        """The initial weights."""
-        with np.load(self.weights) as file:
-            return dict(file)
 
 
 def weights_of(model: Any) -> Arrays:

@@ -9,8 +9,9 @@ at depth 30, with 1e-12 by 1e-5.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -21,48 +22,57 @@ BATCH, EPOCH, EPOCHS = 128, 46, 12
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The training of one net, small enough for a command line.
+class Training:
+    """What any contestant trains, small enough for a command line.
 
     Args:
-        depth: highway blocks.
-        width: units of each.
-        batches: file with `images` float32 [steps, batch, 784] and `labels` int32 [steps, batch].
-        weights: file with the initial weights, see `initial_weights`.
-        learning_rate: of Adam.
-        clip_norm: largest norm of the whole gradient.
-        epsilon: of Adam.
+        batches: file with `images` float32 [steps, batch, ...] and `labels` int32 [steps, batch].
+        weights: file with the initial weights by name.
         options: of the contestant.
     """
 
-    depth: int
-    width: int
     batches: str
     weights: str
-    learning_rate: float = 5e-3
-    clip_norm: float = 5.0
-    epsilon: float = 1e-12
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> str:
         """Serialises it for a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> "Problem":
+    def from_json(cls, text: str) -> Self:
         """The inverse of `to_json`."""
         fields = json.loads(text)
         return cls(**{**fields, "options": tuple(fields["options"])})
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Images float32 [steps, batch, 784] in [-1, 1] and labels int32 [steps, batch]."""
+        """Images and labels."""
         with np.load(self.batches) as file:
             return file["images"], file["labels"]
 
     def initial(self) -> Arrays:
-        """The initial weights, see `initial_weights`."""
+        """The initial weights."""
         with np.load(self.weights) as file:
             return dict(file)
+
+
+@dataclass(frozen=True)
+class Problem(Training):
+    """The training of one dense net, from `initial_weights`, on images [steps, batch, 784] in [-1, 1].
+
+    Args:
+        depth: highway blocks.
+        width: units of each.
+        learning_rate: of Adam.
+        clip_norm: largest norm of the whole gradient.
+        epsilon: of Adam.
+    """
+
+    depth: int
+    width: int
+    learning_rate: float = 5e-3
+    clip_norm: float = 5.0
+    epsilon: float = 1e-12
 
 
 def transform_bias(depth: int) -> float:

@@ -69,7 +69,7 @@ def test_a_contestant_that_learns_something_else_is_reported(session):
         if contestant is cheat:
             weights = problem.initial_weights(3, 12, seed=1)
             problem.write(session.folder / "others.npz", weights)
-            asked = problem.Problem(3, 12, asked.batches, str(session.folder / "others.npz"))
+            asked = problem.Problem(asked.batches, str(session.folder / "others.npz"), 3, 12)
         return asked.to_json()
 
     start = session.start

@@ -81,7 +81,7 @@ def test_an_epoch_is_46_batches_of_any_data(count):
 def test_a_problem_fits_on_a_command_line(tmp_path):
     weights = problem.initial_weights(2, 4)
     problem.write(tmp_path / "weights.npz", weights)
-    asked = Problem(2, 4, "batches.npz", str(tmp_path / "weights.npz"), options=("compile",))
+    asked = Problem("batches.npz", str(tmp_path / "weights.npz"), 2, 4, options=("compile",))
     assert Problem.from_json(asked.to_json()) == asked
     assert replace(asked, options=()) != asked
     for name, value in asked.initial().items():
