@@ -7,6 +7,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+# Tests compile many programs and run each of them a few times. XLA's own passes stay as they are; LLVM's, which take
+# most of the time, make machine code faster and nothing else.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 import contextlib
 import ctypes
@@ -20,6 +23,7 @@ import sys
 from pathlib import Path
 
 import hypothesis
+import psutil
 import pytest
 
 # Background jobs ignore SIGINT, and so would the processes whose reaction to it is tested.
@@ -86,6 +90,22 @@ def shared(tmp_path_factory, worker_id):
 
 
 @pytest.fixture(scope="session")
+def mnist_5k(shared):
+    """A folder of data sets with mnist_5k alone; not to be changed."""
+    from pipelines.data.catalog import prepare
+
+    return shared("mnist_5k", lambda folder: prepare("mnist_5k", folder))
+
+
+@pytest.fixture(scope="session")
+def fama_french(shared):
+    """A folder of data sets with fama_french alone; not to be changed."""
+    from pipelines.data.catalog import prepare
+
+    return shared("fama_french", lambda folder: prepare("fama_french", folder))
+
+
+@pytest.fixture(scope="session")
 def repository(shared):
     """A model repository with version 1 of `digits`, a classifier of digits with gates; not to be changed."""
     from tests.endpoint import make_repository
@@ -93,12 +113,25 @@ def repository(shared):
     return shared("repository", make_repository) / "models"
 
 
+# Memory when compiled functions were last freed, in bytes; at first about that of TensorFlow's imports.
+freed_at = {"memory": 1 << 29}
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _free_memory():
-    """Frees compiled functions and nets between modules."""
+    """Frees models and compiled functions between modules each time memory has grown by 0.5 GB.
+
+    Not after every module: it takes 1 to 2 s, and JAX then compiles the simplest operations again.
+    """
     yield
+    process = psutil.Process()
+    if process.memory_info().rss < freed_at["memory"] + (1 << 29):
+        return
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.clear_session()
     gc.collect()
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+    freed_at["memory"] = process.memory_info().rss

@@ -1,7 +1,4 @@
-"""Initial weights without compilation, and bounded memory."""
-
-import os
-from pathlib import Path
+"""Initial weights without compilation."""
 
 import keras
 import numpy as np
@@ -30,23 +27,3 @@ def _numpy_initial_values(request, monkeypatch):
 @pytest.fixture
 def keras_initial_values():
     """Keeps Keras's own initializers."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free_compiled_functions():
-    """Frees models and compiled functions each time memory has grown by 0.5 GB; it takes 1 to 2 s."""
-    yield
-    if resident_memory() > freed_at["memory"] + (1 << 29):
-        keras.utils.clear_session()
-        if keras.backend.backend() == "jax":
-            import jax
-
-            jax.clear_caches()
-        freed_at["memory"] = resident_memory()
-
-
-freed_at = {"memory": 1 << 29}
-
-
-def resident_memory():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
