@@ -15,7 +15,7 @@ from pipelines import studies
 from pipelines.analysis import examples
 from pipelines.analysis.analyze import analyze
 from pipelines.core import run as runs
-from pipelines.core.config import Preprocess, Subset
+from pipelines.core.config import Subset
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
 from pipelines.training.train import train
@@ -24,17 +24,6 @@ from tests.finished_run import DIGITS, finished, tiny_net
 from tests.toy_data import COUNTS, ToyData, toy_config
 
 FIGURES = ("gates", "openness", "classes", "lesions", "units", "routes")
-
-
-@pytest.fixture(scope="module")
-def trained_run(tmp_path_factory):
-    """A trained run that tests may analyse."""
-    path = tmp_path_factory.mktemp("runs") / "toy"
-    with pytest.MonkeyPatch.context() as patch:
-        ToyData().install(patch)
-        config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
-        train(config, path, console=Console(file=io.StringIO()))
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from pipelines.data.catalog import prepare
 from pipelines.verbs.cli import main
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data_sets")
-    prepare("mnist_5k", root)
-    return root
+@pytest.fixture(scope="session")
+def digits(mnist_5k):
+    return mnist_5k
 
 
 @pytest.fixture(autouse=True)

@@ -1,30 +1,15 @@
 """`highway evaluate` on trained runs: results, files, and refusals."""
 
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import Preprocess
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
 from pipelines.training.evaluate import evaluate
-from pipelines.training.train import train
 from pipelines.verbs.cli import main
-from tests.toy_data import ToyData, toy_config
-
-
-@pytest.fixture(scope="module")
-def trained_run(tmp_path_factory):
-    """A trained run that tests may evaluate."""
-    path = tmp_path_factory.mktemp("runs") / "toy"
-    with pytest.MonkeyPatch.context() as patch:
-        ToyData().install(patch)
-        config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
-        train(config, path, console=Console(file=io.StringIO()))
-    return path
+from tests.toy_data import ToyData
 
 
 @pytest.fixture

@@ -24,11 +24,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
+def data_dir(mnist_5k):
     """The digits, prepared."""
-    folder = tmp_path_factory.mktemp("datasets")
-    sources.describe("mnist_5k", folder)
-    return folder
+    return mnist_5k
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from pipelines.core.config import Preprocess
+from pipelines.core.run import open_run
 from pipelines.data import sources
 from pipelines.export import forms, int8, onnx_model, parity
 from pipelines.export.form import Form, Predictor
@@ -32,17 +33,29 @@ KEY = Ed25519PrivateKey.generate()
 
 
 @pytest.fixture(scope="session")
-def data_dir(tmp_path_factory):
+def data_dir(mnist_5k):
     """The digits, prepared."""
-    folder = tmp_path_factory.mktemp("datasets")
-    sources.describe("mnist_5k", folder)
-    return folder
+    return mnist_5k
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The evaluated run of a tiny net; tests copy it."""
+    run = finished(tmp_path_factory.mktemp("tiny") / "run", tiny_net())
+    evaluated(run.path)
+    return run.path
+
+
+@pytest.fixture
+def tiny_run(tiny, home):
+    """A copy that the test may change."""
+    return open_run(shutil.copytree(tiny, home / "run"))
 
 
 def export(run, data_dir, *words):
@@ -96,11 +109,10 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     assert open_model(folder, trusted=trusted).folder == folder
 
 
-def test_an_unusable_key_is_reported_before_anything_is_written(home, data_dir, capsys):
-    run = finished(home / "runs" / "digits", tiny_net())
+def test_an_unusable_key_is_reported_before_anything_is_written(tiny_run, home, data_dir, capsys):
     (home / "text.pem").write_text("no key")
     for name, expected in {"missing.pem": "No such file", "text.pem": "holds no private key"}.items():
-        assert expected in refused(capsys, export(run.path, data_dir, "--sign", name))
+        assert expected in refused(capsys, export(tiny_run.path, data_dir, "--sign", name))
     assert not (home / "models").exists()
 
 
@@ -143,32 +155,29 @@ def test_the_best_weights_are_exported_on_request(home, data_dir):
 
 
 @pytest.mark.parametrize("state", ["running", "diverged"])
-def test_an_unfinished_run_is_refused(home, data_dir, capsys, state):
-    run = finished(home / "run", tiny_net())
-    run.update(state=state)
-    (run.path / "model.keras").unlink()
-    message = refused(capsys, export(run.path, data_dir))
+def test_an_unfinished_run_is_refused(tiny_run, home, data_dir, capsys, state):
+    tiny_run.update(state=state)
+    (tiny_run.path / "model.keras").unlink()
+    message = refused(capsys, export(tiny_run.path, data_dir))
     assert {"running": "is unfinished, after 40 steps", "diverged": "its training diverged"}[state] in message
     assert not (home / "models").exists()
 
 
-def test_a_checkpoint_of_an_unfinished_run_is_refused_too(home, data_dir, capsys):
-    run = finished(home / "run", tiny_net())
-    run.update(state="running")
-    assert "is unfinished" in refused(capsys, export(run.path, data_dir))
+def test_a_checkpoint_of_an_unfinished_run_is_refused_too(tiny_run, data_dir, capsys):
+    tiny_run.update(state="running")
+    assert "is unfinished" in refused(capsys, export(tiny_run.path, data_dir))
 
 
 @pytest.mark.parametrize("name", ["model.keras", "preprocess.npz", "run.json", "config.json", "evaluation.json"])
 @pytest.mark.parametrize("damage", ["cut", "empty"])
-def test_a_damaged_file_is_refused_by_name(home, data_dir, capsys, name, damage):
-    run = finished(home / "run", tiny_net())
-    evaluated(run.path)
-    content = (run.path / name).read_bytes()
-    (run.path / name).write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
-    message = refused(capsys, export(run.path, data_dir))
+def test_a_damaged_file_is_refused_by_name(tiny_run, data_dir, capsys, name, damage):
+    file = tiny_run.path / name
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    message = refused(capsys, export(tiny_run.path, data_dir))
     assert f"run/{name}" in message
     assert "damaged" in message
-    assert not (home / "models").exists()
+    assert not tiny_run.path.with_name("models").exists()
 
 
 @pytest.mark.parametrize(
@@ -181,11 +190,10 @@ def test_a_net_that_does_not_fit_its_data_is_refused(home, data_dir, capsys, cha
 
 
 @pytest.mark.slow
-def test_a_form_that_computes_something_else_is_not_exported(home, data_dir, capsys, monkeypatch):
-    run = finished(home / "run", tiny_net())
+def test_a_form_that_computes_something_else_is_not_exported(tiny_run, home, data_dir, capsys, monkeypatch):
     off = Agreement(max_abs_difference=2e-4, same_label=256, ties=0)
     monkeypatch.setattr(parity, "compare", lambda *_: off)
-    assert "does not compute what the Keras model computes" in refused(capsys, export(run.path, data_dir))
+    assert "does not compute what the Keras model computes" in refused(capsys, export(tiny_run.path, data_dir))
     assert not (home / "models").exists()
 
 
@@ -250,7 +258,7 @@ from pipelines.verbs.cli import main
 disk = Path("disk")
 for size in sys.argv[2:]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", disk], check=True)
-    status = main(["export", "run", "--data-dir", sys.argv[1], "--to", "disk/models"])
+    status = main(["export", "run", "--data-dir", sys.argv[1], "--to", "disk/models", "--pictures", "natural"])
     print(size, status, [path.name for path in disk.iterdir()], flush=True)
     subprocess.run(["umount", disk], check=True)
 """
@@ -283,7 +291,7 @@ def test_a_run_trained_on_jax_is_exported_whatever_the_environment_says(home, da
     run = finished(home / "run", tiny_net())
     record = json.loads((run.path / "run.json").read_text())
     (run.path / "run.json").write_text(json.dumps({**record, "backend": "jax"}))
-    words = [sys.executable, "-m", "pipelines", "export", "run", "--data-dir", data_dir]
+    words = [sys.executable, "-m", "pipelines", "export", "run", "--data-dir", data_dir, "--pictures", "natural"]
     jax = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, env=jax, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.data import preprocess
-from pipelines.data.catalog import prepare
 from pipelines.data.sources import load
 from pipelines.studies.papers.factors.walk_forward import WEIGHTS, measured
 from pipelines.training import checkpoint, table
@@ -21,10 +20,8 @@ from pipelines.verbs.train import parse_train
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data_sets")
-    prepare("fama_french", root)
-    return root
+def data_dir(fama_french):
+    return fama_french
 
 
 def train_run(path, data_dir, *words):

@@ -26,8 +26,8 @@ SEARCHES = [name for name in studies.names() if studies.get(name).search]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("data_sets"))
+def toy(shared):
+    return shared("studied", prepare)
 
 
 @pytest.fixture

@@ -55,8 +55,8 @@ def representative_arms(name, schedule):
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("data_sets"))
+def toy(shared):
+    return shared("studied", prepare)
 
 
 @pytest.fixture

@@ -25,13 +25,11 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 
-from pipelines.export.export import export
 from pipelines.verbs.cli import main
 from serving import manifest, repository
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from tests.endpoint import LoadedClient
-from tests.finished_run import finished, tiny_net
 
 DOUBLE = Path(__file__).parents[1] / "tf_serving_double.py"
 RAW = {"content-type": "application/octet-stream"}
@@ -65,17 +63,6 @@ class Server:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """Versions 1 and 2 of one model, two different nets."""
-    folder = tmp_path_factory.mktemp("exported")
-    (folder / "datasets").mkdir()
-    for seed in (0, 1):
-        run = finished(folder / f"run{seed}", tiny_net(seed))
-        export(run.path, folder / "models" / "tiny", data_dir=folder / "datasets", gates=True)
-    return folder / "models" / "tiny"
 
 
 @pytest.fixture(scope="module")

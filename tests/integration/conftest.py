@@ -1,0 +1,43 @@
+"""A trained run that is evaluated and analysed, and exported versions, each made once for all modules."""
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipelines.core.config import Preprocess
+from pipelines.export.export import export
+from pipelines.training.train import train
+from tests.finished_run import finished, tiny_net
+from tests.toy_data import ToyData, toy_config
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(scope="module")
+def trained_run(shared, tmp_path_factory):
+    """A trained run on toy data, which the tests of a module may evaluate and analyse."""
+
+    def make(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            ToyData().install(patch)
+            config = toy_config(epochs=3, preprocess=Preprocess(mean="channel"))
+            train(config, folder / "run", console=Console(file=io.StringIO()))
+
+    return shutil.copytree(shared("trained", make) / "run", tmp_path_factory.mktemp("runs") / "toy")
+
+
+@pytest.fixture(scope="session")
+def exported(shared, mnist_5k):
+    """The model `tiny` with gates in two versions, the golden net and another; tests only read it."""
+
+    def make(folder):
+        for seed in (0, 1):
+            run = finished(folder / f"run{seed}", tiny_net(seed))
+            if seed == 0:
+                shutil.copy(GOLDEN / "model.keras", run.path)
+            export(run.path, folder / "models" / "tiny", data_dir=mnist_5k, gates=True)
+
+    return shared("exported", make) / "models" / "tiny"
