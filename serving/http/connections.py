@@ -17,8 +17,15 @@ SILENT = 0.25
 LAST = 5.0
 # File descriptors for models, logs and listening sockets.
 RESERVE = 64
+# Bytes of the head of a request, or of anything else that is neither body nor answered: trailers, sizes of chunks.
+HEAD = 2**16
+# Bytes of answers that their clients have not read yet; beyond them the oldest are cut off.
+UNREAD = 2**28
+# Requests that may wait for the answer to the one before on their connection.
+PIPELINED = 32
 _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
+_LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class _Connections:
     limits: Limits
     connections: set["LimitedProtocol"] = field(default_factory=set)
     by_address: Counter[str] = field(default_factory=Counter)
+    # Bytes of unread answers, the oldest first.
+    unread: dict["LimitedProtocol", int] = field(default_factory=dict)
     watching: bool = False
 
     def add(self, one: "LimitedProtocol") -> bool:
@@ -62,12 +71,19 @@ class _Connections:
 
     def remove(self, one: "LimitedProtocol") -> None:
         """Removes a connection, unless it has been removed already."""
+        self.unread.pop(one, None)
         if one in self.connections:
             self.connections.remove(one)
             self.by_address[one.address] -= 1
             if not self.by_address[one.address]:
                 del self.by_address[one.address]
             CONNECTIONS.dec()
+
+    def add_unread(self, one: "LimitedProtocol", size: int) -> None:
+        """Records an answer that waits for its client, and cuts off others if these are too many bytes."""
+        self.unread[one] = size
+        while sum(self.unread.values()) > UNREAD:
+            next(iter(self.unread)).cut("unread")
 
     def _make_room(self, address: str | None) -> bool:
         """Closes the connection that has been silent longest, of one address or of all."""
@@ -106,6 +122,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Accepts or refuses the connection."""
         super().connection_made(transport)
         self.sending, self.since, self._received = "header", self.loop.time(), 0
+        self._unparsed = 0
         self._unread_since: float | None = None
         self._ends = float("inf")
         # Unix sockets have no address.
@@ -120,21 +137,42 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Receives part of a request."""
-        if self.transport.is_closing():
-            return
+        # In parts, so that the parser keeps no more than the limit; most requests are one part.
+        for start in range(0, len(data), HEAD):
+            if self.transport.is_closing():
+                return
+            self._receive(data if len(data) <= HEAD else data[start : start + HEAD])
+
+    def _receive(self, data: bytes) -> None:
         if self.sending is None:
             self.sending, self.since, self._received = "header", self.loop.time(), 0
         self._received += len(data)
+        self._unparsed += len(data)
         super().data_received(data)
+        if self._unparsed > HEAD and self.sending is not None and not self.transport.is_closing():
+            self._refuse(_LONG, "head")
+
+    def on_message_begin(self) -> None:
+        """Begins a request, unless too many are waiting."""
+        if len(self.pipeline) >= PIPELINED:
+            cut("pipeline").inc()
+            # The parser stops, and the connection is closed.
+            raise ValueError("too many requests are waiting for their answers")
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Starts the time limit of the body."""
-        self.sending, self.since, self._received = "body", self.loop.time(), 0
+        self.sending, self.since, self._received, self._unparsed = "body", self.loop.time(), 0, 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Receives part of the body."""
+        self._unparsed = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Ends the time limit of the body."""
-        self.sending = None
+        self.sending, self._unparsed = None, 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -152,10 +190,12 @@ class LimitedProtocol(HttpToolsProtocol):
         """Starts the time limit for reading the answer."""
         self._unread_since = self.loop.time()
         super().pause_writing()
+        self.opened.add_unread(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """Ends the time limit for reading the answer."""
         self._unread_since = None
+        self.opened.unread.pop(self, None)
         super().resume_writing()
 
     def shutdown(self) -> None:

@@ -137,6 +137,42 @@ def test_who_does_not_read_the_answer_is_cut_off(server):
     assert len(said(connection)) < LARGE
 
 
+@pytest.mark.parametrize(
+    "start",
+    [b"GET / HTTP/1.1\r\nA: ", b"GET /", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: "],
+    ids=["header", "path", "trailer"],
+)
+def test_a_head_without_end_is_refused(start):
+    with Server() as server:
+        connection = server.connect(start)
+        # In parts that are read apart: what is unread at the end would reset the connection.
+        for part in (b"x" * (connections.HEAD - len(start)), b"x" * 100):
+            time.sleep(0.05)
+            connection.sendall(part)
+        assert status(said(connection)) == b"431"
+        length = 4 * connections.HEAD
+        whole = b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)
+        assert said(server.connect(whole)).endswith(b"\r\n\r\n%d" % length)
+
+
+@pytest.mark.parametrize(("count", "answered"), [(connections.PIPELINED, True), (2000, False)])
+def test_some_requests_may_be_sent_ahead_of_their_answers(count, answered):
+    with Server() as server:
+        answer = said(server.connect(GET * count))
+    assert (answer.count(b" 200 ") == count, b" 400 " in answer) == (answered, not answered)
+
+
+def test_unread_answers_have_a_limit_together(monkeypatch):
+    monkeypatch.setattr(connections, "UNREAD", LARGE * 3 // 2)
+    with Server() as server:
+        unread = []
+        for number in range(2):
+            unread.append(server.connect(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n"))
+            eventually(lambda number=number: len(server.ended) == number + 1)
+        # The older one makes room.
+        assert [len(said(one)) > LARGE for one in unread] == [False, True]
+
+
 def test_an_answer_may_take_its_time(server):
     assert status(said(server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n"))) == b"200"
 
