@@ -49,8 +49,8 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _SEGMENTS, _EXTRAS = 64, 2**14
 # Chunks of which a few bytes expand to a million, before or after the pixels.
 _COMPRESSED = (b"zTXt", b"iTXt", b"iCCP")
-# A progressive JPEG file, in which scan after scan refines all pixels.
-_PROGRESSIVE, _SCANS = 0xC2, 10
+# Progressive JPEG files, in which scan after scan refines all pixels.
+_PROGRESSIVE, _SCANS = (0xC2, 0xC6, 0xCA, 0xCE), 10
 # Nanoseconds per pixel of `picture.onnx`, and the most pixels that reach it.
 _INPUT_NS, _INPUT_PIXELS = 15, (2 * SIDE) ** 2
 
@@ -200,13 +200,18 @@ def _estimate_png(encoded: bytes) -> Estimate:
     width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", encoded, 16)
     channels = _CHANNELS.get(colour, 4) * (2 if bits == 16 else 1)
     seconds = _seconds(width * height, (2 + 3 * channels) * (2 if interlaced else 1), len(encoded), 8)
-    at, extras = len(_PNG), 0
-    for _ in range(_SEGMENTS):
+    at, extras, light = len(_PNG), 0, seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
+    # Chunks cost Pillow some Python each, and those behind the pixels are read too.
+    for number in range(_SEGMENTS + min(len(encoded), 2**20) // 1024):
         size, kind = struct.unpack_from(">I4s", encoded, at)
-        if kind == b"IDAT":
-            simple = extras <= _EXTRAS and seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
-            return Estimate(seconds, simple)
-        extras += size if kind not in (b"IHDR", b"PLTE", b"tRNS") else 0
+        if (kind == b"IHDR") != (number == 0):
+            # Pillow takes the last header that it finds.
+            return UNKNOWN
+        if kind == b"IEND":
+            return Estimate(seconds, light and extras <= _EXTRAS)
+        if kind == b"IDAT" and not light:
+            return Estimate(seconds, simple=False)
+        extras += size if kind not in (b"IHDR", b"PLTE", b"tRNS", b"IDAT") else 0
         at += 12 + size
     return UNKNOWN
 
@@ -221,8 +226,9 @@ def _estimate_jpeg(encoded: bytes) -> Estimate:
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", encoded, at + 5)
             each = 1.5 if jpeg_ratio(width, height) > 1 else 5.0
-            if kind == _PROGRESSIVE:
-                each += max(encoded.count(b"\xff\xda", 0, 2**20), _SCANS)
+            # A scan without data costs 14 bytes and a pass over all pixels.
+            scans = encoded.count(b"\xff\xda", 0, 2**20)
+            each += max(scans, _SCANS) if kind in _PROGRESSIVE else max(scans - 1, 0)
             return Estimate(_seconds(width * height, each, len(encoded), 6), extras <= _EXTRAS)
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
