@@ -50,6 +50,45 @@ def write(folder, seed=0, gates=True):
     return folder
 
 
+def make_endless(folder, always=True):
+    """Makes predictions of a version never end: all of them, or those for images that are not black."""
+    body = helper.make_graph(
+        [helper.make_node(kind, [name], [f"{name}_next"]) for kind, name in [("Identity", "go"), ("Neg", "value")]],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.FLOAT, []),
+        ],
+        [
+            helper.make_tensor_value_info("go_next", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value_next", TensorProto.FLOAT, []),
+        ],
+    )
+    model = onnx.load(folder / manifest.ONNX)
+    constants = {"zero_float": np.float32(0), "often": np.int64(2**50), "least": np.int64(always * 2**60)}
+    for name, value in constants.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    product = next(node for node in model.graph.node if node.op_type == "MatMul")
+    place = list(model.graph.node).index(product) + 1
+    product.output[0] = "product"
+    added = [
+        helper.make_node("ReduceMax", ["flat"], ["brightest"], keepdims=0),
+        helper.make_node("Cast", ["brightest"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["whole", "often"], ["many"]),
+        helper.make_node("Add", ["many", "least"], ["steps"]),
+        helper.make_node("Loop", ["steps", "", "zero_float"], ["looped"], body=body),
+        helper.make_node("Add", ["product", "looped"], ["logits"]),
+    ]
+    for node in reversed(added):
+        model.graph.node.insert(place, node)
+    onnx.save(model, folder / manifest.ONNX)
+    content = manifest.Manifest.model_validate_json((folder / manifest.NAME).read_text())
+    made = content.model_copy(update={"files": files.digests(folder)})
+    (folder / manifest.NAME).write_text(made.model_dump_json())
+    return folder
+
+
 def _save(path, nodes, constants, inputs, outputs):
     graph = helper.make_graph(
         nodes,

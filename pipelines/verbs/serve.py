@@ -1,5 +1,6 @@
 """`highway serve`: the endpoint for a model repository, without TensorFlow and Keras."""
 
+import faulthandler
 import ipaddress
 import math
 import os
@@ -17,6 +18,7 @@ from pipelines.core.config import Frozen
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
+from serving.engine.crashes import Crashes
 
 # Seconds to write answers after SIGTERM, beyond the time limit of a prediction.
 GRACE = 5
@@ -99,15 +101,17 @@ def main(arguments: list[str]) -> None:
     shown = f"[{host}]" if ":" in host else host
     sys.stderr.write(f"serving {given.models} at http://{shown}:{port}\n")
 
-    def work() -> None:
-        _serve(given, key, origins, trust, listening)
-
     if given.workers == 1:
-        work()
+        _serve(given, key, origins, trust, listening)
         return
     from serving.http.workers import supervise
 
-    sys.exit(supervise(work, given.workers))
+    crashes = Crashes(given.workers)
+
+    def work() -> None:
+        _serve(given, key, origins, trust, listening, crashes=crashes)
+
+    sys.exit(supervise(work, given.workers, crashes))
 
 
 def _serve(
@@ -116,6 +120,8 @@ def _serve(
     origins: tuple[str, ...],
     trust: tuple[bytes, ...],
     listening: socket.socket,
+    *,
+    crashes: Crashes | None = None,
 ) -> None:
     """Serves in this process until SIGTERM."""
     import uvicorn
@@ -125,6 +131,8 @@ def _serve(
     from serving.http.app import make_app
     from serving.http.connections import Limits, possible, protocol
 
+    # A graph can crash ONNX Runtime: the log then has a stack trace.
+    faulthandler.enable()
     memory.one_heap()
     share = max(cores() // given.workers, 1)
     settings = Settings(
@@ -137,6 +145,7 @@ def _serve(
         api_key=key,
         origins=origins,
         trust=trust,
+        crashes=crashes,
     )
     limits = Limits(
         header=given.header_timeout,
@@ -155,8 +164,9 @@ def _serve(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
     )
-    # uvicorn raises the signal again after it has stopped, but a requested stop is no failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # uvicorn raises the signal again after it has stopped, but a requested stop is no failure. Python's own exit would
+    # wait for a prediction that never ends.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.Server(config).run([listening])
 
 

@@ -12,8 +12,8 @@ from serving import checks, files, manifest
 from serving.engine.batching import Batcher
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
-from serving.errors import TrialError
-from serving.manifest import CLASS_ID, LABEL, PROBABILITIES, Manifest
+from serving.errors import ModelError, TrialError
+from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, Manifest
 from serving.model import Model, open_version
 from serving.session import load_runtime
 
@@ -86,6 +86,7 @@ class InProcessVersion:
 
     model: Model
     batcher: Batcher
+    convert: Callable[[np.ndarray], np.ndarray]
     platform = "onnxruntime_onnx"
 
     @property
@@ -100,7 +101,7 @@ class InProcessVersion:
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image."""
-        return self.model.to_input(rgba)
+        return self.convert(rgba)
 
     async def predict(self, images: np.ndarray) -> Outputs:
         """Predicts, together with other requests that are waiting."""
@@ -147,11 +148,18 @@ class InProcessBackend:
             ModelError: it is incomplete, damaged, not signed as required, cannot be loaded, or contradicts itself.
             TrialError: the attempt crashed or took too long.
         """
-        limits = self.settings
+        limits, crashes = self.settings, self.settings.crashes
         # Damaged versions, and those still being copied, need no child process.
         content = manifest.read(folder, limits.trust)
         files.verify(folder, content, closed=bool(limits.trust))
         checks.place(folder, content)
+        # With its graph: a version may be replaced under its number.
+        version = f"{content.name}/{content.version} {content.files[ONNX].sha256}"
+        if crashes and crashes.caused_by(version):
+            raise ModelError(
+                f"a worker process crashed while it was predicting with {folder}. Serve another version, or export the "
+                "model again."
+            )
         try:
             self.children.call(try_version, folder, limits.trust)
         except EndedError:
@@ -162,9 +170,12 @@ class InProcessBackend:
         # The first call allocates memory, which no request should wait for.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
         measured = self.measured(model.manifest.name)
-        return InProcessVersion(
-            model, Batcher(model.predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
-        )
+        predict: Callable[[np.ndarray], Outputs] = model.predict
+        to_input: Callable[[np.ndarray], np.ndarray] = model.to_input
+        if crashes:
+            predict, to_input = crashes.watch(version, predict), crashes.watch(version, to_input)
+        batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
+        return InProcessVersion(model, batcher, to_input)
 
 
 def try_version(folder: Path, trusted: Sequence[bytes]) -> None:

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from serving.engine.crashes import Crashes
 from serving.image_files import PIXELS
 from serving.protocols.request import IMAGES
 
@@ -71,3 +72,5 @@ class Settings:
     are served too."""
     origins: tuple[str, ...] = ()
     """Other web sites whose pages may call the endpoint (CORS); "*" is all."""
+    crashes: Crashes | None = None
+    """Versions that crashed a worker process, which are not served again; None without a supervisor."""

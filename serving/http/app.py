@@ -41,6 +41,8 @@ If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key:
 """
 # Seconds that a version being opened has to finish when the endpoint stops.
 CLOSING = 2.0
+# Characters of an error message.
+QUOTED = 2000
 STATUS = {
     errors.UnknownModelError: 404,
     errors.RequestError: 400,
@@ -90,7 +92,8 @@ def make_app(settings: Settings) -> App:
         # It may be opening a version, which needs the backend; a disk that does not respond is not waited for.
         await run_in_threadpool(watching.join, CLOSING)
         await backend.close()
-        executor.shutdown()
+        # All requests have been answered; a prediction that never ends is not waited for.
+        executor.shutdown(wait=False, cancel_futures=True)
         processes.close()
         predictor.close()
 
@@ -163,7 +166,9 @@ async def _prediction_error(request: Request, error: Exception) -> Response:
 async def _refused(_: Request, error: Exception) -> JSONResponse:
     status = _status(error)
     headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
-    return JSONResponse({"error": str(error)}, status, headers)
+    message = str(error)
+    # Some messages quote the request, which may have megabytes.
+    return JSONResponse({"error": message if len(message) <= QUOTED else f"{message[:QUOTED]}..."}, status, headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -11,13 +11,15 @@ import time
 import traceback
 from collections.abc import Callable
 
+from serving.engine.crashes import Crashes
+
 # Minimum seconds between two starts of the same worker.
 PAUSE = 1.0
 _STOP = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger(__name__)
 
 
-def supervise(work: Callable[[], object], count: int) -> int:
+def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
     """Runs a function in several processes and replaces those that end, until SIGTERM or SIGINT.
 
     The processes are forked, so this one should have no threads and no large imports yet. They end with this process,
@@ -26,19 +28,21 @@ def supervise(work: Callable[[], object], count: int) -> int:
     Args:
         work: ends gracefully on SIGTERM.
         count: number of processes.
+        crashes: learns what a worker that crashed was predicting with.
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
     """
     with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        return _Supervisor(work).run(count)
+        return _Supervisor(work, crashes).run(count)
 
 
 class _Supervisor:
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self._started: dict[int, float] = {}
+    def __init__(self, work: Callable[[], object], crashes: Crashes) -> None:
+        self._work, self._crashes = work, crashes
+        # By process, the number of the worker and the time of its start.
+        self._started: dict[int, tuple[int, float]] = {}
         # Signals are read from a pipe; its other end closes in the workers when this process is gone.
         self._signals, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -48,25 +52,28 @@ class _Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self, count: int) -> int:
-        due = [0.0] * count
+        # By worker, the time of its next start.
+        due = dict.fromkeys(range(count), 0.0)
         while True:
-            due = self._start_due(due)
-            wait = max(min(due) - time.monotonic(), 0.0) if due else None
+            self._start_due(due)
+            wait = max(min(due.values()) - time.monotonic(), 0.0) if due else None
             ready, _, _ = select.select([self._signals], [], [], wait)
             numbers = os.read(self._signals, 4096) if ready else b""
             if any(number in numbers for number in _STOP):
                 return self._stop()
             for pid, status in self._reap():
-                log.error("worker ended", extra={"pid": pid, "status": status})
-                due.append(self._started.pop(pid) + PAUSE)
+                worker, started = self._started.pop(pid)
+                predicting = self._crashes.collect(worker, status)
+                log.error("worker ended", extra={"pid": pid, "status": status, "predicting": predicting})
+                due[worker] = started + PAUSE
 
-    def _start_due(self, due: list[float]) -> list[float]:
+    def _start_due(self, due: dict[int, float]) -> None:
         now = time.monotonic()
-        for _ in [one for one in due if one <= now]:
-            self._started[self._fork()] = now
-        return [one for one in due if one > now]
+        for worker in [one for one, at in due.items() if at <= now]:
+            del due[worker]
+            self._started[self._fork(worker)] = worker, now
 
-    def _fork(self) -> int:
+    def _fork(self, worker: int) -> int:
         # A signal between the fork and the reset of the handlers would be lost, or reported to the wrong process.
         everything = {*_STOP, signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, everything)
@@ -78,6 +85,7 @@ class _Supervisor:
             # Out of the terminal's foreground group: Ctrl-C goes to the supervisor, which asks the workers to stop.
             os.setpgid(0, 0)
             os.close(self._alive)
+            self._crashes.enter(worker)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
             threading.Thread(target=_end_with, args=(self._lifeline,), daemon=True).start()
             _run(self._work)

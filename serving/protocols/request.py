@@ -58,17 +58,19 @@ def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
     Raises:
         RequestError: they are not whole numbers from 0 to 255, or have another shape.
     """
-    try:
-        found = np.array(values)
-    except ValueError:
-        raise RequestError(f"the rows of the image differ in length. {expected(manifest)}") from None
+    # As objects: numpy would make every string as long as the longest.
+    found = np.array(values, object)
+    kinds = set(map(type, found.ravel().tolist()))
+    if list in kinds:
+        raise RequestError(f"the rows of the image differ in length. {expected(manifest)}")
     if found.size == 0 and found.ndim <= 1:
         found = np.zeros((0, *manifest.input.shape[1:]), np.uint8)
     check_shape(found.shape, manifest)
-    if found.dtype.kind not in "iuf" or (found.size and not (found.min() >= 0 and found.max() <= 255)):
+    numbers = found.astype(np.float64) if kinds <= {int, float} else None
+    if numbers is None or (numbers.size and not (numbers.min() >= 0 and numbers.max() <= 255)):
         raise RequestError(f"pixels must be numbers from 0 to 255. {expected(manifest)}")
-    pixels = found.astype(np.uint8)
-    if not np.array_equal(pixels, found):
+    pixels = numbers.astype(np.uint8)
+    if not np.array_equal(pixels, numbers):
         raise RequestError(f"pixels must be whole numbers, as in the file. {expected(manifest)}")
     return pixels
 

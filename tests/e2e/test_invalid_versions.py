@@ -61,6 +61,14 @@ def test_invalid_versions_and_a_missing_repository_leave_the_others_in_service(t
     assert len(refused) == len(set(refused)) == 3
 
 
+def test_sigterm_stops_the_endpoint_while_a_prediction_never_ends(tmp_path):
+    tiny_model.make_endless(tiny_model.write(tmp_path / "models" / "tiny" / "1"), always=False)
+    with Endpoint(tmp_path / "models", tmp_path / "log", "--timeout", "0.5") as endpoint:
+        answer = httpx.post(f"{endpoint.url}/predict/tiny", content=b"x" * 12, headers=RAW, timeout=60)
+        assert (answer.status_code, "longer than 0.5 s" in answer.text) == (504, True)
+        assert endpoint.stop() == 0
+
+
 def test_sigterm_stops_the_endpoint_while_it_opens_a_version(tmp_path):
     """Opens a version without end, as on a disk that does not respond."""
     tiny_model.write(tmp_path / "models" / "digits" / "1")

@@ -1,16 +1,12 @@
 """Versions that would take the endpoint down, or block it forever."""
 
-import json
 import os
 import signal
 import threading
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
-from serving import files, manifest
+from serving import manifest
 from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
 from serving.engine.processes import ChildProcesses
@@ -24,37 +20,9 @@ from tests.endpoint import eventually
 def repository(tmp_path):
     """Two models; the first predictions of the first one never end."""
     root = tmp_path / "models"
-    endless(tiny_model.write(root / "endless" / "1"))
+    tiny_model.make_endless(tiny_model.write(root / "endless" / "1"))
     tiny_model.write(root / "tiny" / "1")
     return root
-
-
-def endless(folder):
-    body = helper.make_graph(
-        [helper.make_node(kind, [name], [f"{name}_next"]) for kind, name in [("Identity", "go"), ("Neg", "value")]],
-        "body",
-        [
-            helper.make_tensor_value_info("step", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("value", TensorProto.FLOAT, []),
-        ],
-        [
-            helper.make_tensor_value_info("go_next", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("value_next", TensorProto.FLOAT, []),
-        ],
-    )
-    model = onnx.load(folder / manifest.ONNX)
-    model.graph.initializer.append(numpy_helper.from_array(np.array(2**62), "steps"))
-    model.graph.initializer.append(numpy_helper.from_array(np.array(0, "float32"), "zero_float"))
-    model.graph.node.insert(0, helper.make_node("Loop", ["steps", "", "zero_float"], ["looped"], body=body))
-    product = next(node for node in model.graph.node if node.op_type == "MatMul")
-    product.output[0] = "product"
-    place = list(model.graph.node).index(product) + 1
-    model.graph.node.insert(place, helper.make_node("Add", ["product", "looped"], ["logits"]))
-    onnx.save(model, folder / manifest.ONNX)
-    content = json.loads((folder / manifest.NAME).read_text())
-    content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
-    (folder / manifest.NAME).write_text(json.dumps(content))
 
 
 def backend(root, seconds):

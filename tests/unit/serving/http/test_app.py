@@ -111,6 +111,13 @@ def test_refusals_are_json_with_a_reason(client, method, path, status):
     assert len(answer.json()["error"]) > 5
 
 
+def test_an_error_does_not_send_the_request_back(client):
+    answer = client.post("/v1/models/tiny:predict", json={"instances": [], "signature_name": "x" * 10**6})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("there is no signature 'xxx")
+    assert len(answer.content) < 3000
+
+
 def test_an_old_version_says_that_it_cannot_take_files(client):
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")

@@ -1,5 +1,6 @@
 import base64
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -87,12 +88,23 @@ def test_what_is_none_is_refused(manifest, body, said):
         tf_rest.parse(body, manifest)
 
 
-@pytest.mark.parametrize("value", [-1, 256, 0.5, 1e300, "1", None])
+@pytest.mark.parametrize("value", [-1, 256, 0.5, 1e300, "1", None, True, [1]])
 def test_what_is_no_pixel_is_refused(manifest, value):
     one = json.loads(json.dumps(LISTS[0]))
     one[0][0][0] = value
     with pytest.raises(RequestError):
         parse(manifest, instances=[one])
+
+
+def test_a_long_string_takes_no_more_memory_than_itself(manifest):
+    body = json.dumps({"instances": ["a" * 10**6, *"b" * 200]}).encode()
+    tracemalloc.start()
+    with pytest.raises(RequestError, match="shape"):
+        tf_rest.parse(body, manifest)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Padded they would have 800 MB.
+    assert most < 5 * 10**7
 
 
 def test_answers():

@@ -1,0 +1,79 @@
+"""Versions whose graph crashes a worker after its trial."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from serving import manifest
+from serving.engine.backends import InProcessBackend
+from serving.engine.crashes import Crashes
+from serving.engine.settings import Settings
+from serving.errors import ModelError
+from tests import tiny_model
+from tests.endpoint import ROOT
+
+# Each worker crashes once, and its replacement knows why; the third one ends the supervisor.
+WORKERS = """
+import os, signal, time
+from serving.engine.crashes import Crashes
+from serving.http.workers import supervise
+
+crashes = Crashes(2)
+
+def work():
+    if crashes.caused_by("demo/1 a"):
+        crashes.watch("demo/2 b", len)([])
+        print("refused", flush=True)
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(60)
+    crashes.watch("demo/1 a", lambda how: os.kill(os.getpid(), how))(signal.SIGSEGV)
+
+supervise(work, 2, crashes)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+def test_a_replaced_worker_refuses_the_version_that_crashed_the_one_before():
+    command = [sys.executable, "-c", WORKERS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith("refused")
+
+
+def test_only_versions_that_are_predicting_count_and_only_in_a_crash():
+    crashes, seen = Crashes(3), []
+    crashes.enter(2)
+
+    def ended(how):
+        seen.append(crashes.collect(2, how))
+
+    crashes.watch("demo/1 a", len)([])
+    crashes.watch("demo/2 b", ended)(-signal.SIGKILL)
+    crashes.watch("demo/3 c", lambda _: crashes.collect(0, -signal.SIGSEGV))(0)
+    crashes.watch("demo/4 d", ended)(-signal.SIGABRT)
+    assert seen == [[], ["demo/4 d"]]
+    assert [crashes.caused_by(f"demo/{one}") for one in ("1 a", "2 b", "3 c", "4 d")] == [False, False, False, True]
+
+
+def test_the_backend_refuses_it_until_its_graph_is_another(tmp_path):
+    folder, crashes, predicting = tiny_model.write(tmp_path / "tiny" / "1"), Crashes(1), []
+    backend = InProcessBackend(Settings(tmp_path, crashes=crashes), None, lambda _: lambda *_: None)
+
+    class Crashing:
+        @property
+        def dtype(self):
+            predicting.extend(crashes.collect(0, -signal.SIGSEGV))
+            raise ProcessLookupError
+
+    with pytest.raises(ProcessLookupError):
+        backend.open(folder).batcher.run(Crashing())
+    digest = manifest.read(folder).files[manifest.ONNX].sha256
+    assert predicting == [f"tiny/1 {digest}"]
+    with pytest.raises(ModelError, match="a worker process crashed while it was predicting with"):
+        backend.open(folder)
+    shutil.rmtree(folder)
+    assert backend.open(tiny_model.write(folder, seed=1)).manifest.version == 1
+    backend.children.close()
