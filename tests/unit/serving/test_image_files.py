@@ -3,8 +3,9 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
+from serving import image_files
 from serving.errors import ImageError
 from serving.image_files import SIDE, decode, read, shrunk
 
@@ -147,6 +148,70 @@ def test_a_file_is_scaled_down_as_its_pixels_are(mode):
     shown = image.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
     expected = shown.convert("RGBa").reduce(3).convert("RGBA")
     np.testing.assert_array_equal(decode(saved(image, "PNG", compress_level=1), "a"), np.asarray(expected))
+
+
+def chunk(kind, content=b""):
+    return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+
+
+def large_png(shape=(2 * SIDE, 3, 3), **options):
+    return saved(Image.fromarray(pixels(shape)), "PNG", **options)
+
+
+def with_pixels(png, compressed, crc=0):
+    """Returns a PNG file with other compressed pixels, and as an option with a wrong CRC of them."""
+    made = chunk(b"IDAT", compressed)
+    return png[:33] + made[:-4] + (zlib.crc32(made[4:-4]) ^ crc).to_bytes(4, "big") + chunk(b"IEND")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_pillow_is_not_needed_for_a_large_plain_png(mode, monkeypatch):
+    picture = Image.fromarray(pixels((1100, 1301, 4))).convert(mode)
+    encoded = saved(picture, "PNG", compress_level=1)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", None)
+    expected = np.asarray(picture.convert("RGBA").convert("RGBa").reduce(2).convert("RGBA"))
+    np.testing.assert_array_equal(decode(encoded, "a"), expected)
+
+
+def test_what_pillow_reads_of_a_large_png_is_read_as_before(monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    plain, ahead = large_png(), large_png(exif=exif)
+    at = ahead.index(b"eXIf") - 4
+    made = ahead[at : at + 12 + int.from_bytes(ahead[at : at + 4], "big")]
+    files = {
+        "rotated": ahead,
+        "rotated behind the pixels": plain[:-12] + made + plain[-12:],
+        "a transparent colour": large_png(transparency=(1, 2, 3)),
+        "four bits": saved(Image.fromarray(pixels((2 * SIDE, 3))).quantize(16), "PNG"),
+        "wrong CRC": with_pixels(plain, plain[plain.index(b"IDAT") + 4 : -16], crc=1),
+        "more pixels than the header says": with_pixels(plain, zlib.compress(bytes(10 * 2 * SIDE + 1))),
+        "two headers": plain[:33] + plain[8:],
+        "no end": plain[:-12],
+    }
+    found = {name: decode(file, name) for name, file in files.items()}
+    assert found["rotated"].shape == found["rotated behind the pixels"].shape == (2, SIDE, 4)
+    monkeypatch.setattr(image_files, "_FAST", {})
+    for name, file in files.items():
+        np.testing.assert_array_equal(found[name], decode(file, name), name)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda png, rows: with_pixels(png, zlib.compress(rows[:-1])),
+        lambda png, rows: with_pixels(png, zlib.compress(rows)[:-1] + b"x", crc=1),
+        lambda png, rows: with_pixels(png, zlib.compress(b"\x09" + rows[1:])),
+        lambda png, rows: png[: len(png) // 2],
+        lambda png, rows: png[:29] + b"none" + png[33:],
+    ],
+    ids=["too few pixels", "checksums", "filter", "cut", "checksum of the header"],
+)
+def test_a_damaged_large_png_is_refused(damage):
+    png = large_png()
+    rows = zlib.decompress(png[png.index(b"IDAT") + 4 : -16])
+    with pytest.raises(ImageError, match=r"^a "):
+        decode(damage(png, rows), "a")
 
 
 @pytest.mark.parametrize(
