@@ -194,6 +194,9 @@ class Decoder:
             future.set_result(work())
         except Exception as error:
             future.set_exception(error)
+        finally:
+            # The traceback refers to this frame: as a cycle, both would stay, with the file.
+            del future, work
 
 
 def _estimate_png(encoded: bytes) -> Estimate:

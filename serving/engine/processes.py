@@ -192,7 +192,11 @@ class _Process:
         if done:
             return result
         error, cause = result
-        raise error from cause
+        try:
+            raise error from cause
+        finally:
+            # Its traceback refers to this frame: as a cycle, both would stay, with the arguments.
+            del error, result
 
     def kill(self) -> None:
         self._process.kill()

@@ -72,10 +72,18 @@ def make_app(settings: Settings) -> App:
     backend = _backend(settings, executor)
     catalog: Catalog[ServedVersion] = Catalog(settings.models, backend.open)
 
+    versions: set[tuple[str, int]] = set()
+
     def after_check() -> None:
+        nonlocal versions
         backend.rest()
-        # What is there now stays; looking through it for garbage would pause some request.
-        gc.freeze()
+        found = {(name, version) for name, state in catalog.models().items() for version in state.served}
+        if found != versions:
+            versions = found
+            # What is there now stays; looking through it for garbage would pause some request. Not after every check:
+            # cycles of requests in flight would stay for ever too, with the bodies that they hold.
+            gc.collect()
+            gc.freeze()
         if metrics.SHARED:
             metrics.publish(catalog)
 

@@ -15,6 +15,8 @@ from serving.protocols.request import IMAGES, Request, check_shape, decode_base6
 
 # Header with the length of the JSON in a body with binary tensors, in requests and responses.
 HEADER = "inference-header-content-length"
+# Characters of an id, which the response repeats.
+ID = 1024
 DATATYPES = {"uint8": "UINT8", "float32": "FP32", "int64": "INT64", "string": "BYTES"}
 
 
@@ -49,7 +51,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
         raise RequestError(f'"inputs" must be a list of one input, {INPUT!r} or {ENCODED!r}.')
     return InferRequest(
         _request(inputs[0], body[length:], manifest),
-        _text(given.get("id")),
+        _id(given.get("id")),
         _requested_outputs(given.get("outputs"), manifest),
         bool(_parameters(given).get("binary_data_output", False)),
     )
@@ -193,5 +195,7 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(value: Any) -> str | None:
+def _id(value: Any) -> str | None:
+    if isinstance(value, str) and len(value) > ID:
+        raise RequestError(f"the id has {len(value):,} characters, more than the limit of {ID:,}.")
     return value if isinstance(value, str) else None

@@ -1,12 +1,15 @@
 """Large files, in processes that are limited."""
 
 import asyncio
+import contextlib
+import gc
 import io
 import os
 import resource
 import signal
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,6 +73,23 @@ def test_memory_goes_back_after_a_large_image(decoder):
 def test_what_is_wrong_with_a_file_is_told(decoder):
     with pytest.raises(ImageError, match=r"^cut\.png cannot be read"):
         decoder.decode_limited(saved((300, 200))[:5000], "cut.png")
+
+
+def test_an_error_does_not_keep_the_file(decoder):
+    async def ask():
+        def to_input(rgba):
+            return rgba
+
+        kept = weakref.ref(to_input)
+        with contextlib.suppress(ImageError):
+            await decoder.decode(b"no image", "a", to_input)
+        return kept
+
+    gc.disable()
+    try:
+        assert asyncio.run(ask())() is None
+    finally:
+        gc.enable()
 
 
 def test_a_file_that_needs_too_much_memory_is_refused_and_the_next_is_not(decoder):

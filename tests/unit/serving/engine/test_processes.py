@@ -1,12 +1,15 @@
 import asyncio
+import contextlib
+import gc
 import os
 import signal
 import time
+import weakref
 
 import numpy as np
 import pytest
 
-from serving.engine.processes import Offload
+from serving.engine.processes import ChildProcesses, Offload
 from serving.errors import BusyError, RequestError
 from serving.protocols.request import decode_base64
 from tests.endpoint import eventually
@@ -34,6 +37,20 @@ def test_what_goes_in_and_comes_out(offload):
         assert await offload.run(os.getpid) == inside
 
     asyncio.run(both())
+
+
+def test_an_error_does_not_keep_what_caused_it():
+    children, given = ChildProcesses(), np.full(9, 255, np.uint8)
+    kept = weakref.ref(given)
+    gc.disable()
+    try:
+        with contextlib.suppress(RequestError):
+            children.call(decode_base64, given)
+        del given
+        assert kept() is None
+    finally:
+        gc.enable()
+        children.close()
 
 
 def test_one_that_is_killed_is_replaced(offload):

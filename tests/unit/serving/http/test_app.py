@@ -1,10 +1,12 @@
 """The endpoint as an ASGI app, over the version made by hand."""
 
 import base64
+import gc
 import io
 import json
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -109,6 +111,14 @@ def test_refusals_are_json_with_a_reason(client, method, path, status):
     assert answer.status_code == status, answer.text
     assert set(answer.json()) == {"error"}
     assert len(answer.json()["error"]) > 5
+
+
+def test_checks_of_the_repository_keep_no_garbage(client):
+    # What is frozen is never looked through for cycles again.
+    frozen = gc.get_freeze_count()
+    assert client.post("/v1/models/tiny:predict", content=b"{").status_code == 400
+    time.sleep(0.3)
+    assert gc.get_freeze_count() <= frozen
 
 
 def test_an_error_does_not_send_the_request_back(client):

@@ -84,6 +84,7 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image(data=[256] * 24)]}, "from 0 to 255"),
         ({"inputs": [image(data=[0.5] * 24)]}, "whole numbers"),
         ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),
+        ({"inputs": [image()], "id": "1" * 1025}, "1,025 characters, more than the limit of 1,024"),
         ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
         ({"inputs": [image()], "outputs": [{"name": "other"}]}, "no output 'other'"),
         ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
