@@ -1,9 +1,10 @@
-"""The import rules of the packages: allowed directions, and no cycles.
+"""The import rules of the packages: allowed directions, and no cycles; and the one place of the highway equation.
 
 Every import counts, also inside a function or under TYPE_CHECKING.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -35,6 +36,26 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/analysis/plots.py": {"matplotlib"},
     "highway_keras/layers/fused_blend.py": {"tensorflow"},
     "highway_keras/layers/scan.py": {"tensorflow"},
+}
+
+# Modules that import others by a name in a string, which the rules cannot follow: readers of weights by the suffix of
+# a file, studies and verbs by their names.
+BY_NAME = {"highway_keras.weights.files", "pipelines.studies", "pipelines.verbs.cli"}
+
+# Packages in requirements/serving.in and the modules of another name that they install, with the dependencies that
+# the endpoint uses directly.
+SERVING_MODULES = {
+    "fastapi": {"fastapi", "starlette"},
+    "grpcio": {"grpc"},
+    "pillow": {"PIL"},
+    "protobuf": {"google"},
+    "python-multipart": {"python_multipart"},
+}
+
+# Sums that have the form of the highway equation and mean something else.
+OTHER_SUMS = {
+    "pipelines.data.images.conversion",  # blends an image onto its background
+    "pipelines.studies.papers.factors.forecasts",  # exponential mean
 }
 
 
@@ -176,12 +197,76 @@ def test_the_library_needs_its_exceptions():
     assert {path: names for path, names in found.items() if names} == LIBRARY_EXCEPTIONS
 
 
-def test_the_endpoint_imports_neither_tensorflow_nor_the_program():
+def test_the_endpoint_imports_only_its_requirements():
+    text = (ROOT / "requirements" / "serving.in").read_text()
+    packages = re.findall(r"^([a-z][\w-]*)", text, re.MULTILINE)
+    assert packages
+    allowed = set().union(*(SERVING_MODULES.get(name, {name.replace("-", "_")}) for name in packages))
+    assert not allowed & {"highway_keras", "jax", "keras", "pipelines", "tensorflow", "torch"}
     violations = {
         f"{module} -> {other}"
         for module in sources()
         if module.partition(".")[0] == "serving"
         for other in imports(module)
-        if other.partition(".")[0] in {"highway_keras", "jax", "keras", "pipelines", "tensorflow", "torch"}
+        if other.partition(".")[0] not in {"serving", *allowed, *sys.stdlib_module_names}
     }
     assert violations == set()
+
+
+def test_the_packages_import_neither_benchmarks_nor_tests():
+    violations = {f"{module} -> {other}" for module in sources() for other in imports(module) & {"benchmarks", "tests"}}
+    assert violations == set()
+
+
+def test_only_verbs_parse_a_command_line():
+    parsers = {"argparse", "pipelines.core.parsing", "tyro"}
+    found = {
+        module
+        for module in sources()
+        if module.startswith("pipelines.") and not module.startswith("pipelines.verbs.") and imports(module) & parsers
+    }
+    assert found == {"pipelines.core.parsing"}
+
+
+def test_modules_are_imported_by_name_in_few_places():
+    assert {module for module, path in sources().items() if "import_module(" in path.read_text()} == BY_NAME
+    assert not [path for path in sources().values() if "__import__(" in path.read_text()]
+
+
+def has_the_form_of_the_equation(node: ast.AST) -> bool:
+    """Returns True for sums of the form `a * t + b * (1 - t)` or `x + t * (h - x)`."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+        return False
+    sides = [node.left, node.right]
+    factors = [
+        [side.left, side.right] if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) else []
+        for side in sides
+    ]
+    differences = [
+        (number, inner)
+        for number, pair in enumerate(factors)
+        for factor in pair
+        for inner in ast.walk(factor)
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub)
+    ]
+    return any(
+        (all(factors) and isinstance(inner.left, ast.Constant) and inner.left.value == 1)
+        or ast.dump(inner.right) == ast.dump(sides[1 - number])
+        for number, inner in differences
+    )
+
+
+@pytest.mark.parametrize(
+    "code", ["t * h + (1 - t) * x", "h * t + x * (1.0 - t if c is None else c)", "x + t * (h - x)"]
+)
+def test_forms_of_the_equation_are_found(code):
+    assert has_the_form_of_the_equation(ast.parse(code, mode="eval").body)
+
+
+def test_the_equation_is_written_in_one_place():
+    found = {
+        module
+        for module, path in sources().items()
+        if any(has_the_form_of_the_equation(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert found == {"highway_keras.layers.equations", *OTHER_SUMS}
