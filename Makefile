@@ -22,7 +22,7 @@ $(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg 
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: install  ## Train, evaluate, export and predict on 5 000 real digits
+demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 	@$(BIN)/python -m pipelines.verbs.demo
 
 # What the second backend runs too: the library, and training that is killed and resumed.
