@@ -82,7 +82,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     except Image.DecompressionBombError:
         raise ImageError(f"{name} is larger than {pixels:,} pixels. Send a smaller image.") from None
     except MemoryError:
-        raise LimitError(f"{name} takes more memory than there is for an image. Send a smaller one.") from None
+        raise LimitError(f"{name} needs more memory than is available for an image. Send a smaller one.") from None
     except Exception as error:
         # Damaged files raise nearly anything in Pillow's decoders: OSError, SyntaxError, ValueError, struct.error.
         raise ImageError(f"{name} cannot be read as an image: {error}") from error

@@ -81,7 +81,7 @@ def find(path: Path) -> Path:
     if found := versions(path):
         return path / str(found[-1])
     raise ModelError(
-        f"{path} is no model: expected a version folder with {manifest.NAME}, or a folder of versions "
+        f"{path} is not a model: expected a version folder with {manifest.NAME}, or a folder of versions "
         "(1, 2, ...). Make one with `highway export`."
     )
 

@@ -205,8 +205,8 @@ def _compare(target: Any, assignments: list[Assignment], inputs: Any, outputs: n
             explained = f"They would agree {error}: the layout is another one."
             break
     raise ValueError(
-        f"The outputs differ by up to {difference:.3g}, more than tolerance={tolerance:g}; the previous weights are "
-        f"back. {explained}"
+        f"The outputs differ by up to {difference:.3g}, more than tolerance={tolerance:g}; the previous weights were "
+        f"restored. {explained}"
     )
 
 

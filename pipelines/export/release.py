@@ -37,7 +37,7 @@ def release(
     """
     on_disk = repository.versions(model)
     if not on_disk:
-        raise UserError(f"{model} is no model: it has no versions. Make one with `highway export`.")
+        raise UserError(f"{model} is not a model: it has no versions. Make one with `highway export`.")
     root = model.resolve().parent
     try:
         current = releases.read(model)

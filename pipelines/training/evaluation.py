@@ -90,7 +90,7 @@ class Regression(Frozen):
     @property
     def summary(self) -> str:
         """The result in a few words."""
-        return f"test R^2 {self.r2:.4f}"
+        return f"test R² {self.r2:.4f}"
 
 
 def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
@@ -156,7 +156,7 @@ def measure_regression(
     errors = predicted.astype(np.float64) - targets
     spread = np.square(targets - training_mean).sum()
     if not spread:
-        raise UserError(f"R^2 is undefined on {data}: all targets of its test split equal the mean of training.")
+        raise UserError(f"R² is undefined on {data}: all targets of its test split equal the mean of training.")
     return Regression(
         weights=weights,
         data=data,

@@ -119,7 +119,7 @@ def resume(path: Path, options: Options) -> Run:
         for damage in state.damaged:
             console.print(f"{damage}; the previous one is intact", highlight=False, soft_wrap=True)
         if step:
-            console.print(f"resumes after step {step:,}", highlight=False)
+            console.print(f"resuming after step {step:,}", highlight=False)
         finish(Training(run, net, model, fitted, examples, state, options))
     return run
 

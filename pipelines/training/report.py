@@ -89,7 +89,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     result = evaluation.read(run.path / "evaluation.json", Regression)
     if result:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
-        r2 = f"R^2 against the mean of training **{result.r2:.4f}**"
+        r2 = f"R² against the mean of training **{result.r2:.4f}**"
         rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}mae" in metrics:

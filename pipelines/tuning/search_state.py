@@ -115,7 +115,7 @@ def read(folder: Path) -> SearchState | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / FILE} is damaged ({error!r}). Restore it from a copy, or search anew.") from error
+        raise UserError(f"{folder / FILE} is damaged ({error!r}). Restore it from a copy, or start a new search.") from error
 
 
 def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:

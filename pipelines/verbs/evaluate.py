@@ -15,7 +15,7 @@ from pipelines.training.evaluation import Evaluation, Regression
 
 
 class Arguments(Frozen):
-    """Evaluates a run on the test split: accuracy, loss and each class; for a regression, errors and R^2."""
+    """Evaluates a run on the test split: accuracy, loss and each class; for a regression, errors and R²."""
 
     run: tyro.conf.Positional[Path]
     """The run directory."""
@@ -52,10 +52,10 @@ def table(result: Evaluation | Regression) -> Table:
     """Formats an evaluation: the total and each class (of many the five worst), or the errors of a regression."""
     shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
     if isinstance(result, Regression):
-        for name in ("examples", "RMSE", "mean absolute error", "R^2"):
+        for name in ("examples", "RMSE", "mean absolute error", "R²"):
             shown.add_column(name, justify="right")
         shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", f"{result.r2:.4f}")
-        shown.caption = f"R^2 against the mean of training, {result.training_mean:.4g}"
+        shown.caption = f"R² against the mean of training, {result.training_mean:.4g}"
         return shown
     low, high = result.interval
     for name in ("class", "images", "correct", "accuracy", "95% interval"):

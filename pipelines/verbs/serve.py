@@ -38,7 +38,7 @@ class Arguments(Frozen):
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
     key: Literal["environment", "none"] = "environment"
-    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if it is set. "none" admits everybody; it
+    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if it is set. "none" admits everyone; it
     must be given unless the address is a loopback address."""
     origins: tuple[str, ...] = ()
     """Other web sites whose pages may call this endpoint; required, if only as "none", unless the address is a loopback
@@ -177,8 +177,8 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
         return key, origins
     if key is None and given.key != "none":
         raise UserError(
-            f"everybody who reaches {given.host} could use the models. Set {API_KEY} to a key that clients must send, "
-            "or admit everybody with --key none."
+            f"anyone who can reach {given.host} could use the models. Set {API_KEY} to a key that clients must send, "
+            "or admit everyone with --key none."
         )
     if not given.origins:
         raise UserError("name the web sites whose pages may call this endpoint, or none: --origins none.")

@@ -81,7 +81,7 @@ class Batcher:
         if self._images and self._images + len(images) > self.queue:
             # Before the first batch there is no estimate.
             after = self._images * self._seconds / self.parallel if math.isfinite(self._seconds) else 1.0
-            raise BusyError(f"{self._images} images are waiting already, the limit is {self.queue}.", after)
+            raise BusyError(f"{self._images} images are waiting already; the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
         if self._quiet and not self._busy() and len(images) * self._seconds <= SHORT:
             # At once, without a turn of the loop before and after. Other requests of this turn form a batch.

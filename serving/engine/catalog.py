@@ -165,14 +165,14 @@ class Catalog(Generic[T]):
         try:
             found = {folder.name: folder for folder in repository.folders(self.root)}
         except OSError as error:
-            self._report_lost(f"the repository {self.root} cannot be read: {error.strerror or error}")
+            self._report_unavailable(f"the repository {self.root} cannot be read: {error.strerror or error}")
             return
         folder_id = repository.identity(self.root)
         if not found and self._models and folder_id != self._folder_id:
-            self._report_lost(f"the repository {self.root} has been replaced by an empty folder")
+            self._report_unavailable(f"the repository {self.root} has been replaced by an empty folder")
             return
         if self.problem:
-            log.info("repository back", extra={"root": str(self.root)})
+            log.info("repository available again", extra={"root": str(self.root)})
             self.problem = ""
         self._folder_id = folder_id
         for name in sorted(self._models.keys() | found.keys()):
@@ -180,10 +180,10 @@ class Catalog(Generic[T]):
                 return
             self._refresh_model(name, self.root / name, there=name in found)
 
-    def _report_lost(self, problem: str) -> None:
+    def _report_unavailable(self, problem: str) -> None:
         problem = f"{problem}. Loaded versions stay in service."
         if problem != self.problem:
-            log.error("repository lost", extra={"why": problem})
+            log.error("repository unavailable", extra={"why": problem})
         self.problem = problem
 
     def _refresh_model(self, name: str, folder: Path, there: bool) -> None:
@@ -205,7 +205,7 @@ class Catalog(Generic[T]):
         if self._stop.is_set():
             return
         if problem != state.problem and problem:
-            log.error("model not as it should be", extra={"model": name, "why": problem})
+            log.error("model folder has a problem", extra={"model": name, "why": problem})
         state.problem = problem
         if name in self._models and not (state.served or state.failed or problem):
             log.info("model removed", extra={"model": name})

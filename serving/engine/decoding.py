@@ -177,7 +177,7 @@ class Decoder:
         future: Future[np.ndarray] = Future()
         with self._lock:
             if len(self._waiting) >= self.queue:
-                message = f"{len(self._waiting)} large image files are waiting already, the limit is {self.queue}."
+                message = f"{len(self._waiting)} large image files are waiting already; the limit is {self.queue}."
                 raise BusyError(message, after=sum(one[2] for one in self._waiting) / self.processes)
             due = time.monotonic() + PATIENCE * seconds
             heapq.heappush(self._waiting, (due, next(self._numbers), seconds, future, work))

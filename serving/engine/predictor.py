@@ -186,7 +186,7 @@ class Predictor:
         files = request.files or []
         names = request.names or [f"image {number + 1}" for number in range(len(files))]
         if self._decoding and self._decoding + len(files) > self.settings.queue:
-            message = f"{self._decoding} image files are waiting already, the limit is {self.settings.queue}."
+            message = f"{self._decoding} image files are waiting already; the limit is {self.settings.queue}."
             raise BusyError(message, after=1.0)
         self._decoding += len(files)
         try:

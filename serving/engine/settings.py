@@ -66,7 +66,7 @@ class Settings:
     large: int = 64
     """Large image files that may wait for these processes; more are refused with 503 and Retry-After."""
     api_key: str | None = None
-    """Key that clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None admits everybody."""
+    """Key that clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None admits everyone."""
     trust: tuple[bytes, ...] = ()
     """Public keys (`serving.signature`), one of which must have signed a version; without any, unsigned versions
     are served too."""

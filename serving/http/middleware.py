@@ -32,7 +32,7 @@ class Access:
 
     Args:
         app: the wrapped ASGI app.
-        api_key: key that clients must send; None admits everybody.
+        api_key: key that clients must send; None admits everyone.
         body: largest body of a request, in bytes.
         bodies: bytes of all requests in flight.
     """

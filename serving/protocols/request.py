@@ -49,7 +49,7 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise RequestError(f"the body is no JSON: {error}.") from None
+        raise RequestError(f"the body is not JSON: {error}.") from None
 
 
 def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:

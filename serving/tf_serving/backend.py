@@ -116,7 +116,7 @@ class RemoteVersion:
         """Predicts; concurrent requests are batched by the server."""
         if self._images and self._images + len(images) > self.settings.queue:
             raise BusyError(
-                f"{self._images} images are with TF Serving already, the limit is {self.settings.queue}.", after=1.0
+                f"{self._images} images are with TF Serving already; the limit is {self.settings.queue}.", after=1.0
             )
         # A server refuses more than its own largest batch, and may refuse an empty one.
         size = self.settings.batch

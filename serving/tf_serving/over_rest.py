@@ -60,7 +60,7 @@ class RestConnection:
         try:
             content = _json(answer.content)
         except ValueError:
-            raise refused(self.address, f"status {answer.status_code} and no JSON") from None
+            raise refused(self.address, f"status {answer.status_code} and a body that is not JSON") from None
         if not answer.is_success:
             message = content.get("error") if isinstance(content, dict) else None
             kind = GoneError if answer.status_code == HTTPStatus.NOT_FOUND else UnavailableError

@@ -152,7 +152,7 @@ def test_a_new_analysis_replaces_the_old_one_and_nothing_else(trained_run, toy, 
     assert not (tmp_path / "a" / "old").exists()
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").touch()
-    assert "holds something else" in error_of(capsys, trained_run, "--to", tmp_path / "b")
+    assert "exists and is not an analysis" in error_of(capsys, trained_run, "--to", tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

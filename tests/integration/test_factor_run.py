@@ -70,7 +70,7 @@ def test_the_best_epoch_has_the_lowest_validation_loss(trained_run, data_dir):
 def test_evaluation_reports_r2_against_the_training_mean(trained_run, data_dir, capsys):
     assert main(["evaluate", str(trained_run.path), "--data-dir", str(data_dir)]) == 0
     said = capsys.readouterr().out
-    assert "R^2" in said
+    assert "R²" in said
     assert "highway export" not in said
     found = json.loads((trained_run.path / "evaluation.json").read_text())
     targets = {name: load("fama_french", name, data_dir).labels.astype(float) for name in ("train", "test")}

@@ -132,7 +132,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous_one(interrupted):
     (path / "preprocess.npz").unlink()
     output = resume_run(path)
     assert f"{newest} is damaged (BadZipFile); the previous one is intact" in output
-    assert "resumes after step 13" in output
+    assert "resuming after step 13" in output
     assert differences(whole, path) == []
     assert runs.open_run(path).record.seconds > before > 0
     assert not any(file.exists() for file in left)

@@ -15,7 +15,7 @@ def test_reads_what_was_written(version):
 
 
 def test_a_folder_without_manifest_is_no_version(tmp_path):
-    with pytest.raises(ModelError, match=r"is no model version: it has no manifest\.json"):
+    with pytest.raises(ModelError, match=r"is not a model version: it has no manifest\.json"):
         read(tmp_path)
 
 

@@ -33,5 +33,5 @@ def test_missing_path(tmp_path):
 
 
 def test_a_folder_of_something_else(tmp_path):
-    with pytest.raises(ModelError, match="is no model: expected a version folder"):
+    with pytest.raises(ModelError, match="is not a model: expected a version folder"):
         find(tmp_path)

@@ -300,7 +300,7 @@ def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
     assert "has been replaced by an empty folder" in catalog.problem
-    assert [record.getMessage() for record in caplog.records] == ["repository lost"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["repository unavailable"] * 2
     root.rmdir()
     (away / "digits" / "3").mkdir()
     away.rename(root)
@@ -337,7 +337,7 @@ def test_a_folder_that_cannot_be_read_stops_no_other(root, catalog, monkeypatch,
         catalog.refresh()
     assert catalog.names() == ["digits", "zebras"]
     assert "Permission denied" in catalog.models()["digits"].problem
-    assert [record.getMessage() for record in caplog.records] == ["model not as it should be"]
+    assert [record.getMessage() for record in caplog.records] == ["model folder has a problem"]
 
 
 def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root, catalog):

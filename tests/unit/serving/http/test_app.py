@@ -274,7 +274,7 @@ def test_two_apps_in_a_process(version):
             {"inference-header-content-length": "\u00b2".encode("latin-1")},
             "must be a number",
         ),
-        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "0"}, "no JSON"),
+        ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "0"}, "not JSON"),
         ("/predict/tiny?version=1&label=x", b"x", {}, "not both"),
         ("/predict/tiny", b"x", {"content-type": "multipart/form-data"}, "Missing boundary"),
         ("/predict/tiny", b"--x\r\n", {"content-type": "multipart/form-data; boundary=x"}, "form"),
@@ -390,7 +390,7 @@ def test_large_json_says_the_same(client, expected):
     answer = client.post("/v2/models/tiny/infer", content=spaced({"inputs": [given]})).json()["outputs"][0]
     np.testing.assert_allclose(np.reshape(answer["data"], (3, 4)), expected, atol=1e-6)
     for path, body, said in (
-        ("/v1/models/tiny:predict", b"[" + b" " * SMALL, "is no JSON"),
+        ("/v1/models/tiny:predict", b"[" + b" " * SMALL, "is not JSON"),
         ("/v1/models/tiny:predict", spaced({"inputs": [[300]]}), "has the shape"),
         ("/v2/models/tiny/infer", spaced({"inputs": []}), "list of one input"),
     ):

@@ -67,7 +67,7 @@ def test_no_images_at_all(manifest):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b"[1]", "must be a JSON object"),
         (b"{}", 'either "instances" or "inputs"'),
         (b'{"instances": [], "inputs": []}', "either"),

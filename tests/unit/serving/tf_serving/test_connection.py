@@ -100,7 +100,7 @@ def test_nobody_answers(silent, scheme):
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (200, b"<html>", "no JSON"),
+        (200, b"<html>", "not JSON"),
         (200, b"[]", "malformed outputs"),
         (200, b'{"outputs": {"class_id": [1, 2]}}', "malformed outputs"),
         (200, b'{"outputs": {"probabilities": [[1], [1, 2]]}}', "malformed outputs"),
