@@ -36,7 +36,7 @@ class Training:
     options: tuple[str, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> str:
-        """Serialises it for a command line."""
+        """Serializes it for a command line."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -1,7 +1,7 @@
 """Initializers of the published nets, for the kernels of H and the transform gate.
 
 Every call returns a new initializer, because one instance shared by two weights gives both the same values. The dense
-nets of the paper use "normalised initialisation", which is Keras's "glorot_uniform".
+nets of the paper use "normalized initialization", which is Keras's "glorot_uniform".
 """
 
 import keras

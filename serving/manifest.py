@@ -318,7 +318,9 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
     try:
         content = regular_files.read(path, signature.MANIFEST)
     except FileNotFoundError:
-        raise ModelError(f"{folder} is not a model version: it has no {NAME}. Make one with `highway export`.") from None
+        raise ModelError(
+            f"{folder} is not a model version: it has no {NAME}. Make one with `highway export`."
+        ) from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
     if trusted:

@@ -91,7 +91,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         The parts, float64.
 
     Raises:
-        ValueError: if the layer is not dense, its carry gate is separate, it has batch normalisation or dropout, or the
+        ValueError: if the layer is not dense, its carry gate is separate, it has batch normalization or dropout, or the
             derivative of an activation is not known from its output.
 
     Example:
@@ -108,7 +108,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         or not known
     ):
         raise ValueError(
-            "The Jacobian is known for a `Highway` layer with a coupled carry gate, without batch normalisation and "
+            "The Jacobian is known for a `Highway` layer with a coupled carry gate, without batch normalization and "
             f"dropout, whose activations have derivatives known from their outputs. Received: {layer}"
         )
     x = np.asarray(x, "float64")

@@ -80,7 +80,7 @@ class BaseHighway(keras.layers.Layer):
         self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={self.unit_axis: units})
         shape = self._kernel_shape(input_shape)
         self.kernel = self._add_kernel("kernel", shape, self.kernel_initializer)
-        # Batch normalisation subtracts the mean, and any constant with it, and adds its own offset.
+        # Batch normalization subtracts the mean, and any constant with it, and adds its own offset.
         self.bias = None if self.batch_normalization else self._add_bias("bias", units, self.bias_initializer)
         for_transform = with_distinct_seed(self.transform_initializer, self.kernel_initializer)
         self.transform_kernel = self._add_kernel("transform_kernel", shape, for_transform)

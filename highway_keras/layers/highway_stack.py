@@ -44,7 +44,7 @@ class HighwayStack(BaseHighway):
 
     An optimizer sees one variable for the kernels of all layers. Elementwise optimizers (SGD, Adam, AdamW, Lion) and
     `global_clipnorm` train a stack like single layers. Those that take a norm per variable (`clipnorm`, `Lamb`,
-    `Adafactor`) take it over all layers, and `Muon`, meant for variables of rank 2, orthogonalises the updates of the
+    `Adafactor`) take it over all layers, and `Muon`, meant for variables of rank 2, orthogonalizes the updates of the
     biases `[depth, units]` instead of the kernels. With these, train `highway_keras.surgery.unstacked(model)` and stack
     the result (docs/depth.md).
 
@@ -52,7 +52,7 @@ class HighwayStack(BaseHighway):
         depth: number of layers.
         rematerialize: whether training saves the input of every √depth-th layer only and recomputes the layers between:
             memory grows with the square root of depth, at about a third more computation.
-        **kwargs: the arguments of `Highway` other than a separate carry gate, batch normalisation and dropout.
+        **kwargs: the arguments of `Highway` other than a separate carry gate, batch normalization and dropout.
             `transform_bias="auto"` derives the bias from this layer's `depth`.
 
     Input shape:

@@ -44,7 +44,7 @@ class LayerMath:
     def block_and_gate(self, x: Any, layer: Weights) -> tuple[Any, Any]:
         """Computes H and T of one layer, `[units, examples]`."""
         block, gate = ops.split(self.product(ops.transpose(layer.kernel), x, x.dtype), 2, axis=0)
-        # One bias addition before the split would keep XLA from vectorising the activations.
+        # One bias addition before the split would keep XLA from vectorizing the activations.
         block = self.activation(block + ops.expand_dims(layer.bias, -1))
         return block, self.gate_activation(gate + ops.expand_dims(layer.transform_bias, -1))
 

@@ -34,7 +34,7 @@ def conv(
 ) -> keras.Model:
     """Builds a convolutional highway net, or its plain or residual twin.
 
-    Kernels are initialised as in the authors' Caffe code (`initializers.caffe_xavier`) unless a standard deviation is
+    Kernels are initialized as in the authors' Caffe code (`initializers.caffe_xavier`) unless a standard deviation is
     given. The outputs are logits in float32 under every dtype policy.
 
     Args:

@@ -40,8 +40,8 @@ def dense(
 
     The first hidden layer is plain and maps the input to `width` units; `depth - 1` blocks follow, in a highway net as
     one `HighwayStack` named "highway". With another `resize` the input itself is padded or sub-sampled to `width`
-    units, and all hidden layers are blocks. All kernels use the same initializer, by default "normalised
-    initialisation" (Glorot uniform). The outputs are logits in float32 under every dtype policy.
+    units, and all hidden layers are blocks. All kernels use the same initializer, by default "normalized
+    initialization" (Glorot uniform). The outputs are logits in float32 under every dtype policy.
 
     Args:
         input_shape: shape of one example without the batch axis; flattened inside.

@@ -4,7 +4,7 @@ Provenance. Recorded in the authors' files or printed in the paper: both MNIST n
 19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers, gate bias of those of 50 layers.
 Matched by parameter count: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the counts of
 Table 2. Assumed: gate bias of the dense nets of 10, 100 and 1,000 layers, dropout of the FitNet-shaped nets (that of
-the 19-layer nets), initialisation of the first kernel of fitnet_a and fitnet_b (as in the 19-layer nets) and fitnet_c
+the 19-layer nets), initialization of the first kernel of fitnet_a and fitnet_b (as in the 19-layer nets) and fitnet_c
 (He's rule), weight decay on plain convolutions (that of the highway layers), the five factors of the factor model.
 """
 

@@ -20,8 +20,8 @@ class Layout:
         gates_carry: whether the gate is the carry gate C, so y = C * x + (1 - C) * H. As 1 - sigmoid(z) is sigmoid(-z),
             its kernel and bias change sign.
         activation: the activation of H; None if the source lets the user choose, so that it cannot be checked.
-        normalization: name of the batch normalisation between H's kernel and its activation, if any.
-        epsilon: epsilon of the batch normalisation.
+        normalization: name of the batch normalization between H's kernel and its activation, if any.
+        epsilon: epsilon of the batch normalization.
         momentum: weight of the past in its moving averages (PyTorch's `momentum` is 1 minus this).
         dense: names of the dense layers before and after the highway layers, and their activations.
         ignored: regular expression for the ends of names that hold no weights, such as optimizer slots.

@@ -47,7 +47,7 @@ def load(
         inputs: inputs of `target`, in its data format.
         outputs: what the other system computes from `inputs` in inference.
         tolerance: largest absolute difference of the outputs.
-        fold_epsilon: whether to absorb another epsilon of batch normalisation into its scale. Inference is then exact,
+        fold_epsilon: whether to absorb another epsilon of batch normalization into its scale. Inference is then exact,
             whereas further training uses the epsilon and momentum of `target`.
 
     Raises:
@@ -120,7 +120,7 @@ def _check(layer: BaseHighway, layout: Layout, fold_epsilon: bool) -> None:
         found = getattr(layer.normalization, name)
         if not np.isclose(found, needed, rtol=1e-6, atol=0):
             raise ValueError(
-                f"The batch normalisation of this layout has {name}={needed:g}. Pass `fold_epsilon=True`, which keeps "
+                f"The batch normalization of this layout has {name}={needed:g}. Pass `fold_epsilon=True`, which keeps "
                 f"inference exact, or set `layer.normalization.{name} = {needed:g}`, which a saved model forgets. "
                 f"Received: '{layer.name}' with {name}={found:g}"
             )

@@ -77,6 +77,4 @@ def analyze(
 def _refuse_other(folder: Path) -> None:
     """Raises a `UserError` if the folder holds something other than an analysis."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / PAGE).is_file()):
-        raise UserError(
-            f"{folder} exists and is not an analysis. Name another folder with --to DIR."
-        )
+        raise UserError(f"{folder} exists and is not an analysis. Name another folder with --to DIR.")

@@ -93,8 +93,8 @@ def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
     own = config.data == run.config.data
     if own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} {info.version}. "
-            "Point --data-dir at the former, or name other data with --data."
+            f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
+            f"{info.version}. Point --data-dir at the former, or name other data with --data."
         )
     if (info.shape, len(info.labels)) != (record.shape, len(record.labels)):
         raise UserError(

@@ -67,9 +67,9 @@ class Preprocess(Frozen):
     scale: Positive = 1 / 255
     """Factor on the stored value."""
     offset: float = 0.0
-    """Added to the scaled value; contrast normalisation and mean subtraction cancel it."""
+    """Added to the scaled value; contrast normalization and mean subtraction cancel it."""
     contrast: Positive | None = None
-    """Global contrast normalisation: each image gets mean 0 and this standard deviation; None skips it."""
+    """Global contrast normalization: each image gets mean 0 and this standard deviation; None skips it."""
     mean: Literal["none", "channel", "pixel"] = "none"
     """Mean of the training images to subtract: per channel, or per pixel (of vectors: per feature)."""
 
@@ -181,7 +181,7 @@ def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], late
     Args:
         tag: the field that names the member; the first member is the default.
         members: the members that version 0.1 had.
-        flat: fields by which such a configuration is recognised.
+        flat: fields by which such a configuration is recognized.
         later: fields that it may have as well.
     """
     fields = {member.model_fields[tag].default: set(member.model_fields) for member in members}

@@ -200,9 +200,7 @@ def open_run(path: Path) -> Run:
     if not path.is_dir():
         raise UserError(f"there is no run directory {path}. Check the path, or create one with `highway train`.")
     if not (path / "config.json").is_file() or not (path / "run.json").is_file():
-        raise UserError(
-            f"{path} is not a run directory of `highway train`: config.json or run.json is missing."
-        )
+        raise UserError(f"{path} is not a run directory of `highway train`: config.json or run.json is missing.")
     return Run(path, read(path / "config.json", Config), read(path / "run.json", Record))
 
 

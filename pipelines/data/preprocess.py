@@ -15,7 +15,7 @@ from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 
-# Least standard deviation that contrast normalisation divides by, in grey levels: above the rounding noise of an
+# Least standard deviation that contrast normalization divides by, in grey levels: above the rounding noise of an
 # image of one colour (1e-4 at 224 x 224 x 3), below that of a small image with one pixel one level off (0.018 at
 # 32 x 32 x 3).
 FLAT = 0.01
@@ -60,14 +60,14 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
 
 
 def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
-    """Scales, adds the offset, normalises the contrast and subtracts the mean, in this order, in float32.
+    """Scales, adds the offset, normalizes the contrast and subtracts the mean, in this order, in float32.
 
-    Contrast normalisation gives each image, over all its pixels and channels, mean 0 and the population standard
+    Contrast normalization gives each image, over all its pixels and channels, mean 0 and the population standard
     deviation `settings.contrast`. An image of one colour becomes 0.
 
     Args:
         fitted: from `fit` or `load`.
-        images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], without contrast normalisation.
+        images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], without contrast normalization.
 
     Returns:
         float32 of the same shape, by TensorFlow operations that ONNX has too.

@@ -60,7 +60,7 @@ def _preprocessing(config: Config) -> Iterator[str]:
     scaled = f"values / {inverse}" if inverse and preprocess.scale == 1 / inverse else f"values x {preprocess.scale:g}"
     yield f"{scaled} {preprocess.offset:+g}" if preprocess.offset else scaled
     if preprocess.contrast is not None:
-        yield f"contrast of each image normalised to {preprocess.contrast:g}"
+        yield f"contrast of each image normalized to {preprocess.contrast:g}"
     if preprocess.mean != "none":
         yield f"mean of each {preprocess.mean} subtracted"
 

@@ -109,7 +109,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
 
 
 def _float32(config: Any) -> Any:
-    """Replaces every floating-point dtype and policy of a serialised net; indices and masks keep theirs."""
+    """Replaces every floating-point dtype and policy of a serialized net; indices and masks keep theirs."""
     if isinstance(config, dict):
         if config.get("class_name") == "DTypePolicy":
             return {**config, "config": {**config["config"], "name": "float32"}}

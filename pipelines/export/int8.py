@@ -22,7 +22,7 @@ SECONDS, TURN = 1.0, 10
 
 
 def write(source: Source, folder: Path) -> Int8:
-    """Quantises `model.onnx` statically, weights by channel, and measures the result.
+    """Quantizes `model.onnx` statically, weights by channel, and measures the result.
 
     Args:
         source: of the calibration images and the labelled ones.
@@ -32,10 +32,10 @@ def write(source: Source, folder: Path) -> Int8:
         Accuracy and speed of both nets.
 
     Raises:
-        UserError: nothing in the net can be quantised, as in a stack whose layers are a loop.
+        UserError: nothing in the net can be quantized, as in a stack whose layers are a loop.
     """
     calibration, _ = source.examples("train", CALIBRATION)
-    _quantise(folder, calibration)
+    _quantize(folder, calibration)
     images, labels = source.examples(source.split, JUDGED)
     return _measure(folder, len(calibration), source.split, images, labels)
 
@@ -62,7 +62,7 @@ class _Calibration:
         return next(({INPUT: batch} for batch in self._batches), None)
 
 
-def _quantise(folder: Path, calibration: np.ndarray) -> None:
+def _quantize(folder: Path, calibration: np.ndarray) -> None:
     import onnx
     from onnxruntime import quantization
 
@@ -83,7 +83,7 @@ def _quantise(folder: Path, calibration: np.ndarray) -> None:
     kinds = {array.data_type for array in onnx.load(folder / INT8).graph.initializer if len(array.dims) > 1}
     if onnx.TensorProto.INT8 not in kinds:
         raise UserError(
-            "--int8 found no layers to quantise: a stack of more than 100 layers is exported as a loop, which ONNX "
+            "--int8 found no layers to quantize: a stack of more than 100 layers is exported as a loop, which ONNX "
             "Runtime computes in float32. Export without --int8."
         )
 

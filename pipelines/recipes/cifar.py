@@ -2,12 +2,12 @@
 
 Command     highway train cifar10_19       (or cifar100_19)
 Net         19 layers in three stages of 32, 80 and 128 filters (2,256,838 parameters for 10 classes)
-Data        all 50,000 training images, global contrast normalisation, mean subtracted, 8 pixels of padding on each
+Data        all 50,000 training images, global contrast normalization, mean subtracted, 8 pixels of padding on each
             side, random 32x32 crop, mirror; test images unpadded
 Published   CIFAR-10: 92.40% best, 92.31 ± 0.12; CIFAR-100: 67.76% best, 67.61 ± 0.15 (test accuracy)
 Waypoints   the authors' log, CIFAR-10, test: 68.97% after 5,000 steps, 85.92 after 50,000, 86.94 after 100,000, 90.38
             after 100,500, 92.14 at the end (92.44 at most); CIFAR-100 ends at 68.09
-Sources     the authors' Caffe files. They record neither the scale of the contrast normalisation (0.67 fits their loss
+Sources     the authors' Caffe files. They record neither the scale of the contrast normalization (0.67 fits their loss
             before training best) nor whether the mean is per pixel or per channel
 Measured    Not in full: cifar10_19, first 10 epochs (5,000 steps), test: 64.16% (seed 0, mixed_bfloat16, 1.8 h on one
             core of an AMD EPYC with avx512_bf16, Keras 3.15.1, TensorFlow 2.21; docs/results/cifar10). cifar100_19
@@ -29,7 +29,7 @@ def config(name: str, data: str) -> Config:
         recipe=name,
         model=ModelConfig(preset=name),
         data=data,
-        # The contrast normalisation undoes any scale before it.
+        # The contrast normalization undoes any scale before it.
         preprocess=Preprocess(scale=1 / 255, contrast=0.67, mean="pixel"),
         augment=Augment(pad=8, mirror=True),
         optimizer=SGD(learning_rate=0.025, momentum=0.9, nesterov=True, bias_multiplier=2.0),

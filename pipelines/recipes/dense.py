@@ -5,7 +5,7 @@ Net         one plain and 9, 49 or 99 highway layers of 50 tanh units. With gate
             that Figure 1 compares by depth. Figures 2, 3 and 4 show the net of 50 layers, and one on CIFAR-100 with
             gate bias -4
 Data        MNIST, all 60,000 training images, or CIFAR-100, all 50,000
-Published   curves only: highway nets of 100 layers optimise as well as those of 10, 20 and 50 (Figure 1)
+Published   curves only: highway nets of 100 layers optimize as well as those of 10, 20 and 50 (Figure 1)
 Sources     the paper prints SGD with momentum and an exponentially decaying learning rate, but not their values, which
             were found by random search: all numbers of the training are assumed. Learning rate and gate bias of 10 and
             100 layers had the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs). For 50

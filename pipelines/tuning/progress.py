@@ -108,7 +108,7 @@ class ProgressBoard:
 
 
 def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> str:
-    """Summarises the progress of a search in a line."""
+    """Summarizes the progress of a search in a line."""
     over = [trial for trial in state.trials if trial.over]
     failed = sum(trial.status == "failed" for trial in over)
     parts = [f"{len(over)} of {len(plan.work)} trials"]

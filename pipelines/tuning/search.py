@@ -60,7 +60,7 @@ def tune(
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> None:
-    """Runs or resumes a search, and summarises it.
+    """Runs or resumes a search, and summarizes it.
 
     Args:
         plan: from `planned`.
@@ -91,7 +91,7 @@ def tune(
             _announce(search, identity, resumes=state is not None, console=console)
             names = [] if identity else worker_names(workers)
             lead(search, [chief_member(search, identity or "chief", minutes), *worker_members(search, names)], console)
-        _summarise(plan, folder, console, {"seeds": retrain, "workers": workers, "data_dir": data_dir})
+        _summarize(plan, folder, console, {"seeds": retrain, "workers": workers, "data_dir": data_dir})
 
 
 def local_search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:
@@ -206,7 +206,7 @@ def _work(search: Search, count: int, identity: str, console: Console) -> None:
     say(console, "the chief has no more trials, or its deadline has passed")
 
 
-def _summarise(plan: SearchPlan, folder: Path, console: Console, retraining: dict[str, Any]) -> None:
+def _summarize(plan: SearchPlan, folder: Path, console: Console, retraining: dict[str, Any]) -> None:
     """Writes tables, figures and recipes of the finished trials, and retrains the winners if requested."""
     from pipelines.tuning import figures, results
     from pipelines.tuning.retrain import retrain

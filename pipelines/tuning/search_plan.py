@@ -74,7 +74,7 @@ class SearchPlan(Frozen):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the plan, by which a chief recognises the workers of its own search."""
+        """A digest of the plan, by which a chief recognizes the workers of its own search."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
     @property

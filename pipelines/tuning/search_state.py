@@ -25,7 +25,7 @@ Status = Literal["running", "waiting", "completed", "failed"]
 
 @dataclass(frozen=True)
 class Objective:
-    """The validation metric that a search optimises."""
+    """The validation metric that a search optimizes."""
 
     name: str
     """Column of metrics.csv."""
@@ -115,7 +115,9 @@ def read(folder: Path) -> SearchState | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / FILE} is damaged ({error!r}). Restore it from a copy, or start a new search.") from error
+        raise UserError(
+            f"{folder / FILE} is damaged ({error!r}). Restore it from a copy, or start a new search."
+        ) from error
 
 
 def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:

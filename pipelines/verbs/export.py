@@ -29,7 +29,7 @@ class Arguments(Frozen):
     gates: bool = False
     """Return the mean transform gate of each highway layer with each prediction."""
     int8: bool = False
-    """Also write a quantised ONNX model, with its measured accuracy and speed."""
+    """Also write a quantized ONNX model, with its measured accuracy and speed."""
     pictures: PictureKind | None = None
     """How image files of any size become inputs: as MNIST's digits, or as the centre of a photograph; by default chosen
     by the data set."""

@@ -55,7 +55,7 @@ class _Search(Config):
     search: Space
     """Search space: LOW HIGH for a range, the values for a choice; no values leave a hyperparameter out."""
     algorithm: Algorithm = "random"
-    """Random search, Hyperband (stops poor trials early), or Bayesian optimisation."""
+    """Random search, Hyperband (stops poor trials early), or Bayesian optimization."""
     trials: Count | None = None
     """Number of trials, 20 by default. Hyperband decides by --epochs."""
     budget: Share = 1.0

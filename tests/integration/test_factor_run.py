@@ -36,7 +36,7 @@ def trained_run(data_dir, tmp_path_factory):
     return train_run(path, data_dir, "factor", "--epochs", "6", "--optimizer.learning-rate", "0.005")
 
 
-def test_training_minimises_and_records_the_mean_squared_error(trained_run, data_dir):
+def test_training_minimizes_and_records_the_mean_squared_error(trained_run, data_dir):
     assert trained_run.record.state == "finished"
     assert (trained_run.record.data.shape, trained_run.record.data.labels) == ((4,), ())
     assert len(trained_run.record.gates) == 4

@@ -183,7 +183,7 @@ def test_a_search_survives_the_death_of_a_worker_the_chief_and_all_processes(sta
     assert not list(folder.glob("trials/*/*.keras"))
     assert processes_by_role(folder) == {}
 
-    # A finished search is only summarised again, without starting a process.
+    # A finished search is only summarized again, without starting a process.
     output = io.StringIO()
     tune(plan, folder, console=Console(file=output))
     assert "best val_accuracy" in output.getvalue()

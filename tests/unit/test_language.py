@@ -31,6 +31,7 @@ PHRASES = {
     r"(?<!user's )mistakes?": "error",
     r"pictures?(?![.\w:])": "image (input), figure (plot)",
     r"so many": "as many, that many, many",
+    r"\w*(?:initial|normal|optim|quant|recogn|serial|summar|vector)is(?:e|ed|es|ing|ation)": "-ize",
 }
 NUMBERS = {
     r"(?:\d|\}) %": "97.6%, without a space",

@@ -42,7 +42,7 @@ class Clock:
 class Enduring(keras_tuner.Oracle):
     """Mixin that makes an oracle of KerasTuner fault-tolerant; precedes it among the bases of a class.
 
-    Every method that a worker calls is serialised here, so that an error cannot leave KerasTuner's lock held.
+    Every method that a worker calls is serialized here, so that an error cannot leave KerasTuner's lock held.
     """
 
     def endure(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:

@@ -25,7 +25,7 @@ class Random(Enduring, keras_tuner.oracles.RandomSearchOracle):
 
 
 class Bayesian(Enduring, keras_tuner.oracles.BayesianOptimizationOracle):
-    """Bayesian optimisation with a Gaussian process."""
+    """Bayesian optimization with a Gaussian process."""
 
 
 class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):

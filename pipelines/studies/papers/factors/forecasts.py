@@ -57,7 +57,7 @@ def ridge(features: np.ndarray, targets: np.ndarray, known: range, asked: range)
     """Forecasts by ridge regression; the penalty is chosen by splits in time of the known places.
 
     Args:
-        features: float [n, f]; standardised by the known places.
+        features: float [n, f]; standardized by the known places.
         targets: float [n].
         known: places to learn from.
         asked: places to forecast.

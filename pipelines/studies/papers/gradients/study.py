@@ -1,4 +1,4 @@
-"""Gradient flow through plain, residual and highway nets, at initialisation and during training.
+"""Gradient flow through plain, residual and highway nets, at initialization and during training.
 
 Command     highway reproduce gradients
 Net         those of depth-contrast with 10, 30 and 50 blocks: a projection from 784 to 50 tanh units, then blocks of 50

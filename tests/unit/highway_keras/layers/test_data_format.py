@@ -69,13 +69,13 @@ def test_products_in_low_precision_are_those_of_channels_last(policy):
     np.testing.assert_allclose(array(y(channels_first(x))), channels_first(array(expected(x))), atol=0.05)
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-def test_masks_have_no_channel_axis(normalised):
-    last, first = pair((2, 5, 3), batch_normalization=normalised)
+@pytest.mark.parametrize("normalized", [False, True])
+def test_masks_have_no_channel_axis(normalized):
+    last, first = pair((2, 5, 3), batch_normalization=normalized)
     x = inputs(2, 5, 3).astype("float32")
     mask = np.array([[True] * 5, [True, True, True, False, False]])
-    y = array(first(channels_first(x), mask=mask, training=normalised))
-    assert_close(y, channels_first(array(last(x, mask=mask, training=normalised))), "float32")
+    y = array(first(channels_first(x), mask=mask, training=normalized))
+    assert_close(y, channels_first(array(last(x, mask=mask, training=normalized))), "float32")
 
 
 def test_lesions_close_channels():

@@ -23,7 +23,7 @@ CASES = {
     "dense": lambda policy: (random_layer(Highway, dtype=policy), (5, 3)),
     "steps": lambda policy: (random_layer(Highway, dtype=policy, shape=(None, 2, 3)), (5, 2, 3)),
     "carry": lambda policy: (random_layer(Highway, carry_gate="separate", dtype=policy), (5, 3)),
-    "normalised": lambda policy: (random_layer(Highway, batch_normalization=True, dtype=policy), (5, 3)),
+    "normalized": lambda policy: (random_layer(Highway, batch_normalization=True, dtype=policy), (5, 3)),
     "dropout": lambda policy: (random_layer(Highway, dropout=0.5, seed=0, dtype=policy), (5, 3)),
     "conv": lambda policy: (random_layer(ConvHighway, 3, shape=(None, 4, 4, 3), dtype=policy), (5, 4, 4, 3)),
     "stack": lambda policy: (random_layer(HighwayStack, 1, dtype=policy), (5, 3)),

@@ -114,7 +114,7 @@ def test_single_layers_with_an_activation_with_variables_are_not_stacked():
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "selu", "silu", "softplus", "hard_tanh", "mish", "linear"])
-def test_elementwise_functions_are_recognised(name):
+def test_elementwise_functions_are_recognized(name):
     assert is_elementwise(keras.activations.get(name), "float32")
     if name in {"relu", "linear"}:
         assert HighwayStack(2, activation=name)._math.has_gradient
@@ -123,5 +123,5 @@ def test_elementwise_functions_are_recognised(name):
 @pytest.mark.parametrize(
     "function", [rms, across_steps, swapped_pairs, keras.activations.softmax, keras.activations.glu]
 )
-def test_mixing_functions_are_recognised(function):
+def test_mixing_functions_are_recognized(function):
     assert not is_elementwise(function, "float32")

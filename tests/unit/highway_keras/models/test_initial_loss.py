@@ -1,7 +1,7 @@
-"""The loss before training identifies the initialisation; the authors' logs record it for both CIFAR nets.
+"""The loss before training identifies the initialization; the authors' logs record it for both CIFAR nets.
 
 A recorded loss is one draw of a wide distribution that also depends on the unrecorded scale of the contrast
-normalisation; a standard deviation of 0.67 per input pixel fits both numbers best.
+normalization; a standard deviation of 0.67 per input pixel fits both numbers best.
 """
 
 import keras
@@ -25,7 +25,7 @@ SEEDS = range(100, 105)
 
 @pytest.fixture(scope="module")
 def examples(real_data):
-    """Returns a function that loads contrast-normalised, centred test images and their labels."""
+    """Returns a function that loads contrast-normalized, centred test images and their labels."""
 
     def load(name):
         import tensorflow_datasets as tfds
@@ -77,5 +77,5 @@ def test_the_deepest_fitnet_starts_with_moderate_gradients(examples):
         return np.sqrt(sum(norm**2 for of_layer in norms for norm in of_layer.values()))
 
     assert norm() < 1.5
-    # The initialisation of the 19-layer nets: 309 with this seed, 1 to 5 with four others.
+    # The initialization of the 19-layer nets: 309 with this seed, 1 to 5 with four others.
     assert norm(first_std=1.0) > 100

@@ -71,7 +71,7 @@ def test_batches_are_fitted_like_the_whole():
 
 def test_contrast_gives_every_image_the_same_mean_and_deviation():
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), np.uint8)
-    images[0] //= 50  # Faint images are normalised alike.
+    images[0] //= 50  # Faint images are normalized alike.
     x = apply(Fitted(Preprocess(contrast=0.67), None), tf.constant(images)).numpy()
     np.testing.assert_allclose(x.mean(axis=(1, 2, 3)), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(axis=(1, 2, 3)), 0.67, rtol=1e-4)

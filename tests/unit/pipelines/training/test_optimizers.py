@@ -59,7 +59,7 @@ def test_the_bias_multiplier_holds_with_a_schedule():
     np.testing.assert_allclose(result["transform_bias"], caffe(True, 2.0)["transform_bias"], rtol=1e-5, atol=1e-6)
 
 
-def test_the_optimiser_comes_back_from_its_config():
+def test_the_optimizer_comes_back_from_its_config():
     before = optimizers.build(SGD(bias_multiplier=2.0), RATE)
     after = keras.optimizers.deserialize(keras.optimizers.serialize(before))
     assert after.get_config() == before.get_config()

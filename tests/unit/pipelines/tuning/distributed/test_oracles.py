@@ -52,7 +52,7 @@ def test_a_chief_that_is_killed_all_the_time_draws_the_same(tmp_path, algorithm)
     assert run_to_its_end(Search(tmp_path / "killed", plan), restarts=True) == whole
 
 
-def test_bayesian_optimisation_learns_and_survives(tmp_path, monkeypatch):
+def test_bayesian_optimization_learns_and_survives(tmp_path, monkeypatch):
     # Uses the best of KerasTuner's fifty starting points: refining them all takes a hundred times as long.
     monkeypatch.setattr(
         "keras_tuner.src.tuners.bayesian.scipy",
