@@ -336,7 +336,7 @@ class Recipe(Frozen):
 
     @property
     def name(self) -> str:
-        """The name of the recipe, which is that of its preset."""
+        """The name of the recipe."""
         return self.config.recipe
 
 

@@ -100,3 +100,24 @@ def test_the_files_that_how_to_add_names_exist():
     named = {path for path in paths if "my_" not in path and "FAMILY" not in path}
     assert len(named) > 15
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_names_that_how_to_add_gives_are_in_the_files():
+    page = (DOCS / "how-to-add.md").read_text(encoding="utf-8")
+    checked = 0
+    for text in re.split(r"^\d+\. ", page, flags=re.MULTILINE)[1:]:
+        item = re.split(r"\n\n|^#", text, flags=re.MULTILINE)[0]
+        paths = [
+            ROOT / path for path in re.findall(r"`((?:highway_keras|pipelines|serving|tests)/[\w/]+(?:\.py|/)?)`", item)
+        ]
+        folders = {path if path.is_dir() else path.parent for path in paths}
+        files = {path for path in paths if path.is_file()}
+        for name in re.findall(r"`(\w+\.py)`", item):
+            found = [folder / name for folder in folders if (folder / name).exists()]
+            assert found, name
+            files.update(found)
+        texts = [path.read_text(encoding="utf-8") for path in files]
+        for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", item):
+            assert any(re.search(rf"^{name}\b", code, re.MULTILINE) for code in texts), name
+            checked += 1
+    assert checked > 5
