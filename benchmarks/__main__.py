@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs the benchmarks.
 
     Args:
-        words: of the command line; None for those of this process.
+        words: command-line arguments; None for those of this process.
 
     Returns:
         The exit status: 1 if a contestant failed or computed something else; 0 if contestants were skipped.

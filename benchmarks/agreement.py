@@ -52,7 +52,7 @@ def disagreements(check: Check, curves: Mapping[str, Sequence[float]]) -> list[s
 
     Args:
         check: the part of the curves, and the tolerance.
-        curves: as in `deviations`.
+        curves: see `deviations`.
     """
     reference = next(iter(curves))
     return [

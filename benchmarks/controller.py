@@ -24,10 +24,10 @@ class Contestant:
     """A program that takes part.
 
     Args:
-        name: in tables and figures.
-        module: below `benchmarks.contestants`.
+        name: name in tables and figures.
+        module: name of the module in `benchmarks.contestants`.
         environment: "project" is the environment of this process, "peers" that of `make peers`.
-        options: of the program.
+        options: options of the program.
         variables: environment variables.
         ours: whether it is what this project offers.
         deepest: largest number of highway blocks; None is unlimited.
@@ -52,10 +52,10 @@ class Answer:
     """The answer of a worker.
 
     Args:
-        seconds: from the request to the answer; for the first one from the start of the process.
+        seconds: time from the request to the answer; for the first one from the start of the process.
         losses: mean of each epoch, or loss of each step if the request was not for whole epochs.
         peak_bytes: largest resident memory of the process so far.
-        versions: of the relevant packages.
+        versions: versions of the relevant packages.
         more: further values, by name.
     """
 
@@ -74,9 +74,9 @@ class Worker:
     """A running contestant, blocked on its input between requests.
 
     Args:
-        contestant: to start.
+        contestant: contestant to start.
         task: argument of its command line.
-        folder: for caches shared between processes; a new folder means a cold first start.
+        folder: folder for caches shared between processes; a new folder means a cold first start.
 
     Raises:
         FailedError: its environment is missing.

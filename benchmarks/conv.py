@@ -67,12 +67,12 @@ def measure(
     """Alternates between contestants, for each precision.
 
     Args:
-        session: of this run.
+        session: session of this run.
         contestants: losses are compared with those of the first.
         precisions: Keras policies.
         batch: images per step.
         rounds: turns of each contestant, after its first step and a second one to warm up.
-        steps: in a turn.
+        steps: steps per turn.
         section: name for the rows.
 
     Returns:

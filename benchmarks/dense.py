@@ -25,7 +25,7 @@ class Size:
         width: units of each.
         starts: fresh processes for the first step.
         rounds: turns in steady state, after one epoch to warm up.
-        epochs: in a turn, so that it takes about a second: in the first tenth of a second after another contestant,
+        epochs: epochs per turn, about a second: in the first tenth of a second after another contestant,
             every contestant is slower by up to a quarter.
         studies: fresh processes for the whole study.
     """
@@ -73,9 +73,9 @@ def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence
     """Measures one size after the other.
 
     Args:
-        session: of this run; its folder has `batches.npz`.
+        session: session of this run; its folder has `batches.npz`.
         contestants: losses are compared with those of the first.
-        sizes: to measure.
+        sizes: sizes to measure.
         data: name of the data.
 
     Yields:

@@ -28,7 +28,7 @@ class Training:
     Args:
         batches: file with `images` float32 [steps, batch, ...] and `labels` int32 [steps, batch].
         weights: file with the initial weights by name.
-        options: of the contestant.
+        options: options of the contestant.
     """
 
     batches: str
@@ -63,9 +63,9 @@ class Problem(Training):
     Args:
         depth: highway blocks.
         width: units of each.
-        learning_rate: of Adam.
+        learning_rate: Adam's learning rate.
         clip_norm: largest norm of the whole gradient.
-        epsilon: of Adam.
+        epsilon: Adam's epsilon.
     """
 
     depth: int
@@ -86,7 +86,7 @@ def initial_weights(depth: int, width: int, seed: int = 0) -> Arrays:
     Args:
         depth: highway blocks.
         width: units of each.
-        seed: of the draw.
+        seed: seed of the draw.
 
     Returns:
         float32: `entry_kernel` [784, width], `entry_bias`; `kernel` and `transform_kernel` [depth, width, width],
@@ -116,7 +116,7 @@ def batches(images: np.ndarray, labels: np.ndarray, seed: int = 0) -> Arrays:
     Args:
         images: uint8 [n, 28, 28, 1].
         labels: integers [n].
-        seed: of the order. A set of fewer than 5,888 images gives some of them twice.
+        seed: seed of the order. A set of fewer than 5,888 images gives some of them twice.
 
     Returns:
         `images` float32 [46, 128, 784] in [-1, 1] and `labels` int32 [46, 128].

@@ -32,7 +32,7 @@ class Roof:
     Args:
         flops: floating-point operations per second in large float32 products.
         bfloat16_flops: the same in bfloat16; None if no library measured it.
-        small_flops: in products as small as those of a step with 50 units.
+        small_flops: the same in products as small as those of a step with 50 units.
         bandwidth: bytes per second read and written.
     """
 
@@ -47,8 +47,8 @@ class Session:
     """A run of the benchmarks.
 
     Args:
-        folder: for files that workers read.
-        results: for tables and figures.
+        folder: folder for files that workers read.
+        results: folder for tables and figures.
         quick: whether to show only that everything runs.
         command: the command line.
         machine: processor, its features and cores.
@@ -137,7 +137,7 @@ class Session:
         Args:
             template: what the rows share; with a unit such as "steps/s" more is better, with any other less.
             values: one number per round, by contestant; contestants without any are left out.
-            contestants: by name.
+            contestants: contestants by name.
         """
         higher = template.unit.endswith("/s")
         values = {name: rounds for name, rounds in values.items() if rounds}
@@ -158,8 +158,8 @@ class Benchmark:
     """A row of the table of benchmarks.
 
     Args:
-        name: on the command line, and of its table.
-        question: that it answers.
+        name: name on the command line, and of its table.
+        question: question that it answers.
         run: measures, and yields rows as they are complete.
         cost: seconds that `run` takes, roughly.
         uses_roof: whether it reports shares of the machine's roof, which is then measured first.

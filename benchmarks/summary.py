@@ -23,7 +23,7 @@ def text(rows: Sequence[Row]) -> str:
     """The rows as tables, one for each measure and size.
 
     Args:
-        rows: of a section.
+        rows: rows of a section.
     """
     tables: dict[tuple[str, str, int, int, str], list[Row]] = {}
     for row in rows:
@@ -47,8 +47,8 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
 
     Args:
         section: its name.
-        rows: of that section.
-        folder: for the figure.
+        rows: rows of that section.
+        folder: folder for the figure.
     """
     if section == "dense":
         _draw_dense(rows, folder / "dense.png")

@@ -51,7 +51,7 @@ def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
     """Finds the name with the best median; the first of equals.
 
     Args:
-        values: by name.
+        values: values by name.
         higher: whether more is better.
     """
     return (max if higher else min)(values, key=lambda name: statistics.median(values[name]))
@@ -62,7 +62,7 @@ def ratios(mine: Sequence[float], others: Sequence[float], higher: bool) -> list
 
     Args:
         mine: one value per round.
-        others: of the same rounds.
+        others: values of the other in the same rounds.
         higher: whether more is better.
 
     Returns:
@@ -78,7 +78,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     """Writes rows as CSV, numbers with four significant digits.
 
     Args:
-        path: of the file.
+        path: path of the file.
         rows: at least one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

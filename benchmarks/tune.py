@@ -26,9 +26,9 @@ class Workers:
     """A way to search.
 
     Args:
-        name: in the table.
-        count: of workers.
-        cores: that they may use together.
+        name: name in the table.
+        count: number of workers.
+        cores: number of cores that they may use together.
         ours: whether it is compared with the others.
     """
 

@@ -46,10 +46,10 @@ class WebServer:
     """A server that takes part.
 
     Args:
-        name: in tables and figures.
-        module: below `benchmarks.servers`; empty for `highway serve`.
+        name: name in tables and figures.
+        module: name of the module in `benchmarks.servers`; empty for `highway serve`.
         environment: "project" is the environment of this process, "servers" that of `make servers`.
-        options: of the program.
+        options: options of the program.
         body: how it takes an image.
         ours: whether it is what this project offers.
     """
@@ -78,7 +78,7 @@ class Running:
     """The processes of a server, suspended while another one is measured.
 
     Args:
-        server: to start.
+        server: server to start.
         models: the model repository that `highway serve` serves.
         folder: the version that the others open.
 
@@ -181,9 +181,9 @@ def write_script(path: Path, kind: str, bodies: Sequence[bytes]) -> None:
     """Writes the Lua script of a load.
 
     Args:
-        path: of the file.
+        path: path of the file.
         kind: content type.
-        bodies: of the requests, which are sent in turn.
+        bodies: bodies of the requests, which are sent in turn.
     """
     texts = ('"' + "".join(f"\\{byte:03d}" for byte in body) + '"' for body in bodies)
     path.write_text(_SCRIPT % (kind, ", ".join(texts)))
@@ -193,8 +193,8 @@ def load(url: str, script: Path, connections: int, seconds: float) -> Load:
     """Sends requests as fast as they are answered.
 
     Args:
-        url: of the server.
-        script: from `write_script`.
+        url: URL of the server.
+        script: the result of `write_script`.
         connections: each has one request in flight at any time.
         seconds: duration, in whole seconds.
 

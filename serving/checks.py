@@ -63,9 +63,9 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
     """Checks inputs and outputs of the prediction graph.
 
     Args:
-        session: of the graph.
+        session: session of the graph.
         content: the manifest.
-        path: of the graph, for the message.
+        path: path of the graph, for the message.
 
     Raises:
         ModelError: an input or output is missing, or has another type or shape.

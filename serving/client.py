@@ -38,7 +38,7 @@ class ClientError(ServingError):
 
     Args:
         message: the error.
-        status: of the response; None if there was none.
+        status: status of the response; None if there was none.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -53,7 +53,7 @@ class Client:
     have no side effects. Other errors are not retried.
 
     Args:
-        url: of the endpoint.
+        url: URL of the endpoint.
         api_key: if the endpoint requires one.
         timeout: seconds for one attempt.
         attempts: maximum number of attempts. The pause between two of them is that of Retry-After, at least a quarter
@@ -117,7 +117,7 @@ class Client:
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
             version: its number; None is the newest in service.
-            label: of a version, instead of its number.
+            label: label of a version, to be used instead of its number.
             top: number of classes to return.
             explain: whether to return the mean gate of each layer.
 
@@ -141,7 +141,7 @@ class Client:
         """Returns the served models.
 
         Raises:
-            ClientError: as for `predict`.
+            ClientError: see `predict`.
         """
         return self._request(_MODELS, "GET", "models")
 

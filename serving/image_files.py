@@ -124,8 +124,8 @@ def jpeg_ratio(width: int, height: int) -> int:
     If a side is not a multiple of it, the last pixels count as if they were repeated, as in the blocks of the file.
 
     Args:
-        width: in the file.
-        height: in the file.
+        width: width in the file.
+        height: height in the file.
     """
     most = min(max(width, height) // SIDE, width, height)
     return next((ratio for ratio in RATIOS if ratio <= most), 1)

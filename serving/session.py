@@ -29,7 +29,7 @@ def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
     Args:
         path: the file.
         digest: its SHA-256.
-        content: of the file, if it has been read already; nothing is loaded from its folder then.
+        content: content of the file, if it has been read already; nothing is loaded from its folder then.
 
     Returns:
         An `onnxruntime.InferenceSession`, freed with its last reference.
@@ -50,7 +50,7 @@ def open_session(path: Path, threads: int = 1, *, content: bytes | None = None, 
     Args:
         path: the file.
         threads: threads of one call. One is fastest for small nets, where handing work over costs more than it saves.
-        content: of the file, if it has been read already; nothing is loaded from its folder then.
+        content: content of the file, if it has been read already; nothing is loaded from its folder then.
         arena: whether the session keeps memory for the next call: as much as its largest call needed.
 
     Returns:

@@ -38,7 +38,7 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
 
     Args:
         path: a PEM file (PKCS #8), as OpenSSL writes it.
-        passphrase: of the file; None for a file without.
+        passphrase: passphrase of the file; None for a file without one.
 
     Raises:
         KeyFileError: it is not an Ed25519 private key, or cannot be read or decrypted.
@@ -98,7 +98,7 @@ def sign(folder: Path, key: "Ed25519PrivateKey") -> bytes:
 
     Args:
         folder: the version, complete.
-        key: from `private_key`.
+        key: the result of `private_key`.
 
     Raises:
         ModelError: its manifest cannot be read.

@@ -12,7 +12,7 @@ def fitting(model: keras.Model, problem: ConvProblem) -> Train:
 
     Args:
         model: compiled, with a metric named "crossentropy".
-        problem: for the data.
+        problem: the problem, for its data.
     """
     images, labels = problem.data()
     batches = len(labels)

@@ -11,7 +11,7 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
     """Trains a model with `compile` and `fit` on numpy arrays.
 
     Args:
-        model: from images [batch, 784] to logits.
+        model: model from images [batch, 784] to logits.
         problem: data and settings.
 
     Returns:

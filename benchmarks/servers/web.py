@@ -16,7 +16,7 @@ def run(make: Callable[[Path], Callable[[np.ndarray], np.ndarray]]) -> None:
     """Serves what `make` makes of the folder.
 
     Args:
-        make: from the folder to a function from a batch of pixels to probabilities.
+        make: opens the folder; returns a function from a batch of pixels to probabilities.
     """
     predict = make(Path(sys.argv[1]))
     app = FastAPI()

@@ -72,7 +72,7 @@ def means_of_examples(recorded: Recording) -> dict[str, Any]:
     """Computes the mean gate of each layer for each example of a recording, for use in a graph such as an exported one.
 
     Args:
-        recorded: from `highway_keras.layers.recording.recording`.
+        recorded: what `highway_keras.layers.recording.recording` yielded.
 
     Returns:
         Layer name to the mean of T over all units and positions, `[batch]`; for a stack `[batch, depth]`. Layers called

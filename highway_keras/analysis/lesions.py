@@ -142,8 +142,8 @@ def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> 
     because each of them can be spared.
 
     Args:
-        lesions: from `lesion_layers`.
-        tolerance: in the unit of the score: nats of cross-entropy, or a fraction of the examples.
+        lesions: the result of `lesion_layers`.
+        tolerance: largest change to tolerate, in nats of cross-entropy or as a fraction of the examples.
         score: "loss", of which lower is better, or any other, of which higher is better.
 
     Returns:

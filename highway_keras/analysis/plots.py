@@ -89,7 +89,7 @@ def class_maps(figure: Figure, statistics: GateStatistics, names: Mapping[int, s
 
     Args:
         figure: an empty figure.
-        statistics: from `gate_statistics` with classes.
+        statistics: the result of `gate_statistics` with classes.
         names: number and title of each class to draw.
 
     Example:
@@ -115,7 +115,7 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
 
     Args:
         figure: an empty figure.
-        lesions: from `lesion_layers`.
+        lesions: the result of `lesion_layers`.
         others: lesions of the same net trained with other seeds, drawn as thin lines with their own intact net.
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
@@ -150,7 +150,7 @@ def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
 
     Args:
         figure: an empty figure.
-        lesions: from `lesion_units`.
+        lesions: the result of `lesion_units`.
         score: name of the score.
     """
     axes = figure.subplots()
@@ -165,7 +165,7 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
 
     Args:
         axes: empty axes.
-        statistics: from `gate_statistics`.
+        statistics: the result of `gate_statistics`.
     """
     left, right, mean = (
         np.array([values.mean() for values in statistics.layout.split(array).values()])

@@ -66,7 +66,7 @@ def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
     This is the correlation ratio, eta squared, of all columns together.
 
     Args:
-        routes: from `signatures`, `[examples, columns]`.
+        routes: the result of `signatures`, `[examples, columns]`.
         labels: class numbers `[examples]` or `[examples, 1]`, or one-hot labels `[examples, classes]`.
 
     Returns:

@@ -145,7 +145,7 @@ def open_layers(statistics: GateStatistics) -> float:
     transformation matters.
 
     Args:
-        statistics: from `gate_statistics`.
+        statistics: the result of `gate_statistics`.
 
     Returns:
         A number between 0 and the number of layers.

@@ -38,7 +38,7 @@ def links(graph: keras.Model) -> Iterator[tuple[str, str]]:
     """Yields pairs of layers that are called once, with equal options, the second as the only reader of the first.
 
     Args:
-        graph: from `graph_of`.
+        graph: the result of `graph_of`.
 
     Yields:
         The names of the first and the second layer.
@@ -68,7 +68,7 @@ def rewired(graph: keras.Model, rows: dict[str, list[Any]], inner: Callable[[ker
     """Copies a model with its weights, replacing some layers by sequences of others.
 
     Args:
-        graph: from `graph_of`.
+        graph: the result of `graph_of`.
         rows: name of a layer to the layers that replace it, in sequence; an empty list removes it.
         inner: copies a nested model.
 

@@ -36,12 +36,12 @@ def analyze(
         to: the folder to write; an analysis in it is replaced. None for analysis/ in the run directory.
         weights: "final" or "best".
         data: data set to read; None for the one that the run was trained on.
-        split: to read; "auto" is the training split, and for the routes of examples the validation split if there is
+        split: the split; "auto" is the training split, and for the routes of examples the validation split if there is
             one.
         examples: read at most this many, evenly spaced over the split; None for all.
         units: also close each unit or channel alone.
         data_dir: folder of prepared data; None for the default of TFDS.
-        console: for progress; None for standard output.
+        console: where to print progress; None for standard output.
 
     Returns:
         The folder, and the measurements.

@@ -60,7 +60,7 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
 
     Args:
         run: the run.
-        weights: after the last step, or of the best epoch.
+        weights: weights after the last step, or of the best epoch.
         data: a data set; None for the run's own.
         data_dir: folder of prepared data; None for the default of TFDS.
 
@@ -112,7 +112,7 @@ def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
     """Reads examples of a split.
 
     Args:
-        net: from `opened`.
+        net: the result of `opened`.
         split: "train", "validation" or "test".
         limit: at most this many examples, evenly spaced over the split; None for all.
 

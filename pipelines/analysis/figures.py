@@ -18,7 +18,7 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
 
     Args:
         analysis: the measurements.
-        folder: for the files.
+        folder: folder for the files.
         title: run and data, above each.
     """
     height = map_height(analysis.layout)
@@ -56,9 +56,9 @@ def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs:
 
     Args:
         figure: an empty figure.
-        found: from `gate_statistics`.
+        found: the result of `gate_statistics`.
         gates: T for one example, `[gates]`.
-        outputs: of the layers for it, `[gates]`.
+        outputs: outputs of the layers for this example, `[gates]`.
     """
     maps = {BIAS: found.bias, MEAN: found.mean, GATE: gates, OUTPUT: outputs}
     plots.gate_maps(figure, found.layout, maps, signed=(OUTPUT,), shared=(MEAN, GATE))

@@ -41,10 +41,10 @@ def measure(net: OpenedNet, whole: Part, routed: Part, progress: ProgressDisplay
     """Runs all analyses.
 
     Args:
-        net: to read.
+        net: net to read.
         whole: examples for statistics and lesions.
         routed: examples for routes.
-        progress: of the steps.
+        progress: shows the progress of the steps.
         units: also close each unit alone.
     """
     with progress.step("gates", whole.count) as advance:

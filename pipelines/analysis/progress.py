@@ -17,7 +17,7 @@ class ProgressDisplay:
     """Shows the progress of each step, and its time left.
 
     Args:
-        console: for the bar or the lines.
+        console: where to print the bar or the lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -28,7 +28,7 @@ class ProgressDisplay:
         """Shows one step.
 
         Args:
-            name: of the step.
+            name: name of the step.
             examples: number of examples to process.
 
         Yields:

@@ -45,7 +45,7 @@ def of_statistics(found: GateStatistics) -> dict[str, np.ndarray]:
     """Converts statistics to arrays, large ones in single precision.
 
     Args:
-        found: from `gate_statistics`.
+        found: the result of `gate_statistics`.
 
     Example:
         statistics(of_statistics(found)).mean  # as found.mean
@@ -84,8 +84,8 @@ def of_lesions(found: Lesions, prefix: str = "lesion") -> dict[str, np.ndarray]:
     """Converts lesions of all layers, or of all units, to arrays.
 
     Args:
-        found: from `lesion_layers` or `lesion_units`.
-        prefix: of the arrays' names; "unit_lesion" for lesions of units.
+        found: the result of `lesion_layers` or `lesion_units`.
+        prefix: prefix of the arrays' names; "unit_lesion" for lesions of units.
     """
     return {
         **_of_layout(found.layout),

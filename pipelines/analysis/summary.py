@@ -35,8 +35,8 @@ def changed(layout: Layout, outputs: np.ndarray) -> int | None:
     """The number of the layer by which `CHANGE` of the change of the outputs from layer to layer has happened.
 
     Args:
-        layout: of the model.
-        outputs: of the layers for one example, `[gates]`.
+        layout: layout of the model.
+        outputs: outputs of the layers for one example, `[gates]`.
 
     Returns:
         A layer, counted from 1; the first one's own change is unknown. None if the layers differ in width or have

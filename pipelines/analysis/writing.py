@@ -26,7 +26,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
     Args:
         analysis: the measurements.
         run: the run.
-        weights: that were measured.
+        weights: the weights that were measured.
         folder: an empty folder.
     """
     rows = list(layers(analysis))

@@ -21,7 +21,7 @@ def remaining(seconds: float, done: float, total: float) -> float | None:
     """Estimates the time left of one job from its average pace so far.
 
     Args:
-        seconds: since the job began.
+        seconds: seconds since the job began.
         done: work done since then, in any unit.
         total: work from then to the end, in the same unit.
 
@@ -81,9 +81,9 @@ def time_left(jobs: Iterable[Job], workers: int, pace: Pace) -> float:
     """Estimates the time until all jobs are done, if each worker takes the next one as soon as it is free.
 
     Args:
-        jobs: in the order in which they start; those that are running first.
+        jobs: jobs in the order in which they start; those that are running first.
         workers: number of jobs at the same time, at least 1.
-        pace: of jobs without their own.
+        pace: pace of jobs without their own.
 
     Returns:
         The seconds.

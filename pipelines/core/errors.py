@@ -18,7 +18,7 @@ class StoppedError(Exception):
     """A signal ended the command in an orderly way; the message says how to continue.
 
     Args:
-        message: for the user.
+        message: message for the user.
         number: number of the signal; the exit status is 128 more, as in a shell.
     """
 

@@ -73,7 +73,7 @@ def parse_over(kind: type[Settings], default: Settings, arguments: list[str], pr
 
     Raises:
         UserError: an option is unknown or a value is wrong.
-        SystemExit: as `parse`.
+        SystemExit: see `parse`.
     """
     values = _read(kind, arguments, prog, description, default=default, hidden=("recipe",))
     return _checked(kind, {"recipe": default.recipe, **values})

@@ -35,8 +35,8 @@ def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     """Yields an empty figure in the project's style, and writes it when the block ends.
 
     Args:
-        path: of the image file.
-        size: in inches.
+        path: path of the image file.
+        size: size in inches.
     """
     # Without pyplot: no window system, no state shared with the user's own plots.
     with mpl.rc_context(STYLE), replacing(path) as aside:
@@ -69,8 +69,8 @@ def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
     """Makes an axis logarithmic, with plain numbers at 1, 2 and 5, or at powers of ten where these would collide.
 
     Args:
-        axis: of an axes that has its data.
-        form: of the numbers.
+        axis: axis of an `Axes` that has its data.
+        form: format of the numbers.
         fine: ratio of the ends of the axis up to which 2 and 5 are labelled too.
     """
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
@@ -100,7 +100,7 @@ def heat_map(axes: Any, values: np.ndarray, *, first: tuple[int, int] = (1, 1), 
         axes: where to draw.
         values: float [rows, columns]; row 0 is at the bottom.
         first: the numbers of the first row and the first column.
-        options: of `pcolormesh`.
+        options: options of `pcolormesh`.
 
     Returns:
         The mesh, for a colour bar.

@@ -29,7 +29,7 @@ def data_root(data_dir: Path | None) -> Path:
     """Returns the folder of data sets: the given one, else TFDS_DATA_DIR, else ~/tensorflow_datasets.
 
     Args:
-        data_dir: from the command line.
+        data_dir: the folder given on the command line, if any.
 
     Returns:
         The folder. Only the last of the three may be missing.

@@ -66,7 +66,7 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
     deviation `settings.contrast`. An image of one colour becomes 0.
 
     Args:
-        fitted: from `fit` or `load`.
+        fitted: the result of `fit` or `load`.
         images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], without contrast normalization.
 
     Returns:

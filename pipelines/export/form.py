@@ -51,7 +51,7 @@ class Form:
     """One format that models are exported to.
 
     Args:
-        name: in messages and reports.
+        name: name in messages and reports.
         key: name of its parity in the manifest; an optional form is requested by it.
         files: paths inside the version folder that show that a version has this form.
         write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms

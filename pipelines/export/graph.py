@@ -84,8 +84,8 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
     """Extends a prediction to encoded image files of any size.
 
     Args:
-        predict: from `prediction`.
-        convert: from `pipelines.data.images.conversion.converter`, for the same net.
+        predict: the result of `prediction`.
+        convert: the result of `pipelines.data.images.conversion.converter`, for the same net.
 
     Returns:
         A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to the outputs of `predict`. A

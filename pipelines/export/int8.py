@@ -25,7 +25,7 @@ def write(source: Source, folder: Path) -> Int8:
     """Quantizes `model.onnx` statically, weights by channel, and measures the result.
 
     Args:
-        source: of the calibration images and the labelled ones.
+        source: source of the calibration images and the labelled ones.
         folder: the version's files, with `model.onnx`.
 
     Returns:

@@ -49,11 +49,11 @@ def describe(
         run: the run that the weights come from.
         weights: which of the run's weights.
         version: its number.
-        folder: with all files but the manifest, inside the model's folder, which has the model's name.
-        test: from `test_result`.
+        folder: folder with all files but the manifest, inside the model's folder, which has the model's name.
+        test: the result of `test_result`.
         kind: how images of any size become inputs.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
-        parity: of all forms.
+        parity: measured parity of all forms.
         sections: what forms report about themselves, by the form's key.
 
     Returns:

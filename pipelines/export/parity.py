@@ -40,7 +40,7 @@ def compare(
         labels: names of the classes.
         found: the outputs of a form for the same images.
         gate_means: expected gate means, float32 `[n, layers]`, or None if the form has no such output.
-        tolerance: of a probability; decides which classes are tied.
+        tolerance: tolerance of a probability; decides which classes are tied.
 
     Returns:
         How far they agree.
@@ -85,7 +85,7 @@ def measure(
         reference: the answers of the Keras model.
         split: where the images are from.
         labels: names of the classes.
-        kind: of images.
+        kind: kind of image.
         precision: a comparison made earlier, to be kept.
 
     Returns:

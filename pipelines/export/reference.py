@@ -60,7 +60,7 @@ def compute(
         model: the net in float32.
         fitted: its preprocessing.
         images: real images, uint8 `[n, height, width, channels]`.
-        convert: from `pipelines.data.images.conversion.converter`.
+        convert: the result of `pipelines.data.images.conversion.converter`.
         kind: the kind that `convert` is for.
         gates: whether to read gate means too.
 

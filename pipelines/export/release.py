@@ -21,7 +21,7 @@ def release(
 
     Args:
         model: the folder of the model's versions.
-        versions: to serve; if empty, the labelled ones and those served so far.
+        versions: versions to serve; if empty, the labelled ones and those served so far.
         labels: versions by label, replacing all labels; None keeps those whose versions are served.
         newest: serve the newest version, without labels.
 

@@ -66,7 +66,7 @@ def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
     """Writes and measures a version.
 
     Args:
-        job: from `prepare`.
+        job: the result of `prepare`.
         forms: those to write.
         folder: an empty folder inside the model's folder, which has the model's name.
         version: its number.

@@ -77,7 +77,7 @@ def run(job: PredictionJob, console: Console) -> JobResult:
 
     Args:
         job: the job.
-        console: for progress.
+        console: where to print progress.
 
     Returns:
         The result.

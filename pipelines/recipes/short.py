@@ -21,7 +21,7 @@ def one_cycle(recipe: Recipe) -> Recipe:
     """Shortens a recipe to `EPOCHS` with one cycle of the learning rate.
 
     Args:
-        recipe: of a full training by SGD on 50,000 examples.
+        recipe: recipe of a full training by SGD on 50,000 examples.
 
     Returns:
         The short recipe; all its numbers are tagged as assumed.
@@ -42,7 +42,7 @@ def beginning(recipe: Recipe) -> Recipe:
     """Cuts a recipe to its first `EPOCHS`, in which its learning rate is constant.
 
     Args:
-        recipe: of the full training.
+        recipe: recipe of the full training.
 
     Returns:
         The short recipe; only the number of epochs is ours.

@@ -126,7 +126,7 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
         folder: folder of the checkpoints.
         model: a compiled model with a built optimizer.
         progress: progress of the run.
-        belongs_to: from `origin`.
+        belongs_to: the result of `origin`.
     """
     variables, metrics = _variables(model), model.metrics_variables
     head = {
@@ -148,7 +148,7 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
     Args:
         folder: folder of the checkpoints.
         model: a compiled model like the saved one; its optimizer is built here if needed.
-        belongs_to: from `origin`.
+        belongs_to: the result of `origin`.
 
     Returns:
         The state, besides the variables; None if nothing was ever saved.

@@ -169,7 +169,7 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
         result: the evaluation.
         predicted: float [n].
         targets: float [n].
-        title: above both.
+        title: title above both plots.
     """
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
     mean = {"color": "black", "ls": ":", "lw": 1.2, "label": "mean of training"}

@@ -42,7 +42,7 @@ class Options:
 
     Args:
         data_dir: folder of prepared data; None for the default of TFDS.
-        console: for progress.
+        console: where to print progress.
         interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
         callbacks: called after those of every run; an error they raise ends training at once.
         probe: measurements during training; None for none.
@@ -66,7 +66,7 @@ class Training:
         fitted: the preprocessing.
         examples: the training examples.
         state: the state of the run; its progress is changed in place.
-        options: of this process.
+        options: options of this process.
     """
 
     run: Run

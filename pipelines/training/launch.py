@@ -40,7 +40,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     Args:
         config: the configuration.
         path: the run directory to create.
-        options: of this process.
+        options: options of this process.
 
     Returns:
         The finished run.
@@ -78,7 +78,7 @@ def resume(path: Path, options: Options) -> Run:
 
     Args:
         path: the run directory.
-        options: of this process; the interval may differ from before.
+        options: options of this process; the interval may differ from before.
 
     Returns:
         The finished run.

@@ -75,7 +75,7 @@ def compiled(
     """Compiles a model that shares the weights of a net, with loss, metric and a built optimizer.
 
     Args:
-        net: from `build`.
+        net: the result of `build`.
         config: optimizer, schedule, loss.
         precision: the policy of `net`; "mixed_float16" adds dynamic loss scaling.
         steps_per_epoch: steps in an epoch.

@@ -23,7 +23,7 @@ class Probe:
     Args:
         steps: the steps, 0 being before the first. Inside an execution of several steps nothing can be measured: the
             row of such a step is measured at the end of the execution, and has that step.
-        measure: from the net with the weights of that step to numbers by column, always the same columns. It may run
+        measure: maps the net with the weights of that step to numbers by column, always the same columns. It may run
             the net in inference, and must not change it.
 
     Example:

@@ -35,7 +35,7 @@ def train(
         path: the run directory to create.
         data_dir: folder of prepared data; None for the default of TFDS.
         interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
-        console: for progress; None prints to standard output.
+        console: where to print progress; None prints to standard output.
         probe: measurements during training; None for none.
         reset_watchdog: called after every execution of training or validation; None for nothing.
 
@@ -69,11 +69,11 @@ def resume(
 
     Args:
         path: the run directory.
-        data_dir: as for `train`.
-        interval: as for `train`; it may differ from before.
-        console: as for `train`.
-        probe: as for `train`.
-        reset_watchdog: as for `train`.
+        data_dir: see `train`.
+        interval: see `train`; it may differ from before.
+        console: see `train`.
+        probe: see `train`.
+        reset_watchdog: see `train`.
 
     Returns:
         The finished run.

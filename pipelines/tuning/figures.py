@@ -99,7 +99,7 @@ def draw_importance(figure: Figure, measured: Importance, state: SearchState, ti
 
     Args:
         figure: an empty figure.
-        measured: from `importance`.
+        measured: the result of `importance`.
         state: the state of the search.
         title: title of the figure.
     """

@@ -132,7 +132,7 @@ def render(
         plan: the plan of the search.
         state: the state of the search.
         folder: the folder of the search, with the metrics of running trials.
-        workers: as for `time_left`.
+        workers: see `time_left`.
         now: seconds since 1970.
         size: columns and lines of the terminal; hyperparameters that do not fit are left out, the last first.
     """

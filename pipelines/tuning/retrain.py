@@ -37,7 +37,7 @@ def retrain(
         workers: runs at the same time.
         data_dir: folder of prepared data; None for the default of TFDS.
         objective: the metric to report.
-        console: for a line for each run and each net, and a bar on a terminal.
+        console: where to print a line for each run and each net, and a bar on a terminal.
 
     Returns:
         The file retrained.csv, with a row for each run.

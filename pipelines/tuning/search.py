@@ -63,13 +63,13 @@ def tune(
     """Runs or resumes a search, and summarizes it.
 
     Args:
-        plan: from `planned`.
+        plan: the result of `planned`.
         folder: the folder of the search; a search in it is resumed if it has the same plan.
         workers: processes that train at the same time.
         minutes: minutes until the search stops; None for no deadline.
         retrain: number of times to train the winner at the end.
         data_dir: folder of prepared data; None for the default of TFDS.
-        console: for the table and the summary; None for standard output.
+        console: where to print the table and the summary; None for standard output.
 
     Raises:
         UserError: the folder holds another search or another process is searching there, the data are not available, a
@@ -150,7 +150,7 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
     Args:
         search: the search.
         members: its chief, then its workers.
-        console: for a table of the trials, or a line for each.
+        console: where to print a table of the trials, or a line for each.
 
     Raises:
         UserError: the data are not available, no trial can be trained, or a process dies repeatedly. A search that

@@ -78,7 +78,7 @@ def changed(config: Config, values: Mapping[str, Value]) -> Config:
 
     Args:
         config: the base configuration.
-        values: by the names of `FIELDS`; other names, and the gate bias of a net without gates, are ignored.
+        values: values by the names of `FIELDS`; other names, and the gate bias of a net without gates, are ignored.
 
     Returns:
         The configuration with these values.

@@ -71,7 +71,7 @@ class Catalog(Generic[T]):
         """Returns a served version of a model.
 
         Args:
-            name: of the model.
+            name: name of the model.
             version: its number; None is the newest in service.
             label: instead of the version.
 
@@ -137,7 +137,7 @@ class Catalog(Generic[T]):
         """Checks the repository at once and then periodically, in a thread, until `close`.
 
         Args:
-            seconds: between two checks.
+            seconds: seconds between two checks.
             after: called after each check.
         """
 

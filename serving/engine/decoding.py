@@ -106,7 +106,7 @@ class Decoder:
         processes: maximum number of processes for the others, which start on demand.
         queue: files that may wait for these; more are refused.
         pixels: the largest image, width times height.
-        seconds: of a core that a process may spend on one file.
+        seconds: seconds of a core that a process may spend on one file.
         memory: bytes that a process may use beyond those it has when it starts.
     """
 

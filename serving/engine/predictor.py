@@ -153,7 +153,7 @@ class Predictor:
         Args:
             size: bytes of JSON to read, or numbers to write.
             function: see `serving.engine.processes.Offload.run`.
-            arguments: of the function.
+            arguments: arguments of the function.
 
         Raises:
             SlowError: the time limit is exceeded.

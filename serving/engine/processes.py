@@ -39,7 +39,7 @@ class ChildProcesses:
 
     Args:
         initializer: called first in each child, for example to set its limits.
-        arguments: of the initializer.
+        arguments: arguments of the initializer.
         seconds: time limit of a call; None sets none.
 
     Example:

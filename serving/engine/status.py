@@ -72,9 +72,9 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
     """Explains why a model or one of its versions does not answer.
 
     Args:
-        name: of the model.
+        name: name of the model.
         version: the requested version; None is any.
-        state: of the model.
+        state: state of the model.
     """
     known = ", ".join(map(str, sorted(state.served))) or "none"
     requested = "no version" if version is None else f"no version {version}"

@@ -59,7 +59,7 @@ def make_app(settings: Settings) -> App:
     """Builds an endpoint.
 
     Args:
-        settings: of the endpoint.
+        settings: settings of the endpoint.
 
     Returns:
         An ASGI app.

@@ -82,7 +82,7 @@ def scrape(catalog: Catalog[ServedVersion]) -> bytes:
     """Returns all metrics in Prometheus's text format.
 
     Args:
-        catalog: of this process; workers watch the same repository.
+        catalog: catalog of this process; workers watch the same repository.
     """
     publish(catalog)
     registry = REGISTRY

@@ -80,7 +80,7 @@ class Access:
         """Counts received bytes.
 
         Args:
-            size: of them; negative when they are freed.
+            size: number of bytes; negative when they are freed.
             total: bytes of this request so far.
 
         Raises:

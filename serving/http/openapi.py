@@ -155,7 +155,7 @@ def operation(
 
     Args:
         response: schemas by content type, or None where FastAPI derives them.
-        path: of the route, with the names of its parameters.
+        path: path of the route, with the names of its parameters.
         body: schemas by content type, or None for a request without a body.
         text: describes the response.
     """
@@ -185,7 +185,7 @@ def describe(app: FastAPI, secured: bool) -> None:
     """Corrects `/openapi.json` where this endpoint differs from FastAPI's defaults.
 
     Args:
-        app: with all its routes.
+        app: app with all its routes.
         secured: whether it requires a key.
     """
     default = app.openapi

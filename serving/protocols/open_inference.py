@@ -37,7 +37,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
     Args:
         body: JSON, followed by the data of binary tensors.
         header: the value of `Inference-Header-Content-Length`, if there is one.
-        manifest: of the requested model.
+        manifest: manifest of the requested model.
         images: the limit of a request.
 
     Raises:
@@ -81,7 +81,7 @@ def format_response(
 
     Args:
         outputs: arrays by name; labels are a list of strings.
-        manifest: of the model.
+        manifest: manifest of the model.
         infer: the request.
     """
     described, binaries = [], []

@@ -35,7 +35,7 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
 
     Args:
         text: the JSON.
-        manifest: of the requested model.
+        manifest: manifest of the requested model.
         images: the limit of a request.
 
     Raises:

@@ -27,7 +27,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
 
     Args:
         body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
-        manifest: of the requested model.
+        manifest: manifest of the requested model.
         images: the limit of a request.
 
     Raises:

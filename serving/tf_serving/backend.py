@@ -26,8 +26,8 @@ class TfServingBackend:
     """A `serving.engine.backends.Backend`.
 
     Args:
-        settings: of the endpoint.
-        address: of the server, HOST:PORT (gRPC) or http://HOST:PORT (REST).
+        settings: settings of the endpoint.
+        address: address of the server, HOST:PORT (gRPC) or http://HOST:PORT (REST).
     """
 
     def __init__(self, settings: Settings, address: str) -> None:
@@ -83,11 +83,11 @@ class RemoteVersion:
     """A `serving.engine.backends.ServedVersion`.
 
     Args:
-        name: of the model on the server.
+        name: name of the model on the server.
         version: its number.
         opened: converts images, in this process.
-        connection: to the server.
-        settings: of the endpoint.
+        connection: connection to the server.
+        settings: settings of the endpoint.
     """
 
     name: str

@@ -122,7 +122,7 @@ def array(tensor: Any) -> np.ndarray:
     """Converts a `TensorProto` to an array; strings become an object array of bytes.
 
     Args:
-        tensor: of one of the types that `tensor` takes; values may be packed or listed, and a single listed one stands
+        tensor: a tensor of a type that `tensor` takes; values may be packed or listed, and a single listed one stands
             for all.
 
     Raises:

@@ -119,6 +119,18 @@ def test_docstrings_start_with_a_verb_or_a_noun():
     assert not wrong, "\n".join(["", *wrong])
 
 
+def test_arguments_are_described_by_noun_phrases():
+    # "name: of the model." lacks its noun.
+    bare = re.compile(r"^ +\w+: (?:above|as|below|by|for|from|in|of|that|to|with) .*", re.MULTILINE)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0].strip()!r}; start with a noun"
+        for path, tree in sources().items()
+        for line, text in docstrings(tree)
+        for match in bare.finditer(text)
+    ]
+    assert not wrong, "\n".join(["", *wrong])
+
+
 def test_code_avoids_phrases():
     wrong = [
         fault

@@ -29,11 +29,11 @@ def runs_and_mean(axes: Any, x: Any, runs: np.ndarray, line: Line, *, centre: An
 
     Args:
         axes: where to draw.
-        x: of the values.
+        x: x coordinates of the values.
         runs: float [runs, values].
         line: colour, style and label.
         centre: takes the mean, or another centre, along an axis.
-        options: of the thick line.
+        options: options of the thick line.
     """
     if len(runs) > 1:
         axes.plot(x, runs.T, line.style, color=line.colour, lw=0.8, alpha=0.5)
@@ -55,7 +55,7 @@ def sweep(axes: Any, results: Results, lines: Mapping[int, Sequence[Line]]) -> N
 
     Args:
         axes: where to draw.
-        results: of all runs.
+        results: results of all runs.
         lines: the arms of each depth; arms of one label are joined.
     """
     for look in dict.fromkeys(line._replace(arm="") for arms in lines.values() for line in arms):
@@ -80,7 +80,7 @@ def loss_panels(figure: Any, results: Results, panels: Mapping[str, Sequence[Lin
 
     Args:
         figure: an empty figure.
-        results: of all runs.
+        results: results of all runs.
         panels: the arms of each panel, by its title.
         log: whether the axis of losses is logarithmic.
     """
@@ -110,7 +110,7 @@ def learning_curves(figure: Any, results: Results, lines: Sequence[Line], *, log
 
     Args:
         figure: an empty figure.
-        results: of all runs.
+        results: results of all runs.
         lines: the arms.
         log: whether the axis of losses is logarithmic.
     """

@@ -30,7 +30,7 @@ class FigureFile:
 
     Args:
         file: its name.
-        title: of its section.
+        title: title of its section.
         caption: what its axes and legend cannot say; may be empty.
     """
 
@@ -43,7 +43,7 @@ class Figures:
     """Writes the figures of a study, and keeps their titles and captions for its page.
 
     Args:
-        folder: to write to.
+        folder: folder to write to.
         label: printed on every figure of a short schedule; empty for a full one.
 
     Example:
@@ -62,9 +62,9 @@ class Figures:
         """Yields an empty figure, and writes it when the block ends.
 
         Args:
-            name: of the file, without suffix.
-            size: in inches.
-            title: above the figure, and of its section.
+            name: name of the file, without suffix.
+            size: size in inches.
+            title: title of the figure and of its section.
             caption: what axes and legend cannot say. What the results mean belongs in docs/results.
         """
         with saved(self.folder / f"{name}.png", size) as figure:
@@ -86,13 +86,13 @@ class Figures:
         """Writes an animated GIF that repeats, and rests on its last frame.
 
         Args:
-            name: of the file, without suffix.
-            size: in inches.
-            title: above the figure, and of its section.
+            name: name of the file, without suffix.
+            size: size in inches.
+            title: title of the figure and of its section.
             draw: draws a frame, counted from 0, into an empty figure.
             frames: how many.
-            seconds: per frame.
-            caption: as in `figure`.
+            seconds: seconds per frame.
+            caption: see `figure`.
         """
         images = []
         with mpl.rc_context(STYLE):

@@ -18,7 +18,7 @@ def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
     Args:
         figures: where to.
         gates: means over seeds and examples before training and after each epoch, float [1 + epochs, blocks].
-        net: for the title.
+        net: name of the net, for the title.
     """
     with figures.figure("gate_evolution", (8.2, 4.8), f"Mean transform gate over training, {net}") as figure:
         axes = figure.subplots()
@@ -39,7 +39,7 @@ def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
         figures: where to.
         gates: means over examples, float [seeds, blocks].
         bias: initial bias of the gates.
-        net: for the title.
+        net: name of the net, for the title.
     """
     start = 1 / (1 + math.exp(-bias))
     with figures.figure("final_gates", (8.2, 4.6), f"Mean transform gate after training, {net}") as figure:

@@ -29,11 +29,11 @@ class PaperNet:
     """A net in a table of the paper.
 
     Args:
-        name: of the net.
+        name: name of the net.
         published: accuracy, as far as the paper prints it.
-        parameters: as the paper prints them, rounded; None if it does not.
-        arm: of the study that trains the net; empty if only the paper has it.
-        recipe: of the arm.
+        parameters: parameter count as printed in the paper, rounded; None if it prints none.
+        arm: arm of the study that trains the net; empty if only the paper has it.
+        recipe: recipe of the arm.
     """
 
     name: str
@@ -59,16 +59,16 @@ def study(
     """Builds the study of a table of the paper.
 
     Args:
-        name: of the command line.
-        title: of its page.
+        name: name on the command line.
+        title: title of its page.
         source: paper and table.
         asks: its question, in one line.
         nets: rows of the table.
         short: rows of the table of the short study; empty if a CPU trains the nets in full.
         counts: examples of the data.
         differs: differences from the source.
-        log: of the authors; None if these nets have none.
-        label: of a study that is short itself.
+        log: log of the authors; None if these nets have none.
+        label: label of a study that is itself short.
     """
     names = {net.arm: net.name for net in nets if net.recipe}
 
@@ -106,8 +106,8 @@ def table(results: Results, nets: Sequence[PaperNet]) -> Table:
     """Parameters, epochs and accuracy of each net, ours next to the paper's.
 
     Args:
-        results: of all runs.
-        nets: in the order of the rows.
+        results: results of all runs.
+        nets: nets in the order of the rows.
     """
     return Table(
         "Accuracy on test images, in percent",
@@ -133,9 +133,9 @@ def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
     """Draws accuracies.png: each of our runs, and what the paper prints, net by net.
 
     Args:
-        results: of all runs.
+        results: results of all runs.
         figures: where to.
-        nets: in the order of the rows.
+        nets: nets in the order of the rows.
     """
     title = "Accuracy on test images, ours and the paper's"
     with figures.figure("accuracies", (9.4, 1.4 + 0.42 * len(nets)), title) as figure:

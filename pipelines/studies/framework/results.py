@@ -21,10 +21,10 @@ class Result:
 
     Args:
         arm: name of the arm.
-        seed: of the run.
+        seed: seed of the run.
         run: its directory.
-        rows: of metrics.csv, one per epoch.
-        evaluation: on the test split; None if the run diverged.
+        rows: rows of metrics.csv, one per epoch.
+        evaluation: evaluation on the test split; None if the run diverged.
     """
 
     arm: str
@@ -76,7 +76,7 @@ class Results:
     """The runs of a study.
 
     Args:
-        results: in the order of arms and seeds.
+        results: results in the order of arms and seeds.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:

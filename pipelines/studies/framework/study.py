@@ -115,8 +115,8 @@ class Study(Generic[Found]):
     The runs of an arm differ in their seeds (`Results`), or in settings that are drawn at random (`Trials`).
 
     Args:
-        name: of the command line.
-        title: of its page.
+        name: name on the command line.
+        title: title of its page.
         source: paper, table or figure.
         asks: its question, in one line.
         arms: what is compared, by name.

@@ -16,10 +16,10 @@ class Table:
     """A table of a study.
 
     Args:
-        title: above it.
+        title: title above it.
         head: names of the columns.
         rows: cells.
-        note: below it, for what a column name cannot say.
+        note: note below it, for what a column name cannot say.
     """
 
     title: str

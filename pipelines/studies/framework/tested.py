@@ -20,7 +20,7 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
     """Evaluates a net on the test images of its run, after some steps.
 
     Args:
-        run: of a classifier.
+        run: run of a classifier.
         data_dir: folder of prepared data; None for the default of TFDS.
         steps: numbers of the steps.
 

@@ -21,12 +21,12 @@ class Tried:
 
     Args:
         arm: name of the arm.
-        number: of the trial in its search.
+        number: number of the trial in its search.
         values: drawn hyperparameters that have an effect on the net.
         losses: training loss of each epoch, float [epochs]; up to the failure if it failed.
         score: validation accuracy of the best epoch; None if it failed.
-        reason: of the failure; empty if it did not fail.
-        seconds: of training.
+        reason: reason for the failure; empty if it did not fail.
+        seconds: duration of training.
         run: its directory; None if its processes died before they made one.
     """
 
@@ -48,8 +48,8 @@ class Tried:
         """The setting's row of results.csv.
 
         Args:
-            folder: of the study; the path is relative to it.
-            names: of all drawn hyperparameters.
+            folder: folder of the study; the path is relative to it.
+            names: names of all drawn hyperparameters.
         """
         record = self.run.record if self.run else None
         return {
@@ -73,8 +73,8 @@ class Trials:
     """The settings that a study has drawn.
 
     Args:
-        tried: in the order they were drawn.
-        names: of the drawn hyperparameters.
+        tried: the trials, in the order in which they were drawn.
+        names: names of the drawn hyperparameters.
     """
 
     def __init__(self, tried: Iterable[Tried], names: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ def read(folder: Path) -> Trials:
     """Reads a finished search.
 
     Args:
-        folder: of the search.
+        folder: folder of the search.
 
     Returns:
         Its trials, in the order they were drawn.

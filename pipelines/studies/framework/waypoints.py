@@ -27,7 +27,7 @@ class Log:
     """The recorded part of a log of the authors, of one run.
 
     Args:
-        name: in tables and legends.
+        name: name in tables and legends.
         accuracies: share of the test images by step.
     """
 
@@ -41,7 +41,7 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
     Args:
         run: the run.
         data_dir: folder of prepared data; None for the default of TFDS.
-        steps: of a log.
+        steps: steps of a log.
 
     Returns:
         The probe of `tested.on_test`, at those of the steps that the run reaches.
@@ -55,9 +55,9 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
     """Accuracies at the steps of the authors' log, and at the end of each run.
 
     Args:
-        results: of all runs.
-        names: of the arms, in tables and legends.
-        log: of the authors.
+        results: results of all runs.
+        names: names of the arms in tables and legends.
+        log: log of the authors.
     """
     known = log.accuracies
     found = {arm: accuracies(results, arm) for arm in names}
@@ -90,10 +90,10 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
     """Draws waypoints.png: the error on test images over steps, of each run, and in the authors' log.
 
     Args:
-        results: of all runs.
+        results: results of all runs.
         figures: where to.
-        names: of the arms, in tables and legends.
-        log: of the authors; None if these nets have none.
+        names: names of the arms in tables and legends.
+        log: log of the authors; None if these nets have none.
     """
     found = {arm: accuracies(results, arm) for arm in names}
     title = "Error on test images during training" + (", and the authors' log" if log else "")

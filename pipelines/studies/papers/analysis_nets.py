@@ -55,10 +55,10 @@ class Numbers:
     """Numbers of each net, next to the paper's observations.
 
     Args:
-        title: of the table.
+        title: title of the table.
         rows: name of each number to its format and the paper's observation.
         of: returns the numbers of a run, one per row; None where a net has no such number.
-        note: below the table.
+        note: note below the table.
     """
 
     title: str
@@ -116,8 +116,8 @@ def study(
     """Builds a study of these nets, with their accuracies and its own numbers as tables.
 
     Args:
-        name: of the command line.
-        title: of its page.
+        name: name on the command line.
+        title: title of its page.
         place: section and figure of the paper.
         asks: its question.
         numbers: what it compares with the paper.

@@ -22,10 +22,10 @@ class Contender:
     """A net of the comparison.
 
     Args:
-        title: in tables and legends.
+        title: title in tables and legends.
         model: the net, without its depth.
-        colour: of its lines.
-        style: of its lines.
+        colour: colour of its lines.
+        style: style of its lines.
     """
 
     title: str
@@ -63,7 +63,7 @@ def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
 
     Args:
         net: one of `NETS`.
-        blocks: after the projection.
+        blocks: blocks after the projection.
         whole: train on all of MNIST instead of the subset.
 
     Example:

@@ -15,10 +15,10 @@ class Scope:
     """The part of a study that is run.
 
     Args:
-        share: of the study's work.
+        share: share of the study's work.
         seeds: runs of each arm.
         arms: configurations by name.
-        label: for every table and figure; empty if the study is run in full.
+        label: label for every table and figure; empty if the study is run in full.
     """
 
     share: float
@@ -43,10 +43,10 @@ def reduced(
     has at least one epoch of one batch.
 
     Args:
-        arms: in full.
+        arms: arms of the full study.
         seeds: runs of each arm, in full.
-        share: of the work, greater than 0 and at most 1.
-        label: of the study itself.
+        share: share of the work, greater than 0 and at most 1.
+        label: label of the study itself.
         defined: runs of each arm that the study defines; the label says so if there are fewer.
         each: name of an arm's runs in the label.
         tested: whether runs are evaluated on test examples, so that the label gives their number.
@@ -78,9 +78,9 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
     """Shortens a run: fewer epochs of fewer examples, with a learning-rate schedule scaled to match.
 
     Args:
-        config: in full.
-        share: of its steps.
-        counts: of its data.
+        config: configuration of the full run.
+        share: share of its steps to run.
+        counts: number of examples of its data.
 
     Returns:
         A configuration of at least one step.

@@ -26,7 +26,7 @@ def show(data_dir: Path | None, console: Console) -> None:
 
     Args:
         data_dir: folder of prepared data; None for the default of TFDS.
-        console: for the table and for progress.
+        console: where to print the table and progress.
     """
     listed: dict[str, Study] = {}
     for name in studies.names():

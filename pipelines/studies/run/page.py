@@ -23,10 +23,10 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
     """Writes results.csv, the figures, and README.md last.
 
     Args:
-        folder: of the study.
-        study: that was run.
-        results: of all its runs.
-        label: for every table and figure; empty if the study was run in full.
+        folder: folder of the study.
+        study: the study that was run.
+        results: results of all its runs.
+        label: label for every table and figure; empty if the study was run in full.
     """
     write_text(folder / "results.csv", table(results.rows(folder), label))
     figures = Figures(folder / "figures", label)
@@ -104,7 +104,7 @@ def repeatable(command: str) -> str:
     """Removes the folders of this machine from a command.
 
     Args:
-        command: as a run records it.
+        command: command as recorded in a run.
 
     Example:
         repeatable("highway reproduce bias --to ~/bias --seeds 1")  # "highway reproduce bias --seeds 1"

@@ -33,15 +33,15 @@ def reproduce(
     """Runs a study, or resumes it, and writes its page.
 
     Args:
-        name: of the study.
+        name: name of the study.
         to: its folder; None for studies/NAME.
         seeds: runs of each arm; None for the study's.
         budget: share of the work.
         schedule: "full" or "short"; None is short where there is no GPU or TPU, if the study has a short one.
-        arms: to run; empty for all.
+        arms: arms to run; empty for all.
         workers: number of runs at the same time.
         data_dir: folder of prepared data; None for the default of TFDS.
-        console: for progress and the summary; None for standard output.
+        console: where to print progress and the summary; None for standard output.
 
     Returns:
         The page.
@@ -91,9 +91,9 @@ def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, 
     """Returns the study of that name, in full or short, and which of the two.
 
     Args:
-        name: of the study.
+        name: name of the study.
         asked: the schedule; None takes the short one, if the study has one, where there is no GPU or TPU.
-        console: for a note if the short schedule was not asked for.
+        console: where to note that the short schedule was chosen automatically.
 
     Raises:
         UserError: there is no such study, or it has no short schedule.

@@ -46,8 +46,8 @@ def of_study(timings: Mapping[str, Timing], arms: Mapping[str, Arm], seeds: int)
     """Seconds of all runs of a study, one after the other.
 
     Args:
-        timings: of each arm's net.
-        arms: of the study.
+        timings: timings of each arm's net.
+        arms: arms of the study.
         seeds: runs of each arm.
     """
     return seeds * sum(timings[name].of_run(arm) for name, arm in arms.items())
@@ -101,7 +101,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     """Trains a net for a moment, without writing anything.
 
     Args:
-        config: of the run.
+        config: configuration of the run.
         data_dir: folder of prepared data; None for the default of TFDS.
         began: start of this process, in seconds since 1970.
 

@@ -31,13 +31,13 @@ def train_runs(
     """Trains every arm with every seed, or resumes where an earlier command stopped.
 
     Args:
-        study: that is run.
+        study: study that is run.
         scope: its arms and seeds.
-        folder: of the study, which the caller holds.
-        backend: of Keras.
+        folder: folder of the study, which the caller holds.
+        backend: Keras backend.
         data_dir: folder of prepared data; None for the default of TFDS.
         workers: number of runs at the same time.
-        console: for a line per run and the time left.
+        console: where to print a line per run and the time left.
 
     Raises:
         UserError: the data is missing, or a process dies again and again.
@@ -74,10 +74,10 @@ def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path |
     """Finds a run of another study, in a sibling folder, that was trained and evaluated the same way.
 
     Args:
-        config: of the run, with its seed.
-        weights: that are evaluated.
-        backend: of Keras.
-        folder: of the study that needs the run.
+        config: configuration of the run, with its seed.
+        weights: weights that are evaluated.
+        backend: Keras backend.
+        folder: folder of the study that needs the run.
 
     Returns:
         The run directory; None if there is none.
@@ -108,7 +108,7 @@ def copy(path: Path, to: Path) -> None:
     """Copies a run directory, completely or not at all, without the measurements of its study.
 
     Args:
-        path: from `find`.
+        path: path returned by `find`.
         to: the run directory to make.
     """
     # `study_plan.clean` removes a folder of this name if the process is killed.
@@ -129,12 +129,12 @@ def search_settings(
     """Draws and trains all settings of a study, or resumes its search: one search over all nets.
 
     Args:
-        study: that draws settings.
+        study: study that draws settings.
         scope: its nets and the number of settings.
-        folder: of the study, which the caller holds.
+        folder: folder of the study, which the caller holds.
         data_dir: folder of prepared data; None for the default of TFDS.
         workers: number of trials at the same time, each on its share of the cores.
-        console: for a table of the trials, or a line for each.
+        console: where to print a table of the trials, or a line for each.
 
     Raises:
         UserError: the folder holds another search, the data is missing, or a process dies again and again.
@@ -153,7 +153,7 @@ def planned(study: Study, scope: Scope) -> SearchPlan:
     """Plans the search of a study: every arm is a net, and the nets take turns.
 
     Args:
-        study: that draws settings; its arms differ only in their nets.
+        study: study that draws settings; its arms differ only in their nets.
         scope: its nets and the number of settings.
 
     Raises:

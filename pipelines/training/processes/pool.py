@@ -33,7 +33,7 @@ def train_all(
     Args:
         members: one per run, with a `TrainTask`; their cores are assigned here.
         workers: number of runs at the same time.
-        console: for a line per finished run, and a bar on a terminal or a line from time to time elsewhere.
+        console: where to print a line per finished run, and a bar on a terminal or a line from time to time elsewhere.
         label: stands before the bar, or begins the line ("retrains").
         result: describes the result of a finished run.
 

@@ -33,7 +33,7 @@ class Worker(keras_tuner.Tuner):
     Args:
         plan: the plan of the search.
         folder: the folder of the search.
-        oracle: from `oracles.make`.
+        oracle: the oracle that `oracles.make` returned.
         data_dir: folder of prepared data; None for the default of TFDS.
     """
 
@@ -123,7 +123,7 @@ def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
 
     Raises:
         UserError: the chief is gone or runs another search, or the data are not available.
-        SystemExit: with status `AGAIN` after `TRIALS` trials.
+        SystemExit: status `AGAIN` after `TRIALS` trials.
     """
     worker = Worker(plan, folder, oracles.make(plan, trials.objective(plan.config, data_dir)), data_dir)
     worker.oracle = ChiefClient(worker.oracle)

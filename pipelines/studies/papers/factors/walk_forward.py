@@ -42,9 +42,9 @@ class WalkForward:
     """Forecasts and gates of a task over all `n` months that are forecast.
 
     Args:
-        targets: in percent, float [n].
+        targets: targets in percent, float [n].
         means: forecasts by the mean of all earlier months, float [n].
-        forecasts: by kind of net and by baseline, float [runs, n].
+        forecasts: forecasts by kind of net and by baseline, float [runs, n].
         opened: mean gate of each highway net minus its mean over all months before the decade, float [runs, n].
         untrained: the same before training.
         levels: mean gate of each decade before and after training, means over runs, float [decades, 2].

@@ -48,7 +48,7 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
     """Probes a net before training and after each epoch.
 
     Args:
-        run: of a dense classifier.
+        run: run of a dense classifier.
         data_dir: folder of prepared data; None for the default of TFDS.
 
     Returns:

@@ -15,9 +15,9 @@ def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndar
     """A probed quantity of every block, the median over the runs that did not diverge.
 
     Args:
-        results: of the study.
-        kind: of the net.
-        blocks: of the net.
+        results: results of the study.
+        kind: kind of net.
+        blocks: number of blocks of the net.
         quantity: such as "kernel", see `flow`.
 
     Returns:

@@ -95,12 +95,12 @@ def least(
     """Returns the lower bound for a step of Adam with a clipped global norm.
 
     Args:
-        kind: of the blocks.
+        kind: kind of block.
         blocks: number of blocks, after a plain projection.
         units: width of each block.
         batch: examples per step.
         inputs: values per example.
-        parameters: of the whole net.
+        parameters: number of parameters of the whole net.
 
     Returns:
         Bytes, without softmax and loss (ten numbers per example).

@@ -155,7 +155,7 @@ def alternating(step: Step, cores: int, *, rounds: int, seconds: float) -> tuple
     """Times steps and copies of memory in turns, so that other work on the machine affects both.
 
     Args:
-        step: to time.
+        step: step to time.
         cores: threads that copy at the same time, a part each.
         rounds: turns.
         seconds: duration of the steps in a turn; at least one step runs.
