@@ -8,7 +8,7 @@ from benchmarks.worker import Train
 
 
 def fitting(model: keras.Model, problem: Problem) -> Train:
-    """Trains a model with `compile` and `fit` on numpy arrays.
+    """Trains a model with `compile` and `fit` on NumPy arrays.
 
     Args:
         model: model from images [batch, 784] to logits.

@@ -1,4 +1,4 @@
-"""The net in numpy, its gradient by hand."""
+"""The net in NumPy, its gradient by hand."""
 
 import numpy as np
 

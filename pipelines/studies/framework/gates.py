@@ -16,7 +16,7 @@ def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
     """Draws gate_evolution.png: the mean gate of each block over training.
 
     Args:
-        figures: where to.
+        figures: receives the figure.
         gates: means over seeds and examples before training and after each epoch, float [1 + epochs, blocks].
         net: name of the net, for the title.
     """
@@ -36,7 +36,7 @@ def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
     """Draws final_gates.png: the mean gate of each block after training, and where its initial bias put it.
 
     Args:
-        figures: where to.
+        figures: receives the figure.
         gates: means over examples, float [seeds, blocks].
         bias: initial bias of the gates.
         net: name of the net, for the title.

@@ -134,7 +134,7 @@ def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
 
     Args:
         results: results of all runs.
-        figures: where to.
+        figures: receives the figure.
         nets: nets in the order of the rows.
     """
     title = "Accuracy on test images, ours and the paper's"

@@ -91,7 +91,7 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
 
     Args:
         results: results of all runs.
-        figures: where to.
+        figures: receives the figure.
         names: names of the arms in tables and legends.
         log: log of the authors; None if these nets have none.
     """

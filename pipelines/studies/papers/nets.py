@@ -54,7 +54,7 @@ def name(net: str, blocks: int) -> str:
 
 
 def lines(blocks: int) -> list[Line]:
-    """Looks of the nets of a depth."""
+    """Line styles of the nets of one depth."""
     return [Line(name(key, blocks), net.title, net.colour, net.style) for key, net in NETS.items()]
 
 

@@ -1,4 +1,4 @@
-"""WalkForward-forward through the months of the factors.
+"""Walk-forward validation over the months of the factors.
 
 A fold learns from the months before a decade and forecasts the decade. Concatenated, the folds are one series of
 forecasts, each made from what came before its decade.
