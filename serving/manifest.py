@@ -91,7 +91,7 @@ class Net(_Part):
     """From the last step, or from the epoch with the highest validation accuracy."""
 
 
-class Training(_Part):
+class TrainingRecord(_Part):
     """The training run that the weights come from."""
 
     name: str
@@ -239,7 +239,7 @@ class Manifest(_Part):
     """Settings of the preprocessing in the graph: scale, contrast, mean."""
     model: Net
     """The net."""
-    run: Training
+    run: TrainingRecord
     """The training run."""
     opset: int
     """Opset of `model.onnx`."""

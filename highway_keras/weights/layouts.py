@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """Names, axes and signs of the weights of a highway layer in another system.
 
     In every name, `{n}` stands for the number of the layer.
@@ -27,7 +27,7 @@ class Layout:
         ignored: regular expression for the ends of names that hold no weights, such as optimizer slots.
 
     Example:
-        Layout("our own net", kernel="h.weight", bias="h.bias", gate_kernel="t.weight", gate_bias="t.bias",
+        WeightLayout("our own net", kernel="h.weight", bias="h.bias", gate_kernel="t.weight", gate_bias="t.bias",
                outputs_first=True, activation="tanh")
     """
 
@@ -46,8 +46,8 @@ class Layout:
     ignored: str | None = None
 
 
-LAYOUTS: dict[str, Layout] = {
-    "HighwayLayer": Layout(
+LAYOUTS: dict[str, WeightLayout] = {
+    "HighwayLayer": WeightLayout(
         "PyTorch tutorials: class HighwayLayer with `transform` and `gate`, both nn.Linear",
         kernel="transform.weight",
         bias="transform.bias",
@@ -55,7 +55,7 @@ LAYOUTS: dict[str, Layout] = {
         gate_bias="gate.bias",
         outputs_first=True,
     ),
-    "HighwayConv2d": Layout(
+    "HighwayConv2d": WeightLayout(
         "PyTorch tutorials: class HighwayConv2d with `transform_conv`, `transform_bn` and `gate_conv`",
         kernel="transform_conv.weight",
         bias="transform_bn.bias",
@@ -65,7 +65,7 @@ LAYOUTS: dict[str, Layout] = {
         normalization="transform_bn",
         ignored=r"\.num_batches_tracked",
     ),
-    "HighwayNetwork": Layout(
+    "HighwayNetwork": WeightLayout(
         "PyTorch tutorials: class HighwayNetwork, a list of HighwayLayer between two nn.Linear",
         kernel="highway_layers.{n}.transform.weight",
         bias="highway_layers.{n}.transform.bias",
@@ -74,7 +74,7 @@ LAYOUTS: dict[str, Layout] = {
         outputs_first=True,
         dense=(("input_proj", "relu"), ("output_proj", "linear")),
     ),
-    "allennlp": Layout(
+    "allennlp": WeightLayout(
         "allenai/allennlp: allennlp/modules/highway.py",
         kernel="_layers.{n}.weight",
         bias="_layers.{n}.bias",
@@ -82,7 +82,7 @@ LAYOUTS: dict[str, Layout] = {
         gates_carry=True,
         activation=None,
     ),
-    "fairseq": Layout(
+    "fairseq": WeightLayout(
         "facebookresearch/fairseq: fairseq/modules/highway.py",
         kernel="layers.{n}.weight",
         bias="layers.{n}.bias",
@@ -90,14 +90,14 @@ LAYOUTS: dict[str, Layout] = {
         gates_carry=True,
     ),
     # "carry" in the names of ELMo and Keras 1 is the transform gate: y = carry * H + (1 - carry) * x.
-    "elmo": Layout(
+    "elmo": WeightLayout(
         "allenai/bilm-tf: bilm/model.py; read in allenai/allennlp: allennlp/modules/elmo.py",
         kernel="CNN_high_{n}/W_transform",
         bias="CNN_high_{n}/b_transform",
         gate_kernel="CNN_high_{n}/W_carry",
         gate_bias="CNN_high_{n}/b_carry",
     ),
-    "keras1": Layout(
+    "keras1": WeightLayout(
         "keras-team/keras 1: keras/layers/core.py, class Highway",
         kernel="highway_{n}/highway_{n}_W",
         bias="highway_{n}/highway_{n}_b",
@@ -105,7 +105,7 @@ LAYOUTS: dict[str, Layout] = {
         gate_bias="highway_{n}/highway_{n}_b_carry",
         activation=None,
     ),
-    "keras2": Layout(
+    "keras2": WeightLayout(
         "keras-team/keras 2: keras/legacy/layers.py, class Highway",
         kernel="highway_{n}/highway_{n}/W",
         bias="highway_{n}/highway_{n}/b",
@@ -113,7 +113,7 @@ LAYOUTS: dict[str, Layout] = {
         gate_bias="highway_{n}/highway_{n}/b_carry",
         activation=None,
     ),
-    "tacotron": Layout(
+    "tacotron": WeightLayout(
         "keithito/tacotron: models/modules.py, highwaynet in cbhg",
         kernel="highway_{n}/H/kernel",
         bias="highway_{n}/H/bias",
@@ -121,7 +121,7 @@ LAYOUTS: dict[str, Layout] = {
         gate_bias="highway_{n}/T/bias",
         ignored=r"/(Adam|Adam_1|ExponentialMovingAverage)",
     ),
-    "tacotron_pytorch": Layout(
+    "tacotron_pytorch": WeightLayout(
         "r9y9/tacotron_pytorch: tacotron_pytorch/tacotron.py, class Highway in CBHG",
         kernel="highways.{n}.H.weight",
         bias="highways.{n}.H.bias",

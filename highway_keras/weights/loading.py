@@ -11,7 +11,7 @@ from keras import ops
 from highway_keras.layers import HighwayStack
 from highway_keras.layers.base import BaseHighway
 from highway_keras.weights.files import arrays_of
-from highway_keras.weights.layouts import LAYOUTS, Layout
+from highway_keras.weights.layouts import LAYOUTS, WeightLayout
 from highway_keras.weights.reading import Values, dense_values, layer_values
 
 dtype_of = keras.backend.standardize_dtype
@@ -23,7 +23,7 @@ def load(
     target: Any,
     source: Mapping[str, Any] | str | os.PathLike[str],
     *,
-    layout: str | Layout,
+    layout: str | WeightLayout,
     prefix: str = "",
     inputs: Any = None,
     outputs: Any = None,
@@ -41,7 +41,7 @@ def load(
             layers are taken in order. A stack takes as many layers as it is deep.
         source: path of a `.safetensors`, `.pt`, `.pth` or `.bin` (PyTorch state dict), `.h5`, `.hdf5` or `.npz` file;
             or a mapping from names to arrays. PyTorch files are read with `weights_only=True`.
-        layout: name of a layout in `highway_keras.weights.LAYOUTS`, or a `Layout`.
+        layout: name of a layout in `highway_keras.weights.LAYOUTS`, or a `WeightLayout`.
         prefix: start of the names in `source`, such as "encoder.highway."; `{n}` in it stands for the number of the
             layer, as in "blocks.{n}.".
         inputs: inputs of `target`, in its data format.
@@ -63,7 +63,9 @@ def load(
     if (inputs is None) != (outputs is None):
         raise ValueError("`inputs` and `outputs` are compared together: pass both, or neither.")
     if isinstance(layout, str) and layout not in LAYOUTS:
-        raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}, or a `Layout`. Received: layout={layout!r}")
+        raise ValueError(
+            f"`layout` must be one of {', '.join(LAYOUTS)}, or a `WeightLayout`. Received: layout={layout!r}"
+        )
     layout = LAYOUTS[layout] if isinstance(layout, str) else layout
     layers = _flat(target)
     highways = [layer for layer in layers if isinstance(layer, BaseHighway)]
@@ -95,7 +97,7 @@ def _flat(target: Any) -> list[Any]:
     return [target]
 
 
-def _check(layer: BaseHighway, layout: Layout, fold_epsilon: bool) -> None:
+def _check(layer: BaseHighway, layout: WeightLayout, fold_epsilon: bool) -> None:
     """Refuses a layer that computes something else than the layout's."""
     if not layer.built:
         raise ValueError(f"'{layer.name}' has no weights yet: build it first, `layer.build((None, units))`.")
@@ -130,7 +132,7 @@ def _named(value: Any) -> str:
     return getattr(value, "__name__", None) or str(value)
 
 
-def _assignments(highways: list[BaseHighway], values: list[Values], layout: Layout) -> list[Assignment]:
+def _assignments(highways: list[BaseHighway], values: list[Values], layout: WeightLayout) -> list[Assignment]:
     depths = [layer.depth if isinstance(layer, HighwayStack) else 1 for layer in highways]
     if sum(depths) != len(values):
         raise ValueError(f"`source` has {len(values)} highway layers under this prefix, `target` has {sum(depths)}.")
@@ -156,7 +158,7 @@ def _variables(layer: BaseHighway) -> dict[str, Any]:
     return {"kernel": layer.kernel, **gate, **{name: getattr(layer.normalization, name) for name in names}}
 
 
-def _folded(values: Values, layer: BaseHighway, layout: Layout) -> Values:
+def _folded(values: Values, layer: BaseHighway, layout: WeightLayout) -> Values:
     """Scales gamma so that the layer's epsilon yields the quotient of the layout's."""
     if not layer.batch_normalization:
         return values
@@ -165,7 +167,7 @@ def _folded(values: Values, layer: BaseHighway, layout: Layout) -> Values:
     return {**values, "gamma": values["gamma"] * scale}
 
 
-def _dense_assignments(dense: list[Any], values: list[Values], layout: Layout) -> list[Assignment]:
+def _dense_assignments(dense: list[Any], values: list[Values], layout: WeightLayout) -> list[Assignment]:
     if len(dense) != len(layout.dense):
         raise ValueError(f"This layout has {len(layout.dense)} dense layers, `target` has {len(dense)}.")
     for layer, (name, activation) in zip(dense, layout.dense, strict=True):

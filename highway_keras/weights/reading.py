@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from highway_keras.weights.files import to_numpy
-from highway_keras.weights.layouts import Layout
+from highway_keras.weights.layouts import WeightLayout
 
 NUMBER = "{n}"
 SHOWN = 8
 Values = dict[str, np.ndarray]
 
 
-def layer_values(arrays: Mapping[str, Any], layout: Layout, prefix: str) -> list[Values]:
+def layer_values(arrays: Mapping[str, Any], layout: WeightLayout, prefix: str) -> list[Values]:
     """Returns the weights of each layer in the order of their numbers, in the axes and signs of Keras's layers.
 
     Args:
@@ -45,7 +45,7 @@ def layer_values(arrays: Mapping[str, Any], layout: Layout, prefix: str) -> list
     return [_converted({key: to_numpy(arrays[name]) for key, name in row.items()}, layout) for row in rows]
 
 
-def dense_values(arrays: Mapping[str, Any], layout: Layout, prefix: str) -> list[Values]:
+def dense_values(arrays: Mapping[str, Any], layout: WeightLayout, prefix: str) -> list[Values]:
     """Returns `kernel` and `bias` of the dense layers around the highway layers.
 
     Raises:
@@ -61,7 +61,7 @@ def dense_values(arrays: Mapping[str, Any], layout: Layout, prefix: str) -> list
     return rows
 
 
-def _names(layout: Layout) -> dict[str, str]:
+def _names(layout: WeightLayout) -> dict[str, str]:
     names: dict[str, str] = {"kernel": layout.kernel, "bias": layout.bias}
     if layout.gate_kernel is not None and layout.gate_bias is not None:
         names |= {"gate_kernel": layout.gate_kernel, "gate_bias": layout.gate_bias}
@@ -84,16 +84,16 @@ def _numbers(arrays: Iterable[str], templates: Iterable[str]) -> list[str]:
     return sorted(found, key=int)
 
 
-def _is_ignored(name: str, layout: Layout) -> bool:
+def _is_ignored(name: str, layout: WeightLayout) -> bool:
     return layout.ignored is not None and re.search(f"(?:{layout.ignored})$", name) is not None
 
 
-def _inputs_first(kernel: np.ndarray, layout: Layout) -> np.ndarray:
+def _inputs_first(kernel: np.ndarray, layout: WeightLayout) -> np.ndarray:
     """Moves the axes of a kernel to `(..., inputs, outputs)`."""
     return np.moveaxis(kernel, (0, 1), (-1, -2)) if layout.outputs_first and kernel.ndim > 1 else kernel
 
 
-def _converted(found: Values, layout: Layout) -> Values:
+def _converted(found: Values, layout: WeightLayout) -> Values:
     values = {key: _inputs_first(array, layout) if key.endswith("kernel") else array for key, array in found.items()}
     if "gate_kernel" not in values:
         for key in ("kernel", "bias"):

@@ -20,7 +20,7 @@ Predict = Callable[[np.ndarray], Outputs]
 
 
 @dataclass(frozen=True)
-class Source:
+class TracedNet:
     """The traced functions of a net and the images that its forms are made from."""
 
     predict: "Function"
@@ -37,7 +37,7 @@ class Source:
     """Returns up to that many images of a split, with their classes."""
 
 
-class Predictor(NamedTuple):
+class OpenedForm(NamedTuple):
     """A form, opened from disk."""
 
     images: Predict
@@ -65,7 +65,7 @@ class Form:
     name: str
     key: str
     files: tuple[str, ...]
-    write: Callable[[Source, Path], BaseModel | None]
-    load: Callable[[Path], Predictor]
+    write: Callable[[TracedNet, Path], BaseModel | None]
+    load: Callable[[Path], OpenedForm]
     tolerance: float | None = TOLERANCE
     optional: bool = False

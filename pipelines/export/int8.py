@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.core import environment
 from pipelines.core.errors import UserError
-from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
+from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from pipelines.export.onnx_model import predictor
 from serving.manifest import CLASS_ID, INPUT, INT8, ONNX, PROBABILITIES, Int8, Speed
 
@@ -21,7 +21,7 @@ TIMED = (1, 32)
 SECONDS, TURN = 1.0, 10
 
 
-def write(source: Source, folder: Path) -> Int8:
+def write(source: TracedNet, folder: Path) -> Int8:
     """Quantizes `model.onnx` statically, weights by channel, and measures the result.
 
     Args:
@@ -45,7 +45,7 @@ FORM = Form(
     "int8",
     (INT8,),
     write,
-    lambda folder: Predictor(predictor(folder / INT8)),
+    lambda folder: OpenedForm(predictor(folder / INT8)),
     tolerance=None,
     optional=True,
 )

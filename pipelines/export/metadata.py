@@ -23,7 +23,7 @@ from serving.manifest import (
     Parity,
     PictureKind,
     Tensor,
-    Training,
+    TrainingRecord,
 )  # fmt: skip
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")
@@ -104,12 +104,12 @@ def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})
 
 
-def _training(run: Run, test: dict[str, Any] | None) -> Training:
+def _training(run: Run, test: dict[str, Any] | None) -> TrainingRecord:
     record = run.record
     config = run.config.model_dump(mode="json")
     if os.sep in run.config.data:
         config["data"] = record.data.name  # instead of a folder of this machine
-    return Training(
+    return TrainingRecord(
         name=run.path.resolve().name,
         config=config,
         data=record.data.model_dump(mode="json", include={"name", "version", "counts"}),

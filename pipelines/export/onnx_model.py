@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.core import frameworks
-from pipelines.export.form import Form, Outputs, Predict, Predictor, Source
+from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from serving import image_files
 from serving.manifest import INPUT, ONNX, PICTURE, RGBA
 from serving.session import open_session
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPSET = 18
 
 
-def write(source: Source, folder: Path) -> None:
+def write(source: TracedNet, folder: Path) -> None:
     """Writes both graphs into an existing folder."""
     import onnx
 
@@ -37,7 +37,7 @@ def write(source: Source, folder: Path) -> None:
     (folder / PICTURE).write_bytes(_picture(source.convert))
 
 
-def load(folder: Path) -> Predictor:
+def load(folder: Path) -> OpenedForm:
     """Opens both graphs in ONNX Runtime."""
     predict, picture = predictor(folder / ONNX), open_session(folder / PICTURE)
 
@@ -46,7 +46,7 @@ def load(folder: Path) -> Predictor:
         images = np.stack(seen)
         return {INPUT: images, **predict(images)}
 
-    return Predictor(predict, from_files)
+    return OpenedForm(predict, from_files)
 
 
 def predictor(path: Path) -> Predict:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.export.form import Form, Outputs, Predictor, Source
+from pipelines.export.form import Form, OpenedForm, Outputs, TracedNet
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, WARMUP
 
 # Batch sizes that are warmed up: a single image, and the server's largest batch.
 BATCHES = (1, 32)
 
 
-def write(source: Source, folder: Path) -> None:
+def write(source: TracedNet, folder: Path) -> None:
     """Writes a SavedModel that can be loaded without this package and without Keras.
 
     Args:
@@ -32,7 +32,7 @@ def write(source: Source, folder: Path) -> None:
     _write_warmup(folder, source)
 
 
-def load(folder: Path) -> Predictor:
+def load(folder: Path) -> OpenedForm:
     """Opens both signatures of a SavedModel."""
     import tensorflow as tf
 
@@ -47,13 +47,13 @@ def load(folder: Path) -> Predictor:
     def from_files(files: Sequence[bytes]) -> Outputs:
         return predict(SIGNATURE_FILES, ENCODED, np.array(files, object))
 
-    return Predictor(lambda images: predict(SIGNATURE, INPUT, images), from_files)
+    return OpenedForm(lambda images: predict(SIGNATURE, INPUT, images), from_files)
 
 
 FORM = Form("SavedModel", "saved_model", ("saved_model.pb",), write, load)
 
 
-def _write_warmup(folder: Path, source: Source) -> None:
+def _write_warmup(folder: Path, source: TracedNet) -> None:
     """Writes requests for each signature, so that TF Serving compiles before the first user asks."""
     import tensorflow as tf
 

@@ -14,7 +14,7 @@ from pipelines.core.run import Run, Weights
 from pipelines.data import preprocess, sources
 from pipelines.data.images import conversion
 from pipelines.export import graph, metadata, parity, reference
-from pipelines.export.form import Form, Source, Split
+from pipelines.export.form import Form, Split, TracedNet
 from serving import manifest
 from serving.manifest import PictureKind
 
@@ -79,7 +79,7 @@ def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
     model = graph.in_float32(job.trained)
     convert = conversion.converter(job.kind, run.record.data.shape)
     expected, gates = reference.compute(model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates)
-    source = Source(
+    source = TracedNet(
         predict=graph.prediction(model, fitted, labels, job.gates),
         convert=convert,
         images=job.images,

@@ -16,7 +16,7 @@ from pipelines.core.errors import UserError
 from pipelines.data.images import conversion
 from pipelines.data.preprocess import fit
 from pipelines.export import forms, graph, onnx_model, parity, reference, stack
-from pipelines.export.form import Source
+from pipelines.export.form import TracedNet
 from serving import image_files
 from tests.finished_run import scramble, tiny_net
 
@@ -35,7 +35,7 @@ def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, onl
     shape = model.input_shape[1:]
     images = np.zeros((1, *shape), np.uint8)
     predict, convert = graph.prediction(model, fitted, labels, gates), conversion.converter(kind, shape)
-    source = Source(
+    source = TracedNet(
         predict, convert, images, reference.Reference(images, *[images] * 4).files(kind), "train", examples=None
     )
     for form in forms.requested():

@@ -21,7 +21,7 @@ from pipelines.core.config import Preprocess
 from pipelines.core.run import open_run
 from pipelines.data import sources
 from pipelines.export import forms, int8, onnx_model, parity
-from pipelines.export.form import Form, Predictor
+from pipelines.export.form import Form, OpenedForm
 from pipelines.training.evaluation import evaluate
 from pipelines.verbs.cli import main
 from serving.manifest import Agreement, read
@@ -203,7 +203,7 @@ def test_a_form_is_added_by_one_row_of_the_table(home, data_dir, capsys, monkeyp
         shutil.copy(folder / "model.onnx", folder / "copy.onnx")
 
     def load(folder):
-        return Predictor(onnx_model.predictor(folder / "copy.onnx"))
+        return OpenedForm(onnx_model.predictor(folder / "copy.onnx"))
 
     known, form = forms.FORMS, Form("copy", "copy", ("copy.onnx",), write, load)
     monkeypatch.setattr(forms, "FORMS", (*known, form))
@@ -233,7 +233,7 @@ def test_a_form_is_added_by_one_row_of_the_table(home, data_dir, capsys, monkeyp
         1,
         10,
     )
-    lossy = dataclasses.replace(form, load=lambda folder: Predictor(onnx_model.predictor(folder / "model.int8.onnx")))
+    lossy = dataclasses.replace(form, load=lambda folder: OpenedForm(onnx_model.predictor(folder / "model.int8.onnx")))
     monkeypatch.setattr(forms, "FORMS", (*known, lossy))
     assert "the exported copy does not compute" in refused(capsys, main(["export", "models/run", "--verify"]))
 

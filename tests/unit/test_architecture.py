@@ -233,6 +233,18 @@ def test_modules_are_imported_by_name_in_few_places():
     assert not [path for path in sources().values() if "__import__(" in path.read_text()]
 
 
+def test_class_names_are_unique():
+    places: dict[str, list[str]] = {}
+    for module, path in sources().items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+    found = {name: modules for name, modules in places.items() if len(modules) > 1}
+    # Each verb has its own arguments.
+    assert all(module.startswith("pipelines.verbs.") for module in found.pop("Arguments"))
+    assert found == {}
+
+
 def has_the_form_of_the_equation(node: ast.AST) -> bool:
     """Returns True for sums of the form `a * t + b * (1 - t)` or `x + t * (h - x)`."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):

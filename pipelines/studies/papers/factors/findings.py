@@ -20,7 +20,7 @@ FIFTHS = 5
 """Groups of months by volatility."""
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A number with its 95% interval over months."""
 
     value: float
@@ -63,13 +63,13 @@ class Findings:
     """
 
     walk_forward: WalkForward
-    r2: Mapping[str, Estimate]
-    lead: Mapping[str, Estimate]
+    r2: Mapping[str, IntervalEstimate]
+    lead: Mapping[str, IntervalEstimate]
     volatility: np.ndarray
-    trained: Estimate
-    untrained: Estimate
-    learned: Estimate
-    moved: Estimate
+    trained: IntervalEstimate
+    untrained: IntervalEstimate
+    learned: IntervalEstimate
+    moved: IntervalEstimate
     fifths: np.ndarray
     fifths_untrained: np.ndarray
 
@@ -108,8 +108,8 @@ def findings(results: Results, task: str) -> Findings | None:
     )
 
 
-def _estimate(statistic: Statistic, *series: np.ndarray) -> Estimate:
-    return Estimate(statistic(*series), *interval(statistic, *series))
+def _estimate(statistic: Statistic, *series: np.ndarray) -> IntervalEstimate:
+    return IntervalEstimate(statistic(*series), *interval(statistic, *series))
 
 
 def _lead(errors: np.ndarray, others: np.ndarray, least: np.ndarray) -> float:
