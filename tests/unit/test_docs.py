@@ -120,4 +120,7 @@ def test_the_names_that_how_to_add_gives_are_in_the_files():
         for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", item):
             assert any(re.search(rf"^{name}\b", code, re.MULTILINE) for code in texts), name
             checked += 1
-    assert checked > 5
+    for path, function in re.findall(r"`(tests/[\w/]+\.py)`[^`]+(?:`[^`]+`[^`]+)*?in its function\s+`(\w+)`", page):
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), function
+        checked += 1
+    assert checked > 6
