@@ -64,6 +64,19 @@ def test_the_label_of_a_page_is_on_every_table_and_figure(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_a_page_has_the_words_of_its_study(path):
+    # So that the next run does not undo what was corrected on the page. A page may add to a difference, or add one.
+    page, (_, label) = path.read_text(encoding="utf-8"), results(path)
+    study = studies.get(provenance(page)["study"])
+    if study.short and label.startswith("short schedule: "):
+        study = study.short
+    assert page.startswith(f"# {study.title}\n")
+    assert f"\n\n{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.\n" in page
+    differences = re.findall(r"^- (.+)$", page.partition("## What differs from the source")[2], re.MULTILINE)
+    assert [one for one in study.differs if not any(found.startswith(one) for found in differences)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
 def test_fewer_seeds_than_the_study_defines_are_labelled(path):
     rows, label = results(path)
     study = studies.get(provenance(path.read_text(encoding="utf-8"))["study"])
