@@ -20,7 +20,7 @@ from serving.manifest import PictureKind
 
 
 @dataclass(frozen=True)
-class Job:
+class ExportJob:
     """A run that is ready to be exported."""
 
     run: Run
@@ -37,7 +37,7 @@ class Job:
 
 def prepare(
     run: Run, weights: Weights, trained: keras.Model, *, kind: PictureKind | None, gates: bool, data_dir: Path | None
-) -> Job:
+) -> ExportJob:
     """Loads the parity images and checks the request before anything is written.
 
     Args:
@@ -59,10 +59,10 @@ def prepare(
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
     test, kind = metadata.test_result(run, weights), kind or conversion.kind_of(run.record.data.name)
-    return Job(run, weights, trained, test, kind, gates, data_dir, split, images)
+    return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images)
 
 
-def write(job: Job, forms: Sequence[Form], folder: Path, version: int) -> None:
+def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> None:
     """Writes and measures a version.
 
     Args:

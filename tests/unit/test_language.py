@@ -121,7 +121,10 @@ def test_docstrings_start_with_a_verb_or_a_noun():
 
 def test_arguments_are_described_by_noun_phrases():
     # "name: of the model." lacks its noun.
-    bare = re.compile(r"^ +\w+: (?:above|as|below|by|for|from|in|of|that|to|with) .*", re.MULTILINE)
+    bare = re.compile(
+        r"^ +[a-z_]\w*: (?:above|after|as|before|below|between|by|during|for|from|in|of|on|per|since|that|to|with) .*",
+        re.MULTILINE,
+    )
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {match[0].strip()!r}; start with a noun"
         for path, tree in sources().items()
