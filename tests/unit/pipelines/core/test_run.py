@@ -81,7 +81,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_what_is_no_run_is_told_apart(tmp_path, made):
-    with pytest.raises(UserError, match="there is not a run directory"):
+    with pytest.raises(UserError, match="there is no run directory"):
         run.open_run(tmp_path / "none")
     with pytest.raises(UserError, match="is not a run directory"):
         run.open_run(tmp_path)
