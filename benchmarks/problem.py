@@ -23,7 +23,7 @@ BATCH, EPOCH, EPOCHS = 128, 46, 12
 
 @dataclass(frozen=True)
 class Training:
-    """What any contestant trains, small enough for a command line.
+    """The training of any contestant, small enough for a command line.
 
     Args:
         batches: file with `images` float32 [steps, batch, ...] and `labels` int32 [steps, batch].
