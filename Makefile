@@ -30,15 +30,19 @@ ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_many_steps
     tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
 # More workers than the two cores of small machines: some tests wait for processes.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
+# PyTorch is in .venv-peers, where TensorFlow is not: the library needs Keras, NumPy and one backend only.
+PYTEST_IN_PEERS := .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
-test: install  ## Run the tests on both backends, short of the slow ones
+test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras tests/e2e/test_train_killed.py
+	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
 # Each part has workers of its own: what TensorFlow compiles stays in memory until they end.
-test-all: install  ## Run every test on both backends
+test-all: install peers  ## Run every test on every backend
 	for part in unit integration e2e; do KERAS_BACKEND=tensorflow $(PYTEST) tests/$$part || exit; done
 	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
+	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) tests/unit/highway_keras
 
 lint: install  ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -57,7 +61,7 @@ docs: .venv-docs/installed  ## Build the site into site/; broken links fail
 	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock
 	@touch $@
 
-peers: .venv-peers/installed  ## Create .venv-peers with the frameworks that the benchmarks compare with
+peers: .venv-peers/installed  ## Create .venv-peers: PyTorch, for tests and benchmarks, and Flax
 
 .venv-peers/installed: requirements/peers.lock requirements/peers.torch.txt
 	@$(PYTHON) -m venv --clear .venv-peers

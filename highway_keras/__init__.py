@@ -1,7 +1,7 @@
 """Highway networks for Keras: layers, models and gate analysis.
 
 Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228. Imports Keras and NumPy only, and
-runs on Keras's TensorFlow and JAX backends.
+runs on Keras's TensorFlow, JAX and PyTorch backends.
 """
 
 from highway_keras import analysis, callbacks, surgery, weights

@@ -20,13 +20,14 @@ def fitting(model: keras.Model, problem: Problem) -> Train:
     images, labels = problem.data()
     epoch = len(labels)
     whole = feeding(images, labels)
+    compiled = keras.backend.backend() != "torch"  # PyTorch runs eagerly, step by step.
     model.compile(
         optimizer=keras.optimizers.Adam(
             problem.learning_rate, epsilon=problem.epsilon, global_clipnorm=problem.clip_norm
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        steps_per_execution=epoch,
-        jit_compile=True,
+        steps_per_execution=epoch if compiled else 1,
+        jit_compile=compiled,
     )
     done = 0
 

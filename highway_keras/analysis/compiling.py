@@ -1,7 +1,7 @@
-"""Compiled programs around a model, and whether XLA compiles them."""
+"""Programs around a model, and whether they are compiled."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -10,7 +10,7 @@ from highway_keras.layers import HighwayStack
 
 
 class Program(keras.Model):
-    """A model that wraps another one to read it in a single compiled program.
+    """A model that wraps another one to read it in a single program.
 
     Args:
         model: the other model; its weights are shared.
@@ -28,13 +28,22 @@ class Program(keras.Model):
         Raises:
             ValueError: if a highway layer is called inside a loop.
         """
-        with _loop_errors():
+        with _loop_errors(), _unchanged_random_state():
             return super().predict(*args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Predicts one batch; see `predict`."""
         with _loop_errors():
             return super().predict_on_batch(x)
+
+
+def _unchanged_random_state() -> AbstractContextManager[None]:
+    """Returns a context that restores PyTorch's random state, from which every iterator over data draws a number."""
+    if keras.backend.backend() != "torch":
+        return nullcontext()
+    import torch
+
+    return torch.random.fork_rng(devices=[])
 
 
 @contextmanager
@@ -55,13 +64,14 @@ def use_xla(model: keras.Model) -> bool:
     """Decides whether XLA should compile a program around a model.
 
     JAX always uses XLA. With TensorFlow on a CPU it speeds up the loop of a stack; its convolutions are
-    slower than TensorFlow's own, and nets of many layers compile slowly.
+    slower than TensorFlow's own, and nets of many layers compile slowly. On PyTorch, where Keras would call
+    `torch.compile` instead, compilation takes longer than any reading.
 
     Args:
         model: the wrapped model.
     """
     if keras.backend.backend() != "tensorflow":
-        return True
+        return bool(keras.backend.backend() == "jax")
     import tensorflow as tf
 
     accelerated = any(device.device_type != "CPU" for device in tf.config.list_physical_devices())

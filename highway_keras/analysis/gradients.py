@@ -46,7 +46,8 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
     chosen = scorer(model, trace(model, x)[1], scores)
     values = _gradients(model, x, chosen.labels(y), chosen.scores)
     gradients = {
-        id(variable): np.asarray(value) for variable, value in zip(model.trainable_variables, values, strict=True)
+        id(variable): ops.convert_to_numpy(value)
+        for variable, value in zip(model.trainable_variables, values, strict=True)
     }
     norms: dict[str, dict[str, float]] = {}
     for layer in leaf_layers(model):
@@ -151,6 +152,14 @@ def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
             return [tf.convert_to_tensor(gradient) for gradient in values]  # An embedding's is sparse.
 
         return gradients(x, y)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        variables = [variable.value for variable in model.trainable_variables]
+        y = keras.tree.map_structure(ops.convert_to_tensor, y)
+        with torch.enable_grad():
+            total = _mean_loss(y, model(x, training=False), scores)
+        return list(torch.autograd.grad(total, variables, allow_unused=True, materialize_grads=True))
     import jax
 
     def loss(values: list[Any], x: Any, y: Any) -> Any:

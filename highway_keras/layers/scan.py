@@ -1,4 +1,4 @@
-"""A loop over stacked arrays, traced and compiled once whatever its length."""
+"""A loop over stacked arrays; backends that compile trace its body once whatever its length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,8 @@ def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool
     """Runs `body` over the first axis of arrays, carrying a value from step to step and stacking its outputs.
 
     Works like `keras.ops.scan`, whose loop has no bound on TensorFlow, so that XLA cannot compile its gradient and ONNX
-    has no equivalent. On TensorFlow this is a bounded `tf.while_loop`.
+    has no equivalent. On TensorFlow this is a bounded `tf.while_loop`, on JAX `keras.ops.scan` itself, and on backends
+    without compiled loops (PyTorch, OpenVINO, NumPy) a Python loop.
 
     Args:
         body: maps the carried tensor and a tuple of rows to the next carried tensor and a tuple of float outputs.
@@ -31,7 +32,9 @@ def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool
     """
     if keras.backend.backend() == "tensorflow":
         return _while_loop(body, carry, slices, kept=kept, reverse=reverse)
-    return ops.scan(body, carry, slices, reverse=reverse)
+    if keras.backend.backend() == "jax":
+        return ops.scan(body, carry, slices, reverse=reverse)
+    return _python_loop(body, carry, slices, reverse=reverse)
 
 
 def _while_loop(body: Body, carry: Any, slices: Arrays, *, kept: int, reverse: bool) -> Any:
@@ -49,3 +52,16 @@ def _while_loop(body: Body, carry: Any, slices: Arrays, *, kept: int, reverse: b
         lambda count, *_: count < length, step, (tf.constant(0), carry, stacks), maximum_iterations=length
     )
     return carry, tuple(stack.stack() for stack in stacks)
+
+
+def _python_loop(body: Body, carry: Any, slices: Arrays, *, reverse: bool) -> Any:
+    order = -1 if reverse else 1
+    kept = []
+    for row in list(zip(*map(_rows, slices), strict=True))[::order]:
+        carry, values = body(carry, row)
+        kept.append(values)
+    return carry, tuple(ops.stack(values) for values in zip(*kept[::order], strict=True))
+
+
+def _rows(array: Any) -> Any:
+    return ops.unstack(ops.convert_to_tensor(array))

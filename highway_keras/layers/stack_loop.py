@@ -1,6 +1,6 @@
 """A loop of the highway equation over stacked weights, with a hand-written gradient.
 
-Activations are feature-major, `[units, examples]`, which makes the small products faster on both backends. The forward
+Activations are feature-major, `[units, examples]`, which makes the small products faster on every backend. The forward
 loop saves x, H and T of each layer; the backward loop carries a single array, and one batched product after it yields
 the gradients of all weights.
 """
@@ -138,12 +138,24 @@ def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weig
     def run(x: Any, *weights: Any) -> Any:
         y, saved = forward(x, Weights(*weights), math)
 
-        def gradient(upstream: Any) -> tuple:
-            return backward(upstream, saved, Weights(*weights), math)
+        def gradient(*arguments: Any, upstream: Any = None) -> tuple:
+            if upstream is None:
+                return backward(*arguments, saved, Weights(*weights), math)
+            # PyTorch passes x and the weights, and the upstream gradient by name.
+            x, *tracked = arguments
+            values = forward(x, Weights(*tracked), math)[1] if _is_differentiated_again() else saved
+            return backward(upstream, values, Weights(*tracked), math)
 
         return y, gradient
 
     return run(x, *weights)
+
+
+def _is_differentiated_again() -> bool:
+    """Tests whether PyTorch records this backward pass, for which saved tensors are constants."""
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 def _forward(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, tuple]:

@@ -31,11 +31,12 @@ ALLOWED = {
 
 # Backend-specific primitives, each behind one function, and the plots.
 LIBRARY_EXCEPTIONS = {
-    "highway_keras/analysis/compiling.py": {"tensorflow"},
-    "highway_keras/analysis/gradients.py": {"jax", "tensorflow"},
+    "highway_keras/analysis/compiling.py": {"tensorflow", "torch"},
+    "highway_keras/analysis/gradients.py": {"jax", "tensorflow", "torch"},
     "highway_keras/analysis/plots.py": {"matplotlib"},
     "highway_keras/layers/fused_blend.py": {"tensorflow"},
     "highway_keras/layers/scan.py": {"tensorflow"},
+    "highway_keras/layers/stack_loop.py": {"torch"},
 }
 
 # Modules that import others by a name in a string, which the rules cannot follow: readers of weights by the suffix of

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import settings
 
 BACKEND = keras.backend.backend()
-# JAX needs float64 to be enabled before it starts.
+# JAX needs float64 to be enabled before it starts, and Keras multiplies matrices in float32 on PyTorch.
 PRECISE = "float64" if BACKEND == "tensorflow" else "float32"
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-9}, "float32": {"rtol": 2e-4, "atol": 2e-5}}[PRECISE]
-few_examples = settings(
-    max_examples=10 if BACKEND == "tensorflow" else 3, deadline=None, derandomize=True, database=None
-)
+few_examples = settings(max_examples=3 if BACKEND == "jax" else 10, deadline=None, derandomize=True, database=None)
 
+compiles = pytest.mark.skipif(BACKEND == "torch", reason="PyTorch runs eagerly and compiles nothing")
 MARKS_ON_JAX = [pytest.mark.slow] if BACKEND == "jax" else []
 
 
@@ -32,7 +31,7 @@ def param_slow(*values):
 
 
 def array(tensor):
-    wide = BACKEND == "tensorflow" or str(getattr(tensor, "dtype", None)) == "float64"
+    wide = BACKEND != "jax" or str(getattr(tensor, "dtype", None)) == "float64"
     return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float64" if wide else "float32"))
 
 
@@ -75,6 +74,12 @@ def gradient_tensors(layer, x, upstream, training=False):
             tape.watch(x)
             loss = total(layer(x, training=training))
         return tape.gradient(loss, [x, *[variable.value for variable in layer.trainable_variables]])
+    if BACKEND == "torch":
+        import torch
+
+        x = torch.tensor(x, requires_grad=True)
+        variables = [variable.value for variable in layer.trainable_variables]
+        return torch.autograd.grad(total(layer(x, training=training)), [x, *variables])
     import jax
 
     fixed = [variable.value for variable in layer.non_trainable_variables]
@@ -87,11 +92,13 @@ def gradient_tensors(layer, x, upstream, training=False):
 
 
 def compiled(function, xla=True):
-    """Compiles a function with XLA, or with TensorFlow's own compiler on request."""
+    """Compiles a function with XLA, or with TensorFlow's own compiler on request; PyTorch runs it as it is."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
         return tf.function(function, jit_compile=xla)
+    if BACKEND == "torch":
+        return function
     import jax
 
     return jax.jit(function)

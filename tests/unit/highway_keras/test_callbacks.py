@@ -7,7 +7,7 @@ import numpy as np
 
 from highway_keras import Highway, HighwayStack, mean_gates
 from highway_keras.callbacks import MeanGates
-from tests.unit.highway_keras.backend import array, slow_on_jax
+from tests.unit.highway_keras.backend import array, compiles, slow_on_jax
 
 X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(20, 1))
@@ -44,6 +44,7 @@ def test_the_csv_log_has_the_gates(tmp_path):
     np.testing.assert_allclose([float(row["gate/a"]) for row in rows], history["gate/a"], rtol=1e-6)
 
 
+@compiles
 def test_the_callback_compiles_once_for_all_epochs():
     traces = []
 

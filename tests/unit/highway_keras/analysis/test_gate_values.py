@@ -8,7 +8,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import GateModel
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.backend import array, slow_on_jax, weights_of
+from tests.unit.highway_keras.backend import array, compiles, slow_on_jax, weights_of
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
 
@@ -110,6 +110,7 @@ def test_reading_gates_leaves_all_variables_unchanged():
         np.testing.assert_array_equal(array(variable), old)
 
 
+@compiles
 def test_a_second_reading_sees_new_weights_without_compiling():
     traces = []
 

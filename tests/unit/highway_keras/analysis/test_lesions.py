@@ -18,7 +18,7 @@ from highway_keras.analysis import (
 )
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras.analysis.small_nets import CLASSES, Subclassed, examples, net, without
-from tests.unit.highway_keras.backend import BACKEND, array, param_slow, param_slow_on_jax, slow_on_jax
+from tests.unit.highway_keras.backend import BACKEND, array, compiles, param_slow, param_slow_on_jax, slow_on_jax
 
 EXACT = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -33,7 +33,7 @@ def cross_entropy_and_accuracy(outputs, y):
 def assert_as_rebuilt(model, found, removed, data):
     x, y = data
     for row, names in enumerate(removed):
-        loss, accuracy = cross_entropy_and_accuracy(np.asarray(without(model, names)(x)), y)
+        loss, accuracy = cross_entropy_and_accuracy(array(without(model, names)(x)), y)
         np.testing.assert_allclose(found.scores["loss"][row], loss, err_msg=str(names), **EXACT)
         assert found.scores["accuracy"][row] == pytest.approx(accuracy), names
 
@@ -46,7 +46,7 @@ def test_a_lesion_of_each_layer_equals_the_net_without_it(name):
     assert found.examples == 11
     assert found.closed.shape == (len(layers), found.layout.gates)
     assert_as_rebuilt(model, found, [(layer,) for layer in layers], (x, y))
-    loss, accuracy = cross_entropy_and_accuracy(np.asarray(without(model, ())(x)), y)
+    loss, accuracy = cross_entropy_and_accuracy(array(without(model, ())(x)), y)
     assert found.intact["loss"] == pytest.approx(loss, rel=1e-4)
     assert found.intact["accuracy"] == pytest.approx(accuracy)
     # A lesion without effect would look like an unused layer.
@@ -78,7 +78,7 @@ def test_lesions_in_mixed_precision_equal_the_net_without_the_layer(name, policy
     model, (x, y) = net(name, policy), examples(name)
     found = lesion_layers(model, in_batches(x, y, 4))
     for row, layer in enumerate(found.layout.layers):
-        loss, _ = cross_entropy_and_accuracy(np.asarray(without(model, (layer,))(x), "float32"), y)
+        loss, _ = cross_entropy_and_accuracy(array(without(model, (layer,))(x)), y)
         assert found.scores["loss"][row] == pytest.approx(loss, rel=0.05)
 
 
@@ -117,7 +117,7 @@ def test_lesions_of_a_regression_have_squared_errors():
     targets = np.random.default_rng(2).normal(size=(11, CLASSES)).astype("float32")
     found = lesion_layers(model, in_batches(x, targets, 4), regression)
     for row, layer in enumerate(found.layout.layers):
-        errors = np.asarray(without(model, (layer,))(x)) - targets
+        errors = array(without(model, (layer,))(x)) - targets
         assert found.scores["loss"][row] == pytest.approx(np.square(errors).mean(), rel=1e-4)
     assert set(found.scores) == {"loss"}
 
@@ -130,6 +130,7 @@ def test_one_hot_labels_are_classes():
     np.testing.assert_array_equal(one.scores["loss"], other.scores["loss"])
 
 
+@compiles
 def test_one_program_serves_all_lesions_and_batches():
     traces = []
 

@@ -9,7 +9,7 @@ from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import gate_statistics, gradient_norms, in_batches, lesion_layers, signatures
 from highway_keras.callbacks import MeanGates
 from tests.unit.highway_keras.analysis.small_nets import ZEROS
-from tests.unit.highway_keras.backend import param_slow_on_jax, scramble, slow_on_jax
+from tests.unit.highway_keras.backend import array, param_slow_on_jax, scramble, slow_on_jax
 
 IDS = np.array([[1, 2, 3, 0, 0, 0], [4, 5, 0, 0, 0, 0], [6, 1, 2, 3, 4, 0]])
 REAL = IDS > 0
@@ -113,7 +113,7 @@ def test_scores_of_tokens_are_those_of_real_steps():
     # Step weights instead of a mask.
     plain = keras.Sequential([keras.Input((6, 4)), *model.layers[1:]])
     embedded = model.layers[0](x)
-    weighted = lesion_layers(plain, [(np.asarray(embedded), tokens, REAL)])
+    weighted = lesion_layers(plain, [(array(embedded), tokens, REAL)])
     assert weighted.intact["loss"] == pytest.approx(loss[REAL].mean(), rel=1e-5)
     expected = (chances - np.eye(3)[tokens])[REAL].sum(axis=0) / REAL.sum()
     found = gradient_norms(model, x, tokens)[model.layers[-1].name]["bias"]

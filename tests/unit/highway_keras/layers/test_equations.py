@@ -93,6 +93,11 @@ def derivative(function, points):
             tape.watch(points)
             y = function(points)
         return array(tape.gradient(y, points))
+    if BACKEND == "torch":
+        import torch
+
+        points = torch.tensor(points, requires_grad=True)
+        return array(torch.autograd.grad(function(points).sum(), points)[0])
     import jax
 
     return array(jax.vmap(jax.grad(function))(points))

@@ -90,7 +90,7 @@ def test_a_dead_gate_raises_a_warning(bias, dtype):
 @pytest.mark.parametrize(("bias", "dtype"), [(-20, "float32"), (-20, "mixed_bfloat16"), (-16, "mixed_float16")])
 def test_a_gate_that_can_learn_raises_no_warning(bias, dtype):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         HighwayStack(2, transform_bias=bias, dtype=dtype)
 
 
@@ -125,7 +125,7 @@ def test_all_axes_but_the_last_may_be_unknown():
         assert_close(array(stack(x, training=True)), array(unrolled(stack)(x)), PRECISE)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX traces again for every shape")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX traces again for every shape, PyTorch never")
 @pytest.mark.parametrize("training", [True, False])
 def test_tensorflow_traces_one_program_for_all_sizes(training):
     import tensorflow as tf

@@ -202,6 +202,8 @@ def traced(layer):
         import tensorflow as tf
 
         return tf.function(lambda x: layer(x, training=True))
+    if BACKEND == "torch":
+        return lambda x: layer(x, training=True)
     import jax
 
     state = [[v.value for v in layer.trainable_variables], [v.value for v in layer.non_trainable_variables]]

@@ -39,7 +39,7 @@ def test_closed_units_carry_and_the_others_compute_as_before(case, policy):
     closed = CLOSED[None] if case == "stack" else CLOSED
     with lesioned({"layer": Lesion(closed)}):
         y = array(layer(x, training=False))
-    carried = array(layer(x, training=False) * 0 + x.astype("float32")) if policy == "float32" else None
+    carried = array(layer(x, training=False)) * 0 + x.astype("float32") if policy == "float32" else None
     np.testing.assert_array_equal(y[..., ~CLOSED], intact[..., ~CLOSED])
     if carried is not None:
         np.testing.assert_array_equal(y[..., CLOSED], carried[..., CLOSED])

@@ -1,4 +1,4 @@
-"""Saved models and weights give the same outputs in a new process on either backend."""
+"""Saved models and weights give the same outputs in a new process, also on another backend."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def saved(tmp_path_factory):
     return folder
 
 
-OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[BACKEND]
+OTHER = "tensorflow" if BACKEND == "jax" else "jax"
 
 
 @slow_on_jax

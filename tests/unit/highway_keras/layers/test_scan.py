@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from highway_keras.layers.scan import scan
-from tests.unit.highway_keras.backend import BACKEND, array, compiled
+from tests.unit.highway_keras.backend import BACKEND, array, compiled, compiles
 
 ROWS = np.arange(1, 9, dtype="float32").reshape(4, 2)
 OTHERS = ROWS[::-1].copy()
@@ -38,6 +38,7 @@ def test_a_body_may_have_no_outputs_and_a_single_row():
     assert kept == ()
 
 
+@compiles
 @pytest.mark.parametrize("xla", [True, False] if BACKEND == "tensorflow" else [True])
 def test_the_gradient_compiles_in_one_program(xla):
     def last(start, rows):
@@ -62,6 +63,7 @@ def differentiate(function, *arguments):
     return jax.grad(function, argnums=(0, 1))(*arguments)
 
 
+@compiles
 def test_the_body_is_traced_equally_often_for_any_length():
     def traces(length):
         calls = []

@@ -12,6 +12,7 @@ from tests.unit.highway_keras.backend import (
     PRECISE,
     array,
     compiled,
+    compiles,
     few_examples,
     gradient_tensors,
     inputs,
@@ -24,7 +25,7 @@ KNOWN = sorted(activation.__name__ for activation in DERIVATIVES)
 UNKNOWN = ["gelu", "softplus"]  # derivative not known from the output
 # Few sizes and examples, because JAX compiles every operation for each of them.
 SHAPES = st.sampled_from([(4, 3), (1, 2, 1)])
-examples = settings(few_examples, max_examples=15 if BACKEND == "tensorflow" else 3)
+examples = settings(few_examples, max_examples=3 if BACKEND == "jax" else 15)
 
 
 @examples
@@ -141,6 +142,12 @@ def second_derivative(layer, x):
                 y = tf.reduce_sum(layer(x, training=True) ** 2)
             length = tf.reduce_sum(inner.gradient(y, x) ** 2)
         return array(outer.gradient(length, x))
+    if BACKEND == "torch":
+        import torch
+
+        x = torch.tensor(x, requires_grad=True)
+        (slope,) = torch.autograd.grad((layer(x, training=True) ** 2).sum(), x, create_graph=True)
+        return array(torch.autograd.grad((slope**2).sum(), x)[0])
     import jax
 
     state = [[variable.value for variable in layer.trainable_variables], []]
@@ -167,6 +174,7 @@ def test_with_recomputation_memory_grows_with_the_root_of_depth():
     assert kept / deep > 8
 
 
+@compiles
 def test_the_program_does_not_grow_with_depth():
     calls = []
 
