@@ -1,4 +1,4 @@
-"""The base class of highway layers: arguments, weights, gates and the blend. Subclasses add the affine map."""
+"""The base class of highway layers: the gates and the blend. Subclasses add the block state H."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from highway_keras.layers.equations import blend, close
-from highway_keras.layers.gate import check_gate, gate_dtype, resolve_transform_bias
+from highway_keras.layers.gate import bias_initializer, check_gate, gate_dtype, is_initializer, known_bias
 from highway_keras.layers.lesion import next_lesion, unless_spared
 from highway_keras.layers.recording import record
 from highway_keras.layers.seeds import with_distinct_seed, with_next_seed
@@ -15,24 +15,21 @@ Shape = tuple[int | None, ...]
 
 
 class BaseHighway(keras.layers.Layer):
-    """Computes y = T * H + C * x, with outputs of the shape of the inputs; see `Highway` for the arguments."""
+    """Computes y = T * H + C * x, with outputs of the shape of the inputs; see `Highway` for the arguments.
+
+    A subclass defines `_build_block` and `_block` for H, and `_kernel_shape` and `_affine` for the map of the gates.
+    """
 
     def __init__(
         self,
         *,
-        activation: Any = "relu",
         gate_activation: Any = "sigmoid",
-        transform_bias: float | str = -2.0,
+        transform_bias: Any = -2.0,
         depth: int | None = None,
         carry_gate: str = "coupled",
-        kernel_initializer: Any = "he_normal",
         transform_initializer: Any = "he_normal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
         transform_regularizer: Any = None,
-        kernel_constraint: Any = None,
         transform_constraint: Any = None,
-        batch_normalization: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
         **kwargs: Any,
@@ -42,20 +39,18 @@ class BaseHighway(keras.layers.Layer):
             raise ValueError(f"`carry_gate` must be 'coupled' or 'separate'. Received: carry_gate={carry_gate!r}")
         if isinstance(dropout, bool) or not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be a rate in [0, 1). Received: dropout={dropout}")
-        self.activation = activations.get(activation)
         self.gate_activation = activations.get(gate_activation)
-        self.initial_transform_bias = resolve_transform_bias(transform_bias, depth)
-        self._automatic_bias = transform_bias == "auto"
+        self.transform_bias_initializer = bias_initializer(transform_bias, depth)
+        self.initial_transform_bias = known_bias(self.transform_bias_initializer)
+        self._bias_is_automatic, self._bias_is_initializer = (
+            isinstance(transform_bias, str),
+            is_initializer(transform_bias),
+        )
         self.depth = depth
         self.carry_gate = carry_gate
-        self.kernel_initializer = initializers.get(kernel_initializer)
         self.transform_initializer = initializers.get(transform_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.transform_regularizer = regularizers.get(transform_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
         self.transform_constraint = constraints.get(transform_constraint)
-        self.batch_normalization = batch_normalization
         self.dropout = dropout
         self.seed = seed
         self.supports_masking = True
@@ -64,8 +59,6 @@ class BaseHighway(keras.layers.Layer):
         if carry_gate == "separate":
             biases["carry_bias"] = -self.initial_transform_bias
         check_gate(self.gate_activation, biases, self.compute_dtype)
-        if batch_normalization:
-            self.normalization = keras.layers.BatchNormalization(dtype=self._gate_dtype, name="normalization")
         if dropout:
             self.seed_generator = keras.random.SeedGenerator(seed)
 
@@ -78,23 +71,20 @@ class BaseHighway(keras.layers.Layer):
                 f"be defined, because it is the size of the layer. Received: input_shape={input_shape}"
             )
         self.input_spec = keras.InputSpec(ndim=len(input_shape), axes={self.unit_axis: units})
+        taken = self._build_block(input_shape)
         shape = self._kernel_shape(input_shape)
-        self.kernel = self._add_kernel("kernel", shape, self.kernel_initializer)
-        # Batch normalization subtracts the mean, and any constant with it, and adds its own offset.
-        self.bias = None if self.batch_normalization else self._add_bias("bias", units, self.bias_initializer)
-        for_transform = with_distinct_seed(self.transform_initializer, self.kernel_initializer)
-        self.transform_kernel = self._add_kernel("transform_kernel", shape, for_transform)
-        initial = initializers.Constant(self.initial_transform_bias)
+        for_transform = with_distinct_seed(self.transform_initializer, *taken)
+        self._transform_kernel = self._add_kernel("transform_kernel", shape, for_transform)
+        initial = self.transform_bias_initializer
         self.transform_bias = self._add_bias("transform_bias", units, initial)
         if self.carry_gate == "separate":
-            for_carry = with_distinct_seed(with_next_seed(for_transform), self.kernel_initializer, for_transform)
-            self.carry_kernel = self._add_kernel("carry_kernel", shape, for_carry)
-            initial = initializers.Constant(-self.initial_transform_bias)
-            self.carry_bias = self._add_bias("carry_bias", units, initial)
-        if self.batch_normalization:
-            self.normalization.build((*[None] * (len(input_shape) - 1), units))
-        if isinstance(self.activation, keras.layers.Layer) and not self.activation.built:
-            self.activation.build(input_shape)
+            for_carry = with_distinct_seed(with_next_seed(for_transform), *taken, for_transform)
+            self._carry_kernel = self._add_kernel("carry_kernel", shape, for_carry)
+
+            def opposite(shape: Shape, dtype: Any = None) -> Any:
+                return -initial(shape, dtype=dtype)
+
+            self.carry_bias = self._add_bias("carry_bias", units, opposite)
         self.built = True
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
@@ -132,19 +122,13 @@ class BaseHighway(keras.layers.Layer):
         """Returns the arguments in JSON-serializable form."""
         return {
             **super().get_config(),
-            "activation": activations.serialize(self.activation),
             "gate_activation": activations.serialize(self.gate_activation),
-            "transform_bias": "auto" if self._automatic_bias else self.initial_transform_bias,
+            "transform_bias": self._transform_bias_config(),
             "depth": self.depth,
             "carry_gate": self.carry_gate,
-            "kernel_initializer": initializers.serialize(self.kernel_initializer),
             "transform_initializer": initializers.serialize(self.transform_initializer),
-            "bias_initializer": initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
             "transform_regularizer": regularizers.serialize(self.transform_regularizer),
-            "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "transform_constraint": constraints.serialize(self.transform_constraint),
-            "batch_normalization": self.batch_normalization,
             "dropout": self.dropout,
             "seed": self.seed,
         }
@@ -155,8 +139,25 @@ class BaseHighway(keras.layers.Layer):
         return -1
 
     @property
+    def transform_kernel(self) -> Any:
+        """The kernel of the transform gate."""
+        return self._transform_kernel
+
+    @property
+    def carry_kernel(self) -> Any:
+        """The kernel of the carry gate, if it is separate."""
+        return self._carry_kernel
+
+    @property
     def _gate_dtype(self) -> str:
         return gate_dtype(self.compute_dtype)
+
+    def _transform_bias_config(self) -> Any:
+        if self._bias_is_automatic:
+            return "auto"
+        if self._bias_is_initializer:
+            return initializers.serialize(self.transform_bias_initializer)
+        return self.initial_transform_bias
 
     def _outputs(self, inputs: Any, training: bool | None, mask: Any, closed: Any = None) -> Any:
         masked = self._masked(inputs, mask)
@@ -168,6 +169,14 @@ class BaseHighway(keras.layers.Layer):
             outputs = close(outputs, inputs, self._along_units(closed, len(inputs.shape)))
         record(self, transform, outputs, mask=mask)
         return outputs
+
+    def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:
+        """Creates the weights of H, and returns the initializers of its kernels."""
+        raise NotImplementedError
+
+    def _block(self, inputs: Any, training: bool | None, mask: Any) -> Any:
+        """Computes H in the gate's dtype."""
+        raise NotImplementedError
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         raise NotImplementedError
@@ -192,19 +201,13 @@ class BaseHighway(keras.layers.Layer):
         return self.gate_activation(self._biased(self._product(inputs, kernel), bias))
 
     def _biased(self, product: Any, bias: Any) -> Any:
+        if bias is None:
+            return product
         return product + self._along_units(ops.cast(bias, self._gate_dtype), len(product.shape))
 
     def _along_units(self, array: Any, rank: int) -> Any:
         """Reshapes an array `[units]` to broadcast against inputs of a given rank."""
         del rank
-        return array
-
-    def _units_last(self, array: Any) -> Any:
-        """Moves the units of an array of the inputs' shape to the last axis."""
-        return array
-
-    def _units_back(self, array: Any) -> Any:
-        """Undoes `_units_last`."""
         return array
 
     def _transform(self, inputs: Any, training: bool | None) -> Any:
@@ -218,33 +221,25 @@ class BaseHighway(keras.layers.Layer):
         noise = keras.random.uniform(ops.shape(transform), dtype=self._gate_dtype, seed=self.seed_generator)
         return ops.where(noise >= self.dropout, transform, ops.zeros_like(transform))
 
-    def _block(self, inputs: Any, training: bool | None, mask: Any) -> Any:
-        product = self._product(inputs, self.kernel)
-        if not self.batch_normalization:
-            return self._activated(self._biased(product, self.bias))
-        product = self._units_last(product)
-        if mask is not None:
-            mask = ops.broadcast_to(expand_mask(mask, len(product.shape) - 1), ops.shape(product)[:-1])
-        return self._activated(self._units_back(self.normalization(product, training=training, mask=mask)))
-
-    def _activated(self, sums: Any) -> Any:
-        # A Keras layer used as an activation follows its own dtype policy, which may be narrower.
-        return ops.cast(self.activation(sums), self._gate_dtype)
-
-    # No autocast: a bias cast to the compute dtype before the addition would lose its low bits.
     def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
-        is_block = name == "kernel"
+        return self._add(name, shape, initializer, self.transform_regularizer, self.transform_constraint)
+
+    def _add_bias(
+        self, name: str, units: int, initializer: Any, regularizer: Any = None, constraint: Any = None
+    ) -> Any:
+        return self._add(name, (units,), initializer, regularizer, constraint)
+
+    def _add(self, name: str, shape: Shape, initializer: Any, regularizer: Any = None, constraint: Any = None) -> Any:
+        """Adds a weight of one layer."""
+        # No autocast: a bias cast to the compute dtype before the addition would lose its low bits.
         return self.add_weight(
             name=name,
             shape=shape,
             initializer=initializer,
-            regularizer=self.kernel_regularizer if is_block else self.transform_regularizer,
-            constraint=self.kernel_constraint if is_block else self.transform_constraint,
+            regularizer=regularizer,
+            constraint=constraint,
             autocast=False,
         )
-
-    def _add_bias(self, name: str, units: int, initializer: Any) -> Any:
-        return self.add_weight(name=name, shape=(units,), initializer=initializer, autocast=False)
 
 
 def expand_mask(mask: Any, rank: int) -> Any:

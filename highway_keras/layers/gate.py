@@ -1,12 +1,15 @@
 """The transform gate: its initial bias, its dtype, and the checks on its activation."""
 
+import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from keras import ops
+from keras import initializers, ops
+
+from highway_keras.layers.arguments import positive_integer
 
 STEEPEST_AUTO_BIAS = -10.0
 RANGE_PROBES = (-1e4, -30.0, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 30.0, 1e4)
@@ -36,31 +39,51 @@ def auto_transform_bias(depth: int) -> float:
         >>> auto_transform_bias(30)
         -3.0
     """
-    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        raise ValueError(
-            f"`depth` must be a positive integer, the number of layers of the net. Received: depth={depth}"
-        )
+    depth = positive_integer("depth", depth, "the number of layers of the net")
     return float(max(STEEPEST_AUTO_BIAS, min(-1.0, -depth / 10)))
 
 
-def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> float:
-    """Resolves a layer's arguments `transform_bias` and `depth` to a number.
+def bias_initializer(transform_bias: Any, depth: int | None) -> Any:
+    """Resolves a layer's arguments `transform_bias` and `depth` to an initializer.
 
     Args:
-        transform_bias: a finite number, or "auto".
+        transform_bias: a finite number, "auto", or an initializer or its config.
         depth: number of layers of the net; read for "auto" only.
 
     Returns:
-        The initial bias.
+        A Keras initializer, or the given function of shape and dtype.
 
     Raises:
-        ValueError: if `transform_bias` is neither, or "auto" without a depth.
+        ValueError: if `transform_bias` is none of these, or "auto" without a depth.
 
     Example:
-        >>> resolve_transform_bias("auto", depth=20)
+        >>> bias_initializer("auto", depth=20).value
         -2.0
     """
-    if transform_bias == "auto":
+    if is_initializer(transform_bias):
+        return initializers.get(transform_bias)
+    return initializers.Constant(_initial_bias(transform_bias, depth))
+
+
+def is_initializer(transform_bias: Any) -> bool:
+    """Tests whether a layer's argument `transform_bias` is an initializer or its config."""
+    return callable(transform_bias) or isinstance(transform_bias, Mapping)
+
+
+def known_bias(initializer: Any) -> float:
+    """Returns the number that an initializer gives to every weight, NaN if there is no such number.
+
+    Example:
+        >>> known_bias(initializers.Ones()), known_bias(initializers.RandomNormal())
+        (1.0, nan)
+    """
+    values = {initializers.Zeros: 0.0, initializers.Ones: 1.0, initializers.Constant: getattr(initializer, "value", 0)}
+    value = values.get(type(initializer), np.nan)
+    return float(value) if np.ndim(value) == 0 else np.nan
+
+
+def _initial_bias(transform_bias: Any, depth: int | None) -> float:
+    if isinstance(transform_bias, str) and transform_bias == "auto":
         if depth is None:
             raise ValueError(
                 "`transform_bias='auto'` derives the bias from the number of layers of the net: pass it as `depth`. "
@@ -70,7 +93,8 @@ def resolve_transform_bias(transform_bias: float | str, depth: int | None) -> fl
     numbers = (int, float, np.integer, np.floating)
     if isinstance(transform_bias, bool) or not isinstance(transform_bias, numbers) or not np.isfinite(transform_bias):
         raise ValueError(
-            f"`transform_bias` must be a finite number or 'auto'. Received: transform_bias={transform_bias!r}"
+            "`transform_bias` must be a finite number, 'auto' or an initializer. "
+            f"Received: transform_bias={transform_bias!r}"
         )
     return float(transform_bias)
 
@@ -103,7 +127,8 @@ def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compu
 
     Args:
         activation: activation of the gates.
-        biases: initial bias of each gate by name ("transform_bias", "carry_bias").
+        biases: initial bias of each gate by name ("transform_bias", "carry_bias"); NaN for one that is drawn when the
+            layer is built, which is not checked: a draw here would move a seed generator on.
         compute_dtype: compute dtype of the layer.
 
     Raises:
@@ -122,6 +147,8 @@ def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compu
         )
     initial_gates = _evaluate(activation, list(biases.values()), dtype)
     for (name, bias), gate in zip(biases.items(), initial_gates, strict=True):
+        if np.isnan(bias):
+            continue
         # bfloat16 has the exponent range of float32, so a slope is 0 in both or in neither.
         if (gate * (1 - gate)).astype("float16" if compute_dtype == "float16" else dtype) == 0:
             warnings.warn(
@@ -129,8 +156,16 @@ def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compu
                 "to 0, so it cannot learn. Choose a bias closer to 0, or a wider dtype for this layer "
                 "(dtype='mixed_bfloat16' or 'float32').",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=_outside_level(),
             )
+
+
+def _outside_level() -> int:
+    """Returns the `stacklevel` at which a warning of the caller names the first line outside of this package."""
+    level, frame = 0, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith("highway_keras."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _is_in_range(values: np.ndarray) -> bool:

@@ -1,36 +1,30 @@
 """A stack of dense highway layers as one Keras layer, with weights stacked along depth."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import keras
-from keras import initializers, ops, random
+from keras import ops
 
 from highway_keras.layers import stack_loop
-from highway_keras.layers.base import BaseHighway, Shape
+from highway_keras.layers.affine import AffineHighway
+from highway_keras.layers.arguments import positive_integer
+from highway_keras.layers.base import Shape
 from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
-from highway_keras.layers.seeds import with_seed
 from highway_keras.layers.stack_loop import LayerMath, Weights
+from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
 """Arguments of `Highway` that a stack lacks, at the values it stands for."""
-# These draw each number independently, whatever the shape.
-INDEPENDENT = (
-    initializers.Constant,
-    initializers.Ones,
-    initializers.RandomNormal,
-    initializers.RandomUniform,
-    initializers.TruncatedNormal,
-    initializers.Zeros,
-)
+UNUSED = ("normalization_epsilon", "normalization_momentum", "seed")
+"""Arguments of `Highway` that have no effect at these values."""
 
 
 @keras.saving.register_keras_serializable(package="highway_keras")
-class HighwayStack(BaseHighway):
+class HighwayStack(AffineHighway):
     """`depth` dense highway layers as one layer whose cost to trace, compile, save and load does not grow with depth.
 
     Computes the same as `depth` consecutive `Highway` layers. The weights are stacked along a leading axis of length
@@ -52,8 +46,9 @@ class HighwayStack(BaseHighway):
         depth: number of layers.
         rematerialize: whether training saves the input of every √depth-th layer only and recomputes the layers between:
             memory grows with the square root of depth, at about a third more computation.
-        **kwargs: the arguments of `Highway` other than a separate carry gate, batch normalization and dropout.
-            `transform_bias="auto"` derives the bias from this layer's `depth`.
+
+    The other arguments are those of `Highway`; there is no separate carry gate, batch normalization or dropout.
+    `transform_bias="auto"` derives the bias from this layer's `depth`.
 
     Input shape:
         Rank 2 or more, `(batch, ..., units)`; `units` must be defined.
@@ -76,17 +71,55 @@ class HighwayStack(BaseHighway):
     """
 
     depth: int
+    stacked_axes = 1
 
-    def __init__(self, depth: int, *, rematerialize: bool = False, **kwargs: Any) -> None:
-        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-            raise ValueError(f"`depth` must be a positive integer, the number of layers. Received: depth={depth}")
+    def __init__(
+        self,
+        depth: int,
+        *,
+        rematerialize: bool = False,
+        activation: Any = "relu",
+        gate_activation: Any = "sigmoid",
+        transform_bias: Any = -2.0,
+        use_bias: bool = True,
+        kernel_initializer: Any = "he_normal",
+        transform_initializer: Any = "he_normal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        transform_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        transform_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         for argument, value in UNSTACKED.items():
-            if kwargs.get(argument, value) != value:
+            if (received := kwargs.pop(argument, value)) != value:
                 raise ValueError(
                     f"A stack has no `{argument}`. Use single `Highway` layers for that. "
-                    f"Received: {argument}={kwargs[argument]!r}"
+                    f"Received: {argument}={received!r}"
                 )
-        super().__init__(depth=depth, **kwargs)
+        super().__init__(
+            depth=positive_integer("depth", depth, "the number of layers"),
+            activation=activation,
+            gate_activation=gate_activation,
+            transform_bias=transform_bias,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            transform_initializer=transform_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            transform_regularizer=transform_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            transform_constraint=transform_constraint,
+            bias_constraint=bias_constraint,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            **kwargs,
+        )
         self._elementwise = self.activation in DERIVATIVES or _is_elementwise(self.activation, self._gate_dtype)
         self.rematerialize = rematerialize
         if rematerialize and not self._math.has_gradient:
@@ -150,7 +183,12 @@ class HighwayStack(BaseHighway):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments in JSON-serializable form."""
         config = {**super().get_config(), "rematerialize": self.rematerialize}
-        return {name: value for name, value in config.items() if name not in UNSTACKED}
+        return {name: value for name, value in config.items() if name not in (*UNSTACKED, *UNUSED)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "HighwayStack":
+        """Creates a stack from its config, or from that of a `Highway` layer with a `depth`."""
+        return super().from_config({name: value for name, value in config.items() if name not in UNUSED})
 
     @property
     def _math(self) -> LayerMath:
@@ -170,7 +208,9 @@ class HighwayStack(BaseHighway):
 
     def _stacked_weights(self) -> Weights:
         kernel = ops.concatenate([self.kernel, self.transform_kernel], axis=2)
-        return Weights(*(ops.cast(array, self._gate_dtype) for array in (kernel, self.bias, self.transform_bias)))
+        transform_bias = ops.cast(self.transform_bias, self._gate_dtype)
+        bias = ops.zeros_like(transform_bias) if self.bias is None else ops.cast(self.bias, self._gate_dtype)
+        return Weights(ops.cast(kernel, self._gate_dtype), bias, transform_bias)
 
     def _lesioned(self, x: Any, weights: Weights, math: LayerMath, lesion: Lesion) -> Any:
         """Returns the lesioned output, `[units, examples]`, computed from the last intact layer with a known output."""
@@ -196,23 +236,18 @@ class HighwayStack(BaseHighway):
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         return (self.depth, input_shape[-1], input_shape[-1])
 
-    def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:
-        is_block = name == "kernel"
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=stacked_initializer(initializer, self.depth),
-            regularizer=stacked_regularizer(self.kernel_regularizer if is_block else self.transform_regularizer),
-            constraint=stacked_constraint(self.kernel_constraint if is_block else self.transform_constraint),
-            autocast=False,
-        )
+    def _add_bias(
+        self, name: str, units: int, initializer: Any, regularizer: Any = None, constraint: Any = None
+    ) -> Any:
+        return self._add(name, (self.depth, units), initializer, regularizer, constraint)
 
-    def _add_bias(self, name: str, units: int, initializer: Any) -> Any:
-        return self.add_weight(
-            name=name,
-            shape=(self.depth, units),
-            initializer=stacked_initializer(initializer, self.depth),
-            autocast=False,
+    def _add(self, name: str, shape: Shape, initializer: Any, regularizer: Any = None, constraint: Any = None) -> Any:
+        return super()._add(
+            name,
+            shape,
+            stacked_initializer(initializer, self.depth),
+            regularizer and StackedRegularizer(regularizer),
+            constraint and StackedConstraint(constraint),
         )
 
 
@@ -229,58 +264,3 @@ def _is_elementwise(activation: Any, dtype: str) -> bool:
         return is_elementwise(activation, dtype)
     except Exception:
         return False
-
-
-def stacked_initializer(initializer: Any, depth: int) -> Any:
-    """Returns an initializer of stacked weights `[depth, ...]` with the per-layer distribution of `initializer`.
-
-    Keras itself would count `depth` as an axis of a convolution kernel, and scale by it.
-
-    Args:
-        initializer: a Keras initializer, or a function of shape and dtype.
-        depth: number of layers.
-
-    Returns:
-        An initializer, or a function of shape and dtype. It draws all layers at once where that keeps the distribution,
-        otherwise layer by layer with distinct seeds.
-
-    Example:
-        stacked_initializer(keras.initializers.HeNormal(), 30)((30, 50, 50))  # standard deviation 0.2, as for [50, 50]
-    """
-    if isinstance(initializer, INDEPENDENT):
-        return initializer
-    if isinstance(initializer, initializers.VarianceScaling) and initializer.get_config().get("input_axes") is None:
-        # Keras divides by a fan that includes the depth.
-        return initializers.VarianceScaling(
-            initializer.scale * depth, initializer.mode, initializer.distribution, initializer.seed
-        )
-    return lambda shape, dtype=None: ops.stack(
-        [_layer_initializer(initializer, layer)(shape[1:], dtype=dtype) for layer in range(depth)]
-    )
-
-
-def stacked_regularizer(regularizer: Any) -> Callable[[Any], Any] | None:
-    """Returns a penalty on stacked weights `[depth, ...]`: the sum of the penalties on the layers."""
-    return None if regularizer is None else lambda weights: ops.sum(_map_layers(regularizer, weights))
-
-
-def stacked_constraint(constraint: Any) -> Callable[[Any], Any] | None:
-    """Returns a constraint on stacked weights `[depth, ...]` that acts on each layer separately."""
-    return None if constraint is None else lambda weights: _map_layers(constraint, weights)
-
-
-def _map_layers(function: Callable[[Any], Any], weights: Any) -> Any:
-    # Keras passes its variable, which JAX cannot map over.
-    return ops.vectorized_map(function, ops.convert_to_tensor(weights))
-
-
-def _layer_initializer(initializer: Any, layer: int) -> Any:
-    """Returns an initializer of the same kind with a seed of its own for each layer."""
-    is_keras = isinstance(initializer, initializers.Initializer)
-    # Functions and seed generators draw anew at each call.
-    if not is_keras or isinstance(getattr(initializer, "seed", None), random.SeedGenerator):
-        return initializer
-    seed = initializer.get_config().get("seed")
-    if isinstance(seed, int):
-        return with_seed(initializer, seed + layer)
-    return type(initializer).from_config(initializer.get_config())

@@ -28,7 +28,7 @@ def unstacked(model: keras.Model) -> keras.Model:
         a number; the layers of a shared stack are shared.
 
     Raises:
-        ValueError: if the stacks have too many layers for Keras to chain.
+        ValueError: if the stacks have too many layers for Keras to chain, are quantized or have LoRA.
 
     Example:
         unstacked(model).get_layer("highway_stack_07").transform_bias
@@ -79,9 +79,16 @@ def layers_of(stack: HighwayStack) -> list[Highway]:
     Example:
         first, *others = layers_of(stack)
     """
+    if _is_adapted(stack):
+        raise ValueError(
+            "A stack that is quantized or has LoRA cannot be converted: convert the model first. "
+            f"Received: stack '{stack.name}'"
+        )
     config = stack.get_config()
     del config["rematerialize"]
-    config |= {"depth": None, "transform_bias": stack.initial_transform_bias}
+    config["depth"] = None
+    if config["transform_bias"] == "auto":
+        config["transform_bias"] = stack.initial_transform_bias
     arrays = [np.asarray(array) for array in stack.get_weights()]
     layers = []
     for name, weights in zip(layer_names(stack.name, stack.depth), zip(*arrays, strict=True), strict=True):
@@ -117,11 +124,10 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
                 f"Received: '{first.name}' with {_shared(first)} and '{layer.name}' with {_shared(layer)}"
             )
     config = {key: value for key, value in first.get_config().items() if key not in UNSTACKED}
-    config |= {
-        "name": name or first.name,
-        "depth": len(layers),
-        "transform_bias": float(np.mean([layer.initial_transform_bias for layer in layers])),
-    }
+    config |= {"name": name or first.name, "depth": len(layers)}
+    biases = [layer.initial_transform_bias for layer in layers]
+    if np.all(np.isfinite(biases)):
+        config["transform_bias"] = float(np.mean(biases))
     stack = HighwayStack.from_config(config)
     _build_like(stack, first)
     stack.set_weights([np.stack(arrays) for arrays in zip(*(layer.get_weights() for layer in layers), strict=True)])
@@ -154,7 +160,12 @@ def _stackable(layer: Any) -> bool:
         type(layer) is Highway
         and all(getattr(layer, name) == value for name, value in UNSTACKED.items())
         and not has_variables(layer.activation)
+        and not _is_adapted(layer)
     )
+
+
+def _is_adapted(layer: Any) -> bool:
+    return layer.lora_enabled or layer.quantization_mode is not None
 
 
 def _shared(layer: Highway) -> Any:

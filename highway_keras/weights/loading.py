@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from highway_keras.layers import HighwayStack
-from highway_keras.layers.base import BaseHighway
+from highway_keras.layers.affine import AffineHighway
 from highway_keras.weights.files import arrays_of
 from highway_keras.weights.layouts import LAYOUTS, WeightLayout
 from highway_keras.weights.reading import Values, dense_values, layer_values
@@ -68,7 +68,7 @@ def load(
         )
     layout = LAYOUTS[layout] if isinstance(layout, str) else layout
     layers = _flat(target)
-    highways = [layer for layer in layers if isinstance(layer, BaseHighway)]
+    highways = [layer for layer in layers if isinstance(layer, AffineHighway)]
     if not highways:
         raise ValueError(f"`target` has no highway layer. Received: target={target}")
     for layer in highways:
@@ -97,7 +97,7 @@ def _flat(target: Any) -> list[Any]:
     return [target]
 
 
-def _check(layer: BaseHighway, layout: WeightLayout, fold_epsilon: bool) -> None:
+def _check(layer: AffineHighway, layout: WeightLayout, fold_epsilon: bool) -> None:
     """Refuses a layer that computes something else than the layout's."""
     if not layer.built:
         raise ValueError(f"'{layer.name}' has no weights yet: build it first, `layer.build((None, units))`.")
@@ -107,6 +107,9 @@ def _check(layer: BaseHighway, layout: WeightLayout, fold_epsilon: bool) -> None
         "gate_activation": (layer.gate_activation, keras.activations.sigmoid),
         "batch_normalization": (layer.batch_normalization, normalized),
         "dropout": (layer.dropout, 0.0),
+        "use_bias": (layer.use_bias, True),
+        "lora_rank": (layer.lora_rank, None),
+        "quantization_mode": (layer.quantization_mode, None),
     }
     if layout.activation is not None:
         expected["activation"] = (layer.activation, keras.activations.get(layout.activation))
@@ -123,7 +126,7 @@ def _check(layer: BaseHighway, layout: WeightLayout, fold_epsilon: bool) -> None
         if not np.isclose(found, needed, rtol=1e-6, atol=0):
             raise ValueError(
                 f"The batch normalization of this layout has {name}={needed:g}. Pass `fold_epsilon=True`, which keeps "
-                f"inference exact, or set `layer.normalization.{name} = {needed:g}`, which a saved model forgets. "
+                f"inference exact, or create the layer with `normalization_{name}={needed:g}`. "
                 f"Received: '{layer.name}' with {name}={found:g}"
             )
 
@@ -132,7 +135,7 @@ def _named(value: Any) -> str:
     return getattr(value, "__name__", None) or str(value)
 
 
-def _assignments(highways: list[BaseHighway], values: list[Values], layout: WeightLayout) -> list[Assignment]:
+def _assignments(highways: list[AffineHighway], values: list[Values], layout: WeightLayout) -> list[Assignment]:
     depths = [layer.depth if isinstance(layer, HighwayStack) else 1 for layer in highways]
     if sum(depths) != len(values):
         raise ValueError(f"`source` has {len(values)} highway layers under this prefix, `target` has {sum(depths)}.")
@@ -149,7 +152,7 @@ def _assignments(highways: list[BaseHighway], values: list[Values], layout: Weig
     return found
 
 
-def _variables(layer: BaseHighway) -> dict[str, Any]:
+def _variables(layer: AffineHighway) -> dict[str, Any]:
     """Returns the variables of a layer under the names that the values have."""
     gate = {"transform_kernel": layer.transform_kernel, "transform_bias": layer.transform_bias}
     if not layer.batch_normalization:
@@ -158,7 +161,7 @@ def _variables(layer: BaseHighway) -> dict[str, Any]:
     return {"kernel": layer.kernel, **gate, **{name: getattr(layer.normalization, name) for name in names}}
 
 
-def _folded(values: Values, layer: BaseHighway, layout: WeightLayout) -> Values:
+def _folded(values: Values, layer: AffineHighway, layout: WeightLayout) -> Values:
     """Scales gamma so that the layer's epsilon yields the quotient of the layout's."""
     if not layer.batch_normalization:
         return values

@@ -44,7 +44,8 @@ class InferenceStack(HighwayStack):
         """Applies all layers, unrolled or in a loop."""
         del training, mask
         x = inputs if len(inputs.shape) == 2 else tf.reshape(inputs, (-1, inputs.shape[-1]))
-        kinds = (self.kernel, self.bias, self.transform_kernel, self.transform_bias)
+        bias = tf.zeros_like(self.transform_bias) if self.bias is None else self.bias
+        kinds = (self.kernel, bias, self.transform_kernel, self.transform_bias)
         weights = [tf.convert_to_tensor(kind) for kind in kinds]
         # An activation that mixes elements may do so along any axis, so it gets the shape that single layers have.
         shape = None if self._elementwise or len(inputs.shape) == 2 else keras.ops.shape(inputs)

@@ -13,47 +13,55 @@ def relu(z):
     return np.maximum(z, 0)
 
 
-def affine(x, kernel):
-    """Computes x W on the last axis, or a stride-1 convolution with zero padding that keeps the size of x."""
+def affine(x, kernel, dilation=1, causal=False):
+    """Computes x W on the last axis, or a stride-1 convolution with zero padding that keeps the size of x.
+
+    A kernel of fewer channels than x convolves groups of them.
+    """
     if kernel.ndim == 2:
         return x @ kernel
-    sizes = kernel.shape[:-2]
-    around = [(0, 0), *[((size - 1) // 2, size // 2) for size in sizes], (0, 0)]
-    padded = np.pad(x, around)
+    sizes, groups = kernel.shape[:-2], x.shape[-1] // kernel.shape[-2]
+    dilations = np.broadcast_to(dilation, len(sizes))
+    reach = [(size - 1) * step for size, step in zip(sizes, dilations, strict=True)]
+    around = [(width, 0) if causal else (width // 2, width - width // 2) for width in reach]
+    padded = np.pad(x, [(0, 0), *around, (0, 0)])
     total = np.zeros((*x.shape[:-1], kernel.shape[-1]))
     for offset in itertools.product(*map(range, sizes)):
-        window = tuple(slice(start, start + length) for start, length in zip(offset, x.shape[1:-1], strict=True))
-        total += padded[(slice(None), *window)] @ kernel[offset]
+        starts = np.multiply(offset, dilations)
+        window = tuple(slice(start, start + length) for start, length in zip(starts, x.shape[1:-1], strict=True))
+        inputs = np.split(padded[(slice(None), *window)], groups, axis=-1)
+        kernels = np.split(kernel[offset], groups, axis=-1)
+        total += np.concatenate([part @ weights for part, weights in zip(inputs, kernels, strict=True)], axis=-1)
     return total
 
 
-def normalize(z, weights, mean, variance):
-    return weights["gamma"] * (z - mean) / np.sqrt(variance + 1e-3) + weights["beta"]
+def normalize(z, weights, mean, variance, epsilon):
+    return weights["gamma"] * (z - mean) / np.sqrt(variance + epsilon) + weights["beta"]
 
 
-def block(x, weights, activation=relu, training=False):
+def block(x, weights, activation=relu, training=False, epsilon=1e-3, **convolution):
     """Computes H."""
-    z = affine(x, weights["kernel"])
+    z = affine(x, weights["kernel"], **convolution)
     if "gamma" not in weights:
-        return activation(z + weights["bias"])
+        return activation(z + weights.get("bias", 0))
     if not training:
-        return activation(normalize(z, weights, weights["moving_mean"], weights["moving_variance"]))
+        return activation(normalize(z, weights, weights["moving_mean"], weights["moving_variance"], epsilon))
     axes = tuple(range(z.ndim - 1))
-    return activation(normalize(z, weights, z.mean(axes), z.var(axes)))
+    return activation(normalize(z, weights, z.mean(axes), z.var(axes), epsilon))
 
 
-def transform(x, weights, gate=sigmoid):
+def transform(x, weights, gate=sigmoid, **convolution):
     """Computes T."""
-    return gate(affine(x, weights["transform_kernel"]) + weights["transform_bias"])
+    return gate(affine(x, weights["transform_kernel"], **convolution) + weights["transform_bias"])
 
 
-def forward(x, weights, *, activation=relu, gate=sigmoid, kept=1.0, training=False):
+def forward(x, weights, *, activation=relu, gate=sigmoid, kept=1.0, training=False, epsilon=1e-3, **convolution):
     """Computes y; `kept` multiplies T: the dropout mask in training, its mean in inference."""
-    t = transform(x, weights, gate) * kept
+    t = transform(x, weights, gate, **convolution) * kept
     c = 1 - t
     if "carry_kernel" in weights:
-        c = gate(affine(x, weights["carry_kernel"]) + weights["carry_bias"])
-    return block(x, weights, activation, training) * t + x * c
+        c = gate(affine(x, weights["carry_kernel"], **convolution) + weights["carry_bias"])
+    return block(x, weights, activation, training, epsilon, **convolution) * t + x * c
 
 
 def gradients(x, weights, upstream, step=1e-6, **options):

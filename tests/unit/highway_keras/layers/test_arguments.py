@@ -24,7 +24,7 @@ def test_an_unknown_argument_is_rejected():
         Highway(units=3)
 
 
-@pytest.mark.parametrize("size", [0, -1, (3, 0), (), (2.5, 3), 2.5, None, "3"])
+@pytest.mark.parametrize("size", [0, -1, (3, 0), (), (2.5, 3), 2.5, None, "3", True, (True, 3)])
 def test_an_invalid_kernel_size_is_rejected(size):
     with pytest.raises(ValueError, match=r"`kernel_size` must be a positive integer, or a tuple of them\. Received: "):
         ConvHighway(size)

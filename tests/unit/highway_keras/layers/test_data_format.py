@@ -29,6 +29,8 @@ CASES = [
     param_slow_on_jax("3-D", {}),
     param_slow_on_jax("1-D", {"carry_gate": "separate"}),
     param_slow_on_jax("2-D", {"batch_normalization": True}),
+    param_slow_on_jax("1-D", {"padding": "causal", "dilation_rate": 2}),
+    param_slow_on_jax("2-D", {"groups": 3}),
 ]
 
 

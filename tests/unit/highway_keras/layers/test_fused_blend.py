@@ -107,6 +107,24 @@ def test_the_fused_blend_equals_the_papers_equation(calls, activation, gate_acti
     assert_near(found["x"], central_difference(x, weights, upstream, functions), 5)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"dilation_rate": 2}, {"groups": 3}, {"padding": "causal"}, {"use_bias": False}],
+    ids=str,
+)
+def test_the_fused_blend_takes_every_convolution(calls, arguments):
+    shape = SHAPES["sequence"]
+    layer = layer_for(shape, **arguments)
+    x, upstream = feature_maps(shape), feature_maps(shape, seed=2)
+    y, found = run_traced(layer, x, upstream)
+    assert calls
+    expected_y, expected = run_op_by_op(layer, x, upstream)
+    assert found.keys() == expected.keys()
+    assert_near(y, expected_y, 8)
+    for name, gradient in expected.items():
+        assert_near(found[name], gradient, 6, name)
+
+
 def central_difference(x, weights, upstream, functions, step=1e-5):
     def total(moved):
         return np.sum(reference.forward(moved, weights, **functions) * upstream)

@@ -1,6 +1,7 @@
 """Initial gate biases, valid gate activations, and warnings for dead gates."""
 
 import doctest
+import json
 import re
 import warnings
 
@@ -8,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway
+from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import auto_transform_bias, gate
 from tests.unit.highway_keras.backend import array
 
@@ -34,13 +35,38 @@ def test_automatic_bias_without_a_depth_is_rejected():
 
 @pytest.mark.parametrize("bias", ["automatic", None, True, float("nan"), float("-inf"), [-1.0], 1j])
 def test_an_invalid_bias_is_rejected(bias):
-    with pytest.raises(ValueError, match=r"`transform_bias` must be a finite number or 'auto'\. Received: "):
+    with pytest.raises(
+        ValueError, match=r"`transform_bias` must be a finite number, 'auto' or an initializer\. Received: "
+    ):
         Highway(transform_bias=bias)
 
 
 @pytest.mark.parametrize("bias", [-2, -2.0, np.float32(-2), np.int64(-2)])
 def test_numbers_of_every_type_are_valid_biases(bias):
     assert Highway(transform_bias=bias).get_config()["transform_bias"] == -2.0
+
+
+def test_an_initializer_draws_the_bias_of_every_unit():
+    drawn = keras.initializers.RandomUniform(-3, -1, seed=0)
+    layer = Highway(transform_bias=drawn, carry_gate="separate")
+    layer.build((None, 8))
+    bias = array(layer.transform_bias)
+    assert -3 <= bias.min() < bias.max() <= -1
+    np.testing.assert_array_equal(array(layer.carry_bias), -bias)
+    again = Highway.from_config(json.loads(json.dumps(layer.get_config())))
+    again.build((None, 8))
+    np.testing.assert_array_equal(array(again.transform_bias), bias)
+    stack = HighwayStack(3, transform_bias=drawn)
+    stack.build((None, 8))
+    assert len(np.unique(array(stack.transform_bias))) == 24
+
+
+def test_an_initializer_with_a_known_value_is_checked():
+    with pytest.warns(UserWarning, match="initial transform_bias -20 is dead in float16"):
+        Highway(transform_bias=keras.initializers.Constant(-20), dtype="mixed_float16")
+    Highway(transform_bias=keras.initializers.RandomNormal(-20, 0.1), dtype="mixed_float16")
+    layer = Highway(transform_bias=keras.initializers.Constant([-1.0, -2.0]), kernel_initializer="zeros")
+    np.testing.assert_allclose(array(layer.gates(np.zeros((1, 2)))), [[1 / (1 + np.exp(1)), 1 / (1 + np.exp(2))]], 1e-5)
 
 
 def test_a_custom_function_may_be_a_gate():

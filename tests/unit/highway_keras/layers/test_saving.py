@@ -50,12 +50,12 @@ def all_options():
     # JAX would compile random initializers, also when it loads the model.
     zeros = {"kernel_initializer": "zeros", "transform_initializer": "zeros"}
     inputs = keras.Input((6, 6, 3))
-    x = ConvHighway(3, transform_bias="auto", depth=20, name="conv", **zeros)(inputs)
-    options = {"batch_normalization": True, "carry_gate": "separate", **zeros}
+    x = ConvHighway(3, transform_bias="auto", depth=20, dilation_rate=2, groups=3, name="conv", **zeros)(inputs)
+    options = {"batch_normalization": True, "normalization_epsilon": 1e-5, "carry_gate": "separate", **zeros}
     x = ConvHighway((1, 3), kernel_regularizer="l2", name="all", **options)(x)
     x = keras.layers.Reshape((36, 3))(x)
-    x = ConvHighway(2, activation="tanh", name="steps", **zeros)(x)
-    options = {"dropout": 0.25, "seed": 1, **zeros}
+    x = ConvHighway(2, padding="causal", use_bias=False, activation="tanh", name="steps", **zeros)(x)
+    options = {"dropout": 0.25, "seed": 1, "transform_bias": keras.initializers.RandomUniform(-3, -1), **zeros}
     x = Highway(gate_activation="hard_sigmoid", transform_constraint="non_neg", name="rank3", **options)(x)
     x = HighwayStack(
         3,

@@ -6,7 +6,7 @@ import pytest
 
 from highway_keras import Highway, HighwayStack
 from highway_keras.initializers import caffe_xavier
-from highway_keras.layers.highway_stack import stacked_initializer
+from highway_keras.layers.stacked_weights import stacked_initializer
 from tests.unit.highway_keras.backend import array, param_slow_on_jax, slow_on_jax
 
 pytestmark = pytest.mark.usefixtures("keras_initial_values")
