@@ -6,13 +6,14 @@ runs on Keras's TensorFlow, JAX and PyTorch backends.
 
 from highway_keras import analysis, callbacks, surgery, weights
 from highway_keras.analysis import gates, mean_gates
-from highway_keras.layers import ConvHighway, Highway, HighwayStack
+from highway_keras.layers import ConvHighway, Highway, HighwayConnection, HighwayStack
 from highway_keras.models import from_preset, presets
 from highway_keras.version import __version__
 
 __all__ = [
     "ConvHighway",
     "Highway",
+    "HighwayConnection",
     "HighwayStack",
     "__version__",
     "analysis",
