@@ -15,7 +15,7 @@ class HighwayConnection(BaseHighway):
     """Highway connection around any layer or model: y = T * block(x) + (1 - T) * x.
 
     A gated skip connection, where a residual net has x + block(x). The transform gate is dense on the last axis of x,
-    T = gate_activation(W_T x + b_T), whatever the block computes: a convolution with normalisation, attention, a
+    T = gate_activation(W_T x + b_T), whatever the block computes: a convolution with normalization, attention, a
     recurrent layer, a whole model. Gates and sum are computed in float32 under every dtype policy; the block follows
     its own. `highway_keras.gates` and the lesions of `highway_keras.analysis` treat it as any highway layer, and reach
     highway layers inside the block as well.
