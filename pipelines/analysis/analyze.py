@@ -59,7 +59,7 @@ def analyze(
     _refuse_other(folder)
     frameworks.load()
     from pipelines.analysis import examples as reading
-    from pipelines.analysis import measuring, writing
+    from pipelines.analysis import measuring, report
     from pipelines.analysis.progress import ProgressDisplay
 
     net = reading.opened(run, weights, data=data, data_dir=data_dir)
@@ -70,7 +70,7 @@ def analyze(
     with frameworks.quiet("tensorflow"):
         found = measuring.measure(net, whole, routed, ProgressDisplay(console or Console()), units=units)
     with replacing_folder(folder) as aside:
-        writing.write(found, run, weights, aside)
+        report.write(found, run, weights, aside)
     return folder, found
 
 

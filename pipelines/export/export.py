@@ -66,14 +66,14 @@ def export(
     # Read first, so that an unusable key fails before minutes of work.
     key = _key(sign)
     _use_tensorflow()
-    from pipelines.export import writing
+    from pipelines.export import version_files
 
     trained = load_model(run, weights)
     _check_classifier(run, trained)
     to = to or Path("models") / run.path.resolve().name
-    job = writing.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
+    job = version_files.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
-        writing.write(job, forms.requested(["int8"] if int8 else []), folder, number)
+        version_files.write(job, forms.requested(["int8"] if int8 else []), folder, number)
         if key:
             (folder / signature.NAME).write_bytes(signature.sign(folder, key))
     return to / str(number)

@@ -11,10 +11,10 @@ from pathlib import Path
 from pipelines.core.plotting import BLUE, GREEN, ORANGE, legend, log_ticks
 from pipelines.core.run import Run
 from pipelines.studies.framework import tables
+from pipelines.studies.framework.accuracy_probe import ACCURACY, on_test
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.framework.tested import ACCURACY, on_test
 from pipelines.training.probe import Probe
 
 EPOCHS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -44,7 +44,7 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
         steps: steps of a log.
 
     Returns:
-        The probe of `tested.on_test`, at those of the steps that the run reaches.
+        The probe of `on_test`, at those of the steps that the run reaches.
     """
     each, epochs = run.record.steps_per_epoch, run.config.epochs
     asked = {epochs * each, *(epoch * each for epoch in EPOCHS), *steps}

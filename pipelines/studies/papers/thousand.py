@@ -20,12 +20,12 @@ from pipelines.core.config import Provenance
 from pipelines.core.plotting import legend, shades, share_axis, whole_ticks
 from pipelines.core.run import Run
 from pipelines.studies.framework import gates, tables
+from pipelines.studies.framework.accuracy_probe import ACCURACY, LOSS, on_test
 from pipelines.studies.framework.curves import GUESSING, Line, mark_guessing, runs_and_mean, thin
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
-from pipelines.studies.framework.tested import ACCURACY, LOSS, on_test
 from pipelines.training.probe import Probe
 
 RECIPE = recipes.get("mnist_dense_1000")

@@ -6,14 +6,14 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from pipelines.analysis import figures, storage, writing
+from pipelines.analysis import figures, report, storage
 from tests.finished_run import finished
 from tests.unit.pipelines.analysis.made import analysis, lesions
 
 
 def written(tmp_path, found):
     run = finished(tmp_path / "run", keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
-    writing.write(found, run, "best", tmp_path)
+    report.write(found, run, "best", tmp_path)
     return (tmp_path / "analysis.md").read_text()
 
 
@@ -42,8 +42,8 @@ def test_the_table_has_a_row_for_each_layer(tmp_path):
 
 def test_of_many_layers_the_page_shows_those_that_cost_most():
     rows = [{"layer": number, "lesion_loss": float(number % 70)} for number in range(1, 101)]
-    shown = writing._chosen(rows)
-    assert len(shown) == writing.SHOWN
+    shown = report._chosen(rows)
+    assert len(shown) == report.SHOWN
     assert [row["layer"] for row in shown] == sorted(row["layer"] for row in shown)
     hidden = [row["lesion_loss"] for row in rows if row not in shown]
     assert max(hidden) <= min(row["lesion_loss"] for row in shown)
