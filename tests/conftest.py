@@ -113,6 +113,21 @@ def repository(shared):
     return shared("repository", make_repository) / "models"
 
 
+def pytest_collection_modifyitems(items):
+    """Puts slow tests at the start of each worker's share: at the end, one of them would keep a single worker busy."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    ordered = []
+    for worker in range(workers):
+        first = slow[worker::workers]
+        # pytest-xdist cuts the list into equal parts.
+        count = max(0, len(items) * (worker + 1) // workers - len(ordered) - len(first))
+        ordered += [*first, *others[:count]]
+        others = others[count:]
+    items[:] = ordered + others
+
+
 # Memory when compiled functions were last freed, in bytes; at first about that of TensorFlow's imports.
 freed_at = {"memory": 1 << 29}
 

@@ -58,7 +58,7 @@ def test_other_data_is_refused(trained_run, monkeypatch, capsys):
 
 def test_a_run_that_cannot_be_evaluated_is_refused_with_the_reason(trained_run, toy, tmp_path, capsys):
     assert "there is no run directory" in error_of(capsys, tmp_path / "none")
-    assert "no run directory" in error_of(capsys, tmp_path)
+    assert "is not a run directory" in error_of(capsys, tmp_path)
     opened = runs.open_run(trained_run)
     unfinished = runs.create(tmp_path / "unfinished", opened.config, opened.record)
     unfinished.update(state="running")

@@ -20,8 +20,10 @@ from tests.studied import BUDGET, assert_complete, prepare
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
 # These run one after the other in the same folder, because some reuse the nets of others.
 GROUPS = (("gates", "routing", "lesions"),)
-# Arms that represent similar ones; those of the gradients are the ones that its figures need.
+# Arms that represent similar ones: those of the gradients that its figures need; one task of the factor model, whose
+# tables need all decades, as tests/unit/pipelines/studies/papers/factors has both.
 REPRESENTATIVES = {
+    "factors": tuple(name for name in studies.get("factors").arms if name.startswith("size-")),
     "bias": (bias.ALONE, bias.arm(10, -20.0), bias.arm(30, 10.0)),
     "thousand": (thousand.arm(thousand.SHOWN),),
     "gradients": ("highway-10", "highway-30", "residual-30", "plain-30"),
