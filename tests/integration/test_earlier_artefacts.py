@@ -68,6 +68,7 @@ def test_a_finished_run_is_evaluated(artefacts):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_finished_run_is_analyzed_and_exported(artefacts):
     assert main(["analyze", "runs/finished", "--examples", "20"]) == 0
     assert Path("runs/finished/analysis/analysis.md").is_file()
