@@ -38,9 +38,10 @@ test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras tests/e2e/test_train_killed.py
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-# Each part has workers of its own: what TensorFlow compiles stays in memory until they end.
+# Fresh workers after the unit tests: what TensorFlow compiles stays in memory until they end.
 test-all: install peers  ## Run every test on every backend
-	for part in unit integration e2e; do KERAS_BACKEND=tensorflow $(PYTEST) tests/$$part || exit; done
+	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
+	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e
 	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) tests/unit/highway_keras
 
