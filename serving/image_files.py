@@ -170,10 +170,11 @@ def _decode_large_png(image: Image.Image, encoded: bytes) -> np.ndarray | None:
     from kornia_rs.io import decode_image_png_u8
 
     try:
-        return decode_image_png_u8(encoded, (image.height, image.width), mode).squeeze()
+        decoded = decode_image_png_u8(encoded, (image.height, image.width), mode)
     except Exception:
         # It refuses other depths than 8 bits and everything damaged, of which Pillow reads some, and explains the rest.
         return None
+    return decoded[..., 0] if mode == "mono" else decoded
 
 
 def _ends_with_pixels(png: bytes) -> bool:

@@ -173,6 +173,15 @@ def test_pillow_is_not_needed_for_a_large_plain_png(mode, monkeypatch):
     np.testing.assert_array_equal(decode(encoded, "a"), expected)
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize("size", [(1, 2 * SIDE), (2 * SIDE, 1)])
+def test_a_large_png_may_be_one_pixel_wide(mode, size, monkeypatch):
+    encoded = saved(Image.fromarray(pixels((*size, 4))).convert(mode), "PNG")
+    found = decode(encoded, "a")
+    monkeypatch.setattr(image_files, "_FAST", {})
+    np.testing.assert_array_equal(found, decode(encoded, "a"))
+
+
 def test_what_pillow_reads_of_a_large_png_is_read_as_before(monkeypatch):
     exif = Image.Exif()
     exif[0x0112] = 6
