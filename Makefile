@@ -35,7 +35,7 @@ PYTEST_IN_PEERS := .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
 test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
-	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras tests/e2e/test_train_killed.py
+	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
 # Fresh workers after the unit tests: what TensorFlow compiles stays in memory until they end.

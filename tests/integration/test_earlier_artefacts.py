@@ -46,6 +46,7 @@ def artefacts(request, tmp_path, monkeypatch, data):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes(artefacts, capsys):
     run = Path("runs/interrupted")
     before = json.loads((run / "run.json").read_text())
