@@ -90,16 +90,16 @@ def test_as_many_are_skipped_as_have_a_row(tmp_path_factory, every, data):
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "message"),
     [
         ("abX", r"number 3 was c and is now X"),
         ("ab", r"number 3 was c and is now missing"),
         ("", r"number 1 was a and is now missing"),
     ],
 )
-def test_other_images_are_refused(out, now, told):
+def test_other_images_are_refused(out, now, message):
     begin(out, "ab", "cd")
-    with open_parts(out, JOB) as parts, pytest.raises(UserError, match=told):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match=message):
         parts.skip(iter(now))
     finish(out)
     assert names(out) == [*"abcd"]
