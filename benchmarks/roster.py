@@ -29,13 +29,13 @@ KERAS = Contestant(
 )
 OURS_JAX = Contestant("ours, JAX", "ours_stack", variables=JAX, ours=True)
 OURS_JAX_CORES = Contestant(
-    "ours, JAX, a device a core",
+    "ours, JAX, one device per core",
     "ours_stack",
     options=("devices",),
     variables={**JAX, "XLA_FLAGS": f"--xla_force_host_platform_device_count={CORES}"},
     ours=True,
 )
-OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, a device a core, compilation cache", cached=True)
+OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, one device per core, compilation cache", cached=True)
 OURS_TORCH = Contestant("ours, PyTorch", "ours_stack", variables={"KERAS_BACKEND": "torch"}, ours=True)
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
 

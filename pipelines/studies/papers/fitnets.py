@@ -30,7 +30,7 @@ HIGHWAYS = (
 CITED = (
     PaperNet("FitNet A, 11 layers", Published(best=0.8901), 250_000),
     PaperNet("FitNet B, 19 layers", Published(best=0.9161), 2_500_000),
-    PaperNet("their teacher, 5 layers", Published(best=0.9018), 9_000_000),
+    PaperNet("the teacher, 5 layers", Published(best=0.9018), 9_000_000),
 )
 DIFFERS = (
     "No file of the authors describes these nets. Their widths match the parameter counts that the paper prints; "

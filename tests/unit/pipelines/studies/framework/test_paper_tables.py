@@ -47,7 +47,7 @@ def test_the_numbers_that_the_paper_prints():
         ("Highway C, 32 layers", 0.9120, 1_250_000),
         ("FitNet A, 11 layers", 0.8901, 250_000),
         ("FitNet B, 19 layers", 0.9161, 2_500_000),
-        ("their teacher, 5 layers", 0.9018, 9_000_000),
+        ("the teacher, 5 layers", 0.9018, 9_000_000),
     ]
     both = zip(cifar10.CITED, cifar100.CITED, strict=True)
     assert [(ten.name, hundred.name, ten.published.best, hundred.published.best) for ten, hundred in both] == [
