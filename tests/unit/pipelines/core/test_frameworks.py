@@ -5,10 +5,10 @@ import sys
 import pytest
 
 LOAD = """
-import sys
+import gc, sys
 from pipelines.core import frameworks
 frameworks.load()
-print(sorted({'keras', 'tensorflow'} & set(sys.modules)))
+print(sorted({'keras', 'tensorflow'} & set(sys.modules)), gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
 
 
@@ -18,9 +18,9 @@ def load(**environment):
     )
 
 
-def test_frameworks_come_without_noise():
+def test_frameworks_come_without_noise_and_outside_of_garbage_collection():
     done = load()
-    assert done.stdout == "['keras', 'tensorflow']\n"
+    assert done.stdout == "['keras', 'tensorflow'] True True\n"
     assert done.stderr == ""
 
 
