@@ -128,6 +128,11 @@ def pytest_collection_modifyitems(items):
     items[:] = ordered + others
 
 
+def pytest_collection_finish():
+    """Exempts what test modules import from garbage collection, which Keras asks for in every `clear_session`."""
+    gc.freeze()
+
+
 # Memory when compiled functions were last freed, in bytes; at first about that of TensorFlow's imports.
 freed_at = {"memory": 1 << 29}
 

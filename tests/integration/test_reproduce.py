@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,17 @@ from tests.toy_data import ToyData, toy_config
 ROOT = Path(__file__).parents[2]
 SEARCHES = [name for name in studies.names() if studies.get(name).search]
 """The studies whose settings are drawn at random."""
+# A study by its name, its nets a tenth as deep: deep plain ones take most of the time to compile.
+SHALLOW = """
+import sys
+from pipelines import studies
+from pipelines.verbs.cli import main
+arms = studies.get(sys.argv[2]).arms
+for name, arm in arms.items():
+    model = arm.config.model.model_copy(update={"depth": 1 + arm.config.model.depth // 10})
+    arms[name] = arm.model_copy(update={"config": arm.config.model_copy(update={"model": model})})
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +47,9 @@ def start(toy, tmp_path):
     """A function that starts `highway reproduce`; processes that still run after the test are killed."""
     running = []
 
-    def run(*words):
+    def run(*words, program=("-m", "pipelines")):
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "reproduce", *words],
+            [sys.executable, *program, "reproduce", *words],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", "TFDS_DATA_DIR": str(toy)},
             text=True,
@@ -84,6 +96,12 @@ def wait_until(condition, process):
         time.sleep(0.05)
 
 
+def refused(capsys, *words):
+    """Returns the error of a command that is refused."""
+    assert main(["reproduce", *words]) == 2
+    return capsys.readouterr().err
+
+
 def all_end(folder):
     """Returns True if all processes of a study end by themselves, as they do once their parent has died."""
     deadline = time.monotonic() + 60
@@ -109,7 +127,7 @@ def test_a_study_is_killed_and_resumed(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
+def test_a_study_is_stopped_killed_and_resumed(start, tmp_path, capsys):
     name = "depth-contrast"
     folder = tmp_path / "study"
     arms = ("highway-5", "highway-10", "highway-20", "plain-5", "plain-10")
@@ -128,9 +146,7 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     assert running_processes(folder) == []
 
     with study_plan.locked(folder):
-        second = start(*words)
-        assert "another process reproduces a study in" in second.communicate()[0]
-    assert second.returncode == 2
+        assert "another process reproduces a study in" in refused(capsys, *words)
 
     before = complete_runs(folder)
     study = start(*words)
@@ -155,9 +171,8 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path):
     again = start(*words)
     assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
     assert evaluation_times(folder) == after
-    other = start(name, "--budget", "0.0001", "--to", str(folder))
-    assert "is another one: its budget was 1e-06 and is 0.0001" in other.communicate()[0]
-    assert other.returncode == 2
+    other = refused(capsys, name, "--budget", "0.0001", "--to", str(folder))
+    assert "is another one: its budget was 1e-06 and is 0.0001" in other
 
 
 def finished_trials(folder):
@@ -168,12 +183,14 @@ def finished_trials(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, name):
+def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, capsys, name):
+    # One worker: tests/integration/test_tune.py kills searches with several.
+    shallow = partial(start, program=("-c", SHALLOW))
     folder, budget = tmp_path / "study", "1e-06"
-    words = (name, "--budget", budget, "--workers", "2", "--to", str(folder))
+    words = (name, "--budget", budget, "--to", str(folder))
     arms = list(studies.get(name).arms)
 
-    study = start(*words)
+    study = shallow(*words)
     wait_until(lambda: finished_trials(folder), study)
     study.terminate()
     output = study.communicate()[0]
@@ -184,13 +201,13 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, na
     assert running_processes(folder) == []
 
     before = finished_trials(folder)
-    study = start(*words)
+    study = shallow(*words)
     wait_until(lambda: len(finished_trials(folder)) > len(before), study)
     study.kill()
     assert all_end(folder)
 
     before = finished_trials(folder)
-    study = start(*words)
+    study = shallow(*words)
     output = study.communicate()[0]
     assert study.returncode == 0, output
     assert f"{len(arms)} settings, {len(before)} of them done" in output
@@ -212,16 +229,14 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, na
     assert not list(folder.rglob(".*"))
 
     # A finished search only gets a new page.
-    again = start(*words)
+    again = shallow(*words)
     assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
     assert finished_trials(folder) == after
     for other, message in (
         (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
         (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),
     ):
-        refused = start(name, *other, "--to", str(folder))
-        assert message in refused.communicate()[0]
-        assert refused.returncode == 2
+        assert message in refused(capsys, name, *other, "--to", str(folder))
 
 
 @pytest.mark.parametrize(
@@ -236,8 +251,7 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, na
 )
 def test_a_user_error_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["reproduce", *words.split()]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, *words.split())
     assert list(tmp_path.iterdir()) == []
 
 
