@@ -52,8 +52,8 @@ def _hidden(packages: Sequence[str]) -> Iterator[None]:
 def _uncollected() -> Iterator[None]:
     """Exempts what is imported in the block from garbage collection, on the first import of TensorFlow.
 
-    The frameworks make half a million objects that stay. Searching them for cycles takes a fifth of their import, 0.2 s in
-    every full collection after it, and 0.5 s when the process ends.
+    The frameworks make half a million objects that stay. Searching them for cycles takes a fifth of their import, 0.2 s
+    in every full collection after it, and 0.5 s when the process ends.
     """
     if "tensorflow" in sys.modules:
         yield
