@@ -94,6 +94,17 @@ def test_links_and_anchors_within_the_repository_exist(page):
             assert anchor in anchors(target), link
 
 
+def test_every_figure_and_table_is_linked_by_a_page():
+    links = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)\s#]+)\)", page.read_text(encoding="utf-8"))
+    }
+    files = [*DOCS.glob("images/*"), *DOCS.glob("benchmarks/*")]
+    assert len(files) > 10
+    assert [file.name for file in files if file not in links] == []
+
+
 def test_the_files_that_how_to_add_names_exist():
     page = (DOCS / "how-to-add.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"\b(?:highway_keras|pipelines|serving|tests)/[\w/]+(?:\.py|/)?", page))
