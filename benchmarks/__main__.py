@@ -13,6 +13,7 @@ from benchmarks import (
     dense,
     inputs,
     lesions,
+    memory,
     redrawn_digits,
     roof,
     serving,
@@ -34,6 +35,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     lesions.BENCHMARK,
     tune.BENCHMARK,
     serving.BENCHMARK,
+    memory.BENCHMARK,
     batch_inference.BENCHMARK,
     redrawn_digits.BENCHMARK,
 )

@@ -115,6 +115,11 @@ class Running:
         self._process.wait()
         self._errors.close()
 
+    @property
+    def process(self) -> psutil.Process:
+        """Its main process."""
+        return psutil.Process(self._process.pid)
+
     def halt(self) -> None:
         """Suspends its processes."""
         for process in self._family():
@@ -128,8 +133,7 @@ class Running:
     def _family(self) -> list[psutil.Process]:
         # Not its process group: workers of some servers have their own sessions.
         try:
-            main = psutil.Process(self._process.pid)
-            return [main, *main.children(recursive=True)]
+            return [self.process, *self.process.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
 

@@ -134,7 +134,7 @@ class InProcessBackend:
         self.children.close()
 
     def rest(self) -> None:
-        """Ends the child process, which holds some 90 MB."""
+        """Ends the child process, which holds some 95 MB."""
         self.children.end_idle()
 
     def interrupt(self) -> None:
