@@ -59,14 +59,14 @@ def main(arguments: list[str]) -> None:
 
 def _list(console: Console) -> None:
     table = _table(console, "recipe", "data", "source", "published")
-    for name in recipes.names():
+    names = recipes.names()
+    originals = [name for name in names if not name.endswith(KINDS)]
+    for name in originals:
         recipe = recipes.get(name)
-        if not name.endswith(KINDS):
-            table.add_row(name, recipe.config.data, recipe.source, recipe.published)
+        table.add_row(name, recipe.config.data, recipe.source, recipe.published)
     console.print(table)
-    console.print(
-        "Twins for comparison, except for demo and mnist_dense_1000: NAME_plain and NAME_residual.", highlight=False
-    )
+    alone = " and ".join(name for name in originals if f"{name}_{KINDS[0]}" not in names)
+    console.print(f"Twins for comparison, except for {alone}: NAME_plain and NAME_residual.", highlight=False)
     console.print("highway recipes show NAME lists every number; highway train NAME trains it.", highlight=False)
 
 
@@ -77,14 +77,15 @@ def _show(console: Console, name: str) -> None:
     for field, value in flat(recipe.config).items():
         table.add_row(field, _text(value), tag.get(field, "default"))
     say = partial(console.print, highlight=False, markup=False)
-    say(f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}\n")
+    say(f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}".rstrip() + "\n")
     say(f"{recipes.header(name)}\n")
     say(table)
     say(f"\n{LEGEND}\n  highway train {recipe.name} --epochs {recipe.config.epochs}")
-    say("highway tune searches within these bounds, which are ours:")
-    for parameter, bounds in flat(recipe.search).items():
-        if bounds:
-            say(f"  --search.{parameter.replace('_', '-')} {_text(bounds)}")
+    bounds = {parameter: values for parameter, values in flat(recipe.search).items() if values}
+    if bounds:
+        say("highway tune searches within these bounds, which are ours:")
+    for parameter, values in bounds.items():
+        say(f"  --search.{parameter.replace('_', '-')} {_text(values)}")
 
 
 def _table(console: Console, *columns: str) -> Table:

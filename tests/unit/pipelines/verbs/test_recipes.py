@@ -3,6 +3,7 @@ import re
 import pytest
 
 from pipelines import recipes
+from pipelines.core.config import Space
 from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat
 from pipelines.recipes.twins import KINDS
@@ -12,7 +13,9 @@ from pipelines.verbs.recipes import main
 @pytest.mark.parametrize("arguments", [[], ["list"]])
 def test_the_list_names_every_recipe(arguments, capsys):
     main(arguments)
-    first_words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out
+    assert "Twins for comparison, except for demo and mnist_dense_1000:" in printed
+    first_words = [line.split()[0] for line in printed.splitlines()]
     assert {name for name in recipes.names() if not name.endswith(KINDS)} <= set(first_words)
 
 
@@ -34,6 +37,17 @@ def test_show_tells_the_value_and_the_tag(capsys):
     assert ["preprocess.contrast", "0.67", "assumed"] in rows
     assert ["schedule.boundaries", "100000", "150000", "175000", "recorded"] in rows
     assert ["seed", "0", "default"] in rows
+
+
+def test_only_a_recipe_with_a_search_space_shows_its_bounds(capsys, monkeypatch):
+    main(["show", "demo"])
+    assert "\nhighway tune searches within these bounds, which are ours:\n  --search.learning-rate 0.01 0.5\n" in (
+        capsys.readouterr().out
+    )
+    demo = recipes.get("demo").model_copy(update={"search": Space()})
+    monkeypatch.setattr(recipes, "get", lambda name: demo)
+    main(["show", "demo"])
+    assert "highway tune" not in capsys.readouterr().out
 
 
 def test_nothing_is_cut_where_no_terminal_is(capsys, monkeypatch):
