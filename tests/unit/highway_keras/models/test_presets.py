@@ -21,8 +21,24 @@ def teardown_module():
 
 
 TWINS = ("", "_plain", "_residual")
-DENSE = ("mnist_dense_10", "mnist_dense_50", "mnist_dense_100", "cifar100_dense_50", "mnist_dense_1000", "factor")
-SHAPES = {"mnist": (None, 28, 28, 1), "cifar": (None, 32, 32, 3), "fitne": (None, 32, 32, 3), "facto": (None, 5)}
+# Highway blocks and gate bias of each net.
+CONV = {
+    "mnist_conv_16": (8, -1.0),
+    "mnist_conv_32": (8, -1.0),
+    "cifar10_19": (14, -2.0),
+    "cifar100_19": (14, -2.0),
+    "fitnet_a": (6, -1.0),
+    "fitnet_b": (14, -2.0),
+    "fitnet_c": (28, -3.0),
+}
+DENSE = {
+    "mnist_dense_10": (9, -2.0),
+    "mnist_dense_50": (49, -2.0),
+    "mnist_dense_100": (99, -4.0),
+    "cifar100_dense_50": (49, -4.0),
+    "mnist_dense_1000": (999, -10.0),
+    "factor": (4, -1.0),
+}
 
 
 def highways(name):
@@ -32,9 +48,7 @@ def highways(name):
 def test_every_net_but_the_deepest_has_two_twins():
     names = [name + twin for name in FAMILIES for twin in TWINS]
     assert presets() == tuple(name for name in names if not name.startswith("mnist_dense_1000_"))
-    assert set(FAMILIES) == {
-        "mnist_conv_16", "mnist_conv_32", "cifar10_19", "cifar100_19", "fitnet_a", "fitnet_b", "fitnet_c", *DENSE
-    }  # fmt: skip
+    assert set(FAMILIES) == {*CONV, *DENSE}
 
 
 @pytest.mark.parametrize("name", presets())
@@ -45,7 +59,7 @@ def test_a_preset_has_the_recorded_number_of_parameters(name):
     assert model.name == name
     assert [tensor.name for tensor in model.inputs] == ["features" if name.startswith("factor") else "image"]
     assert model.inputs[0].dtype == "float32"
-    assert model.input_shape == SHAPES[name[:5]]
+    assert model.input_shape == (None, *PRESETS[name].arguments["input_shape"])
     assert model.layers[-1].name == "logits"
     assert model.layers[-1].activation is keras.activations.linear
 
@@ -69,18 +83,7 @@ def test_parameter_counts_are_those_of_the_paper_and_the_authors_logs(name, para
     assert build(name).count_params() == parameters
 
 
-@pytest.mark.parametrize(
-    ("name", "blocks", "bias"),
-    [
-        ("mnist_conv_16", 8, -1.0),
-        ("mnist_conv_32", 8, -1.0),
-        ("cifar10_19", 14, -2.0),
-        ("cifar100_19", 14, -2.0),
-        ("fitnet_a", 6, -1.0),
-        ("fitnet_b", 14, -2.0),
-        ("fitnet_c", 28, -3.0),
-    ],
-)
+@pytest.mark.parametrize(("name", "blocks", "bias"), [(name, *numbers) for name, numbers in CONV.items()])
 def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
     assert [layer.name for layer in highways(name)] == [f"highway_{number:02}" for number in range(1, blocks + 1)]
     for layer in highways(name):
@@ -90,15 +93,12 @@ def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
     assert not any(highways(name + twin) for twin in TWINS if twin)
 
 
-@pytest.mark.parametrize(
-    ("name", "blocks", "bias"),
-    list(zip(DENSE, (9, 49, 99, 49, 999, 4), (-2.0, -2.0, -4.0, -4.0, -10.0, -1.0), strict=True)),
-)
+@pytest.mark.parametrize(("name", "blocks", "bias"), [(name, *numbers) for name, numbers in DENSE.items()])
 def test_the_blocks_of_a_dense_net_are_one_stack_at_the_bias_of_the_net(name, blocks, bias):
     (stack,) = highways(name)
     assert (stack.name, stack.depth) == ("highway", blocks)
     weights = weights_of(stack)
-    np.testing.assert_array_equal(weights["transform_bias"], np.full((blocks, 50 if name != "factor" else 128), bias))
+    np.testing.assert_array_equal(weights["transform_bias"], np.full((blocks, FAMILIES[name].arguments["width"]), bias))
     np.testing.assert_array_equal(weights["bias"], 0)
     assert not any(highways(name + twin) for twin in TWINS if twin and name + twin in presets())
 
