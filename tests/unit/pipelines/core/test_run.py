@@ -88,7 +88,7 @@ def test_what_is_no_run_is_told_apart(tmp_path, made):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("config.json", "{", r"config\.json is damaged"),
         ("run.json", "", r"run\.json is damaged"),
@@ -96,9 +96,9 @@ def test_what_is_no_run_is_told_apart(tmp_path, made):
         ("config.json", '{"recipe": "toy", "epochs": 0}', r"config\.json is damaged"),
     ],
 )
-def test_damaged_files_are_named(made, name, content, told):
+def test_damaged_files_are_named(made, name, content, message):
     (made.path / name).write_text(content)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run.open_run(made.path)
 
 
@@ -123,7 +123,7 @@ except UserError as error:
 
 
 @pytest.mark.parametrize(
-    ("state", "weights", "told"),
+    ("state", "weights", "message"),
     [
         ("running", "final", "is unfinished"),
         ("diverged", "final", "diverged"),
@@ -132,9 +132,9 @@ except UserError as error:
         ("finished", "best", "is missing although"),
     ],
 )
-def test_a_missing_model_says_why(made, state, weights, told):
+def test_a_missing_model_says_why(made, state, weights, message):
     made.update(state=state)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run.load_model(made, weights)
 
 

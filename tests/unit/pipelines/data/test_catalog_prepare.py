@@ -71,10 +71,10 @@ def test_nowhere_to_write_is_told(sets, tmp_path):
 def test_without_network_there_is_one_quick_error_and_nothing_is_left(sets, monkeypatch):
     # TFDS's own retries would take 200 s.
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_, **__: pytest.fail("begun"))
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as error:
         load("cifar10", "train", sets)
     for choice in ("no network", "Use mnist_5k", "highway data prepare cifar10", "--data-dir or TFDS_DATA_DIR"):
-        assert choice in str(told.value)
+        assert choice in str(error.value)
     assert not list(sets.iterdir())
 
 

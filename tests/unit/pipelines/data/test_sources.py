@@ -162,7 +162,7 @@ def test_validation_leaves_something_to_train_on(tiny):
 
 
 @pytest.mark.parametrize(
-    ("features", "told"),
+    ("features", "message"),
     [
         ({"image": "none"}, r"must have the features image \(Image\).*It has: label \(ClassLabel\)"),
         ({"label": "none"}, r"and label \(ClassLabel\).*\. It has: image \(Image\)"),
@@ -170,9 +170,9 @@ def test_validation_leaves_something_to_train_on(tiny):
         ({"image": tfds.features.Image(shape=(None, None, 1))}, r"all of one size\. Received: shape=\(None, None, 1\)"),
     ],
 )
-def test_only_images_of_one_size_with_labels(tiny, features, told):
+def test_only_images_of_one_size_with_labels(tiny, features, message):
     data = tiny({"train": 6, "test": 5}, **features)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         describe(data)
 
 
@@ -234,13 +234,13 @@ def damaged(digits, tmp_path, name, contents):
 )
 def test_damaged_examples_are_told_by_their_folder(digits, tmp_path, contents):
     root = damaged(digits, tmp_path, "*train*", contents)
-    told = rf"prepared data in {root}.* cannot be read"
-    with pytest.raises(UserError, match=told):
+    message = rf"prepared data in {root}.* cannot be read"
+    with pytest.raises(UserError, match=message):
         load("mnist_5k", "train", root)
     streamed = load("mnist_5k", "train", root, memory=0)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         list(streamed.images)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         _ = streamed.labels
     assert len(load("mnist_5k", "test", root)) == 500
 

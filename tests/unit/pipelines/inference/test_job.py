@@ -206,10 +206,10 @@ def test_no_images_are_told_and_leave_nothing(job, tmp_path, said):
     assert not any(path.name.endswith((".parquet", ".parts")) for path in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("out", "told"), [("empty", "is a folder"), ("out.csv", r"must name a file that ends in")])
-def test_other_places_are_refused(job, tmp_path, said, out, told):
+@pytest.mark.parametrize(("out", "message"), [("empty", "is a folder"), ("out.csv", r"must name a file that ends in")])
+def test_other_places_are_refused(job, tmp_path, said, out, message):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run(job(out=out), Console(file=said))
 
 

@@ -106,15 +106,15 @@ def test_other_images_are_refused(out, now, message):
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "message"),
     [
         ({"version": 2}, "version was 1 and is now 2"),
         ({"paths": ["photos"]}, "paths was photos more and is now photos"),
     ],
 )
-def test_another_job_is_refused_and_loses_nothing(out, job, told):
+def test_another_job_is_refused_and_loses_nothing(out, job, message):
     begin(out, "ab")
-    with pytest.raises(UserError, match=told), open_parts(out, JOB | job):
+    with pytest.raises(UserError, match=message), open_parts(out, JOB | job):
         pytest.fail("not refused")
     finish(out)
     assert names(out) == [*"ab"]

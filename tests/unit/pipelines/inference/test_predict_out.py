@@ -46,10 +46,10 @@ def test_without_out_top_counts_too(model, folder, capsys):
     ],
 )
 def test_mistakes_are_told_and_leave_nothing(model, folder, tmp_path, capsys, mistake):
-    words, told = mistake
+    words, message = mistake
     before = sorted(tmp_path.iterdir())
     assert main(["predict", str(model), str(folder), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
 
 

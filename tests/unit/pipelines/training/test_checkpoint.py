@@ -116,16 +116,16 @@ def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         ({"configuration": {"recipe": "b", "seed": 1}}, r"is of recipe b, and this run of a\."),
         ({"configuration": {"recipe": "a", "seed": 1}}, r"another run of a: its configuration\.seed is 1, .* is 0\."),
         ({"precision": "float32"}, r"another run of a: its precision is float32, and this run's is None\."),
     ],
 )
-def test_the_state_of_another_run_is_refused_by_name(tmp_path, other, told):
+def test_the_state_of_another_run_is_refused_by_name(tmp_path, other, message):
     checkpoint.save(tmp_path, model(), Progress(), {**RUN, **other})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         checkpoint.load(tmp_path, model(), RUN)
 
 

@@ -31,7 +31,7 @@ def test_the_seed_decides_the_weights():
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         (ModelConfig(preset="mnist_dense_50", match="parameters"), "match"),
         (ModelConfig(preset="mnist_conv_16", depth=3), "depth"),
@@ -39,8 +39,8 @@ def test_the_seed_decides_the_weights():
         (ModelConfig(preset="mnist_dense_50", activation="rleu"), "rleu"),
     ],
 )
-def test_what_the_library_refuses_is_the_users_to_mend(model, told):
-    with pytest.raises(UserError, match=told):
+def test_what_the_library_refuses_is_the_users_to_mend(model, message):
+    with pytest.raises(UserError, match=message):
         net.build(toy_config(model=model), DATA, "float32")
 
 

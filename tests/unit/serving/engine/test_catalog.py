@@ -353,7 +353,7 @@ def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root
     (root / "digits" / "2" / "manifest.json").write_text("the second")
     catalog.refresh()
     assert catalog.find("digits") == "the second"
-    # What is bad now is told, and what was loaded stays in service.
+    # What is bad now is reported, and what was loaded stays in service.
     (root / "digits" / "2" / "bad").touch()
     (root / "digits" / "2" / "manifest.json").unlink()
     catalog._open = opened

@@ -26,7 +26,7 @@ def test_what_goes_in_and_comes_out(offload):
     async def both():
         inside = await offload.run(os.getpid)
         assert inside != os.getpid()
-        # The same process again; bytes and arrays pass beside the rest.
+        # The same process again; bytes and arrays are passed apart from the rest.
         assert await offload.run(os.getpid) == inside
         found = await offload.run(np.frombuffer, b"\x01\x02", np.uint8)
         np.testing.assert_array_equal(found, [1, 2])

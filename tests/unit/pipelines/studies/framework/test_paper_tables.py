@@ -1,4 +1,4 @@
-"""The studies of the paper's tables: the numbers they stand beside, and what they tell of results."""
+"""The studies of the paper's tables: the published numbers, and the sentences about results."""
 
 import pytest
 from PIL import Image

@@ -1,4 +1,4 @@
-"""Runs beside those that the study in numpy recorded, each on the images of its own."""
+"""Runs next to those that the study in NumPy recorded, each on its own images."""
 
 import dataclasses
 import math

@@ -128,7 +128,7 @@ def test_time_goes_on_between_the_ends_of_long_epochs(seen):
 
 def test_a_run_that_takes_longer_is_told_by_its_own_pace(seen):
     lines = seen({"a": {}, "b": {"tells": 100, "slow": 8}}, workers=2).splitlines()
-    # Until the slow one has told anything, it counts as one of them.
+    # Until the slow one has reported anything, it counts as one of them.
     assert lines[0] == "study: 0 of 2 runs, about 28:20 left"
     assert "a: 97 %; 1 of 2 runs, about 1:56:40 left" in lines
     assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"
