@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.studies.papers import bias, lesions, nets, thousand
+from pipelines.studies.papers.factors import forecasts, walk_forward
 from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
@@ -20,28 +21,34 @@ from tests.studied import BUDGET, assert_complete, prepare
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
 # These run one after the other in the same folder, because some reuse the nets of others.
 GROUPS = (("gates", "routing", "lesions"),)
-# Arms that represent similar ones: those of the gradients that its figures need; one task of the factor model, whose
-# tables need all decades, as tests/unit/pipelines/studies/papers/factors has both.
+# Arms that represent similar ones: those of the gradients that its figures need; of the nets of section 4 a dense and a
+# convolutional one; one task and one net of the factor model, whose tables need all decades, as
+# tests/unit/pipelines/studies/papers/factors has all.
 REPRESENTATIVES = {
-    "factors": tuple(name for name in studies.get("factors").arms if name.startswith("size-")),
+    **dict.fromkeys(GROUPS[0], ("cifar100", "mnist-conv")),
+    "factors": tuple(name for name in studies.get("factors").arms if name.startswith("size-highway-")),
     "bias": (bias.ALONE, bias.arm(10, -20.0), bias.arm(30, 10.0)),
     "thousand": (thousand.arm(thousand.SHOWN),),
     "gradients": ("highway-10", "highway-30", "residual-30", "plain-30"),
-    "data-movement": ("small-highway", "small-plain", "large-residual-wide"),
+    "data-movement": ("small-highway", "large-residual-wide"),
     "depth-twins": tuple(nets.name(net, 10) for net in nets.NETS),
-    "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "residual-wide", "plain")),
+    "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "plain")),
+    "mnist": ("width-16",),
+    "fitnets": ("highway-a",),
 }
+# Compiling pays: lesions of units run one program thousands of times, and a loop of a thousand layers is traced once.
+COMPILED = (*GROUPS[0], "thousand")
 # Deeper nets are left out of studies that have shallower ones.
 DEEPEST = 31
 # The study with further measurements; probes are tested with training.
 FAST = ("depth-routes",)
 # A short schedule is one line of each study, so one of them is enough.
+SHORT = ("cifar100",)
 SINGLE_STUDIES = [
-    pytest.param(name, schedule, marks=() if name in FAST else pytest.mark.slow)
+    pytest.param(name, "short" if name in SHORT else "full", marks=() if name in FAST else pytest.mark.slow)
     for name in studies.names()
     # test_reproduce.py runs these in processes.
     if not studies.get(name).search and name != "depth-contrast" and not any(name in group for group in GROUPS)
-    for schedule in (("full", "short") if name == "cifar10" else ("full",))
 ]
 
 
@@ -65,8 +72,9 @@ def toy(shared):
 def run(monkeypatch, toy):
     """A function that runs a study in this process, with all of its runs, and returns its output.
 
-    TensorFlow runs eagerly unless lesions are measured, steps are timed briefly, and the figures of single runs are
-    left out: compiling and drawing are tested elsewhere, and would take most of the time and memory here.
+    TensorFlow runs eagerly unless compiling pays, steps are timed briefly, intervals come from few resamples, and
+    the figures of single runs are left out: compiling and drawing are tested elsewhere, and would take most of the time
+    and memory here.
     """
     for name in ("draw_training", "draw_confusion", "draw_forecast"):
         monkeypatch.setattr(f"pipelines.training.figures.{name}", lambda *_: None)
@@ -75,6 +83,10 @@ def run(monkeypatch, toy):
     monkeypatch.setattr(memory_traffic, "SECONDS", 0.01)
     monkeypatch.setattr(step, "COPIED", 1_000_000)
     monkeypatch.setattr(lesions, "OF_UNITS", 20)
+    monkeypatch.setitem(walk_forward.KINDS, "size", ("highway",))
+    monkeypatch.setattr(forecasts, "REPEATS", 20)
+    monkeypatch.setattr(forecasts, "PENALTIES", (1.0, 100.0))
+    monkeypatch.setattr(forecasts, "FOLDS", 2)
 
     def train_all(members, **_):
         for member in members:
@@ -89,8 +101,7 @@ def run(monkeypatch, toy):
         words = ["reproduce", name, "--budget", BUDGET, "--schedule", schedule, "--to", str(folder)]
         monkeypatch.setattr(sys, "argv", ["highway", *words])
         output = io.StringIO()
-        # Lesions of units run one program thousands of times, so compiling it pays.
-        tf.config.run_functions_eagerly(name not in GROUPS[0])
+        tf.config.run_functions_eagerly(name not in COMPILED)
         reproduce.reproduce(
             name, folder, budget=float(BUDGET), schedule=schedule, arms=arms, data_dir=toy, console=Console(file=output)
         )
@@ -105,23 +116,29 @@ def test_a_study_writes_its_tables_figures_and_page(run, tmp_path, name, schedul
     study, arms, folder = definition(name, schedule), representative_arms(name, schedule), tmp_path / name
     run(name, schedule, folder, arms)
     assert_complete(folder, study, arms)
-    for arm in {arms[0], arms[-1]}:
+    assert_says_what_was_run(folder, study, arms)
+    for arm in {arms[0], arms[-1]} if len(arms) > 1 else ():
         # Tables and figures of one arm, without further training, as if the others had not been run.
         run(name, schedule, folder, (arm,))
-        page = (folder / "README.md").read_text()
-        assert ("**Not run: " in page) == (len(study.arms) > 1)
-        assert "diverge" not in page.partition("## How it was made")[0]
+        assert_says_what_was_run(folder, study, (arm,))
+
+
+def assert_says_what_was_run(folder, study, arms):
+    page = (folder / "README.md").read_text()
+    assert ("**Not run: " in page) == (len(study.arms) > len(arms))
+    assert "diverge" not in page.partition("## How it was made")[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_studies_of_the_same_nets_train_them_once(run, tmp_path, group):
-    first, *others = (run(name, "full", tmp_path / name, representative_arms(name, "full")) for name in group)
+    arms = representative_arms(group[0], "full")
+    first, *others = (run(name, "full", tmp_path / name, arms) for name in group)
     for name in group:
-        assert_complete(tmp_path / name, studies.get(name))
+        assert_complete(tmp_path / name, studies.get(name), arms)
     assert "trained already" not in first
     for output in others:
-        assert output.count("trained already") == len(studies.get(group[0]).arms)
+        assert output.count("trained already") == len(arms)
 
 
 def test_further_seeds_repeat_the_draws_of_the_source(monkeypatch, toy, tmp_path):
