@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -30,10 +31,13 @@ def train_run(path, data_dir, *words):
 
 
 @pytest.fixture(scope="module")
-def trained_run(data_dir, tmp_path_factory):
-    # At this learning rate the last epoch is not the best.
-    path = tmp_path_factory.mktemp("runs") / "factor"
-    return train_run(path, data_dir, "factor", "--epochs", "6", "--optimizer.learning-rate", "0.005")
+def trained_run(data_dir, shared, tmp_path_factory):
+    def make(folder):
+        # At this learning rate the last epoch is not the best.
+        train_run(folder / "run", data_dir, "factor", "--epochs", "6", "--optimizer.learning-rate", "0.005")
+
+    path = shutil.copytree(shared("factor", make) / "run", tmp_path_factory.mktemp("runs") / "factor")
+    return runs.open_run(path)
 
 
 def test_training_minimizes_and_records_the_mean_squared_error(trained_run, data_dir):
