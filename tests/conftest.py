@@ -20,11 +20,17 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import hypothesis
 import psutil
 import pytest
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # JAX compiles a program once for all workers of pytest-xdist and all processes that tests start.
+    compiled = tempfile.TemporaryDirectory(prefix="highway-jax-")
+    os.environ |= {"JAX_COMPILATION_CACHE_DIR": compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 # Background jobs ignore SIGINT, and so would the processes whose reaction to it is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
