@@ -30,19 +30,13 @@ from tests.golden.artefacts import TUNE
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder for prepared data."""
-    return tmp_path_factory.mktemp("data")
-
-
 @pytest.fixture(params=sorted(GOLDEN.glob("*.tar.xz")), ids=lambda path: path.name.partition(".")[0])
-def artefacts(request, tmp_path, monkeypatch, data):
+def artefacts(request, tmp_path, monkeypatch, mnist_5k):
     """The unpacked archive, as the current folder."""
     with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(data))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(mnist_5k))
     return tmp_path
 
 
@@ -68,7 +62,6 @@ def test_a_finished_run_is_evaluated(artefacts):
     assert json.loads(Path("runs/finished/evaluation.json").read_text())["count"] == 20
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_finished_run_is_analyzed_and_exported(artefacts):
     assert main(["analyze", "runs/finished", "--examples", "20"]) == 0

@@ -13,7 +13,7 @@ from pipelines.core import run as runs
 from pipelines.core.config import SGD, Augment, CosineSchedule, ModelConfig, Preprocess, StepSchedule
 from pipelines.core.errors import UserError
 from pipelines.data import preprocess
-from pipelines.training import table
+from pipelines.training import figures, table
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
@@ -22,6 +22,12 @@ from tests.toy_data import ToyData, toy_config
 @pytest.fixture
 def toy(monkeypatch):
     return ToyData().install(monkeypatch)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures take a quarter of the time."""
+    monkeypatch.setattr(figures, "draw_training", lambda run: None)
 
 
 def train_run(path, config=None):
@@ -52,6 +58,7 @@ def plain(tmp_path_factory):
     """A run of `toy_config()`, which tests must not change."""
     with pytest.MonkeyPatch.context() as patch:
         ToyData().install(patch)
+        patch.setattr(figures, "draw_training", lambda run: None)
         return train_run(tmp_path_factory.mktemp("runs") / "plain")[0]
 
 
@@ -132,7 +139,7 @@ def test_the_test_split_never_steers_training(whole):
     assert whole[2] == {"train", "validation"}
 
 
-def test_without_validation_no_best_net_is_saved(monkeypatch, tmp_path):
+def test_without_validation_no_best_net_is_saved(undrawn, monkeypatch, tmp_path):
     toy = ToyData(validation=False).install(monkeypatch)
     run, _ = train_run(tmp_path / "toy", toy_config(epochs=1))
     assert not (run.path / "best.keras").exists()
@@ -148,7 +155,7 @@ def test_a_net_without_gates_has_no_gate_figure(toy, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_final_net_has_the_moving_average_of_the_weights(toy, plain, tmp_path):
+def test_the_final_net_has_the_moving_average_of_the_weights(undrawn, toy, plain, tmp_path):
     mean, _ = train_run(tmp_path / "mean", toy_config(optimizer=SGD(learning_rate=0.1, ema=0.8)))
     plain_rows, rows = table.read(plain.path / "metrics.csv"), table.read(mean.path / "metrics.csv")
     # Validation with the average leaves training bit-identical.
@@ -166,7 +173,7 @@ def test_the_final_net_has_the_moving_average_of_the_weights(toy, plain, tmp_pat
 
 
 @pytest.mark.parametrize("precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"])
-def test_mixed_precision_learns_and_keeps_float32_weights(toy, tmp_path, precision):
+def test_mixed_precision_learns_and_keeps_float32_weights(undrawn, toy, tmp_path, precision):
     run, _ = train_run(tmp_path / "toy", toy_config(epochs=3, precision=precision))
     rows = table.read(run.path / "metrics.csv")
     assert rows[-1]["loss"] < 0.8 * rows[0]["loss"]
@@ -176,7 +183,7 @@ def test_mixed_precision_learns_and_keeps_float32_weights(toy, tmp_path, precisi
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_several_steps_per_execution_learn_the_same(toy, plain, tmp_path):
+def test_several_steps_per_execution_learn_the_same(undrawn, toy, plain, tmp_path):
     many, _ = train_run(tmp_path / "many", toy_config(steps_per_execution=5))
     losses = [[row["loss"] for row in table.read(run.path / "metrics.csv")] for run in (plain, many)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
