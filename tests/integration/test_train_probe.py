@@ -23,7 +23,6 @@ IMAGES = np.random.default_rng(0).normal(size=(16, 28, 28, 1)).astype("float32")
 MOMENTS = (
     pytest.param(2, True, marks=pytest.mark.slow),  # no checkpoint, but a row from before the first step
     (4, True),  # a row that is in no checkpoint
-    pytest.param(4, False, marks=pytest.mark.slow),
     pytest.param(16, False, marks=pytest.mark.slow),
     pytest.param(30, True, marks=pytest.mark.slow),
     pytest.param(30, False, marks=pytest.mark.slow),  # only the net remains to be saved
