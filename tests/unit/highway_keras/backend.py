@@ -88,7 +88,8 @@ def gradient_tensors(layer, x, upstream, training=False):
         y, _ = layer.stateless_call(values[1:], fixed, values[0], training=training)
         return total(y)
 
-    return jax.grad(loss)([jax.numpy.asarray(x), *[variable.value for variable in layer.trainable_variables]])
+    # Operation by operation, JAX would compile a program for each.
+    return jax.jit(jax.grad(loss))([jax.numpy.asarray(x), *[variable.value for variable in layer.trainable_variables]])
 
 
 def compiled(function, xla=True):
