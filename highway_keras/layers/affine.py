@@ -39,6 +39,8 @@ class AffineHighway(AdaptableHighway):
         lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
+        # Keras draws the seed of an initializer here. The block comes before the gates, as in all published runs.
+        kernel_initializer = initializers.get(kernel_initializer)
         super().__init__(
             gate_activation=gate_activation,
             transform_bias=transform_bias,
@@ -58,7 +60,7 @@ class AffineHighway(AdaptableHighway):
                 raise ValueError(f"`{argument}` must be True or False. Received: {argument}={value!r}")
         self.activation = activations.get(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.kernel_initializer = kernel_initializer
         self.bias_initializer = initializers.get(bias_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.bias_regularizer = regularizers.get(bias_regularizer)
