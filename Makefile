@@ -4,6 +4,12 @@ PYTHON ?= python3
 ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
+PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
+
+# Recipes: an empty environment, and a package's installation into one. uv takes a fraction of pip's time but does not
+# know the mirrors that pip is configured with: where uv fails, pip is asked.
+new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
+install_into = @$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
 .PHONY: help install demo test test-all lint format docs peers servers bench lock clean
 
@@ -12,14 +18,14 @@ help:  ## List the commands
 
 install: $(INSTALLED)  ## Create .venv with the locked dependencies
 
-$(INSTALLED): requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg pyproject.toml
+$(INSTALLED): requirements/uv.lock requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
 	@echo "Installing the locked dependencies into .venv: 3 GB on disk, a minute or two."
-	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$(ACCELERATOR).lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements/stubs.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(call new_environment,.venv)
+	$(call install_into,.venv,--require-hashes --requirement requirements/$(ACCELERATOR).lock)
+	$(call install_into,.venv,--require-hashes --no-deps --requirement requirements/stubs.txt)
+	$(call install_into,.venv,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 demo: install  ## Train, evaluate, export and predict on 5,000 real digits
@@ -57,25 +63,25 @@ format: install  ## Format the code
 docs: .venv-docs/installed  ## Build the site into site/; broken links fail
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
-.venv-docs/installed: requirements/docs.lock
-	@$(PYTHON) -m venv --clear .venv-docs
-	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock
+.venv-docs/installed: requirements/uv.lock requirements/docs.lock
+	$(call new_environment,.venv-docs)
+	$(call install_into,.venv-docs,--require-hashes --requirement requirements/docs.lock)
 	@touch $@
 
 peers: .venv-peers/installed  ## Create .venv-peers: PyTorch, for tests and benchmarks, and Flax
 
-.venv-peers/installed: requirements/peers.lock requirements/peers.torch.txt
-	@$(PYTHON) -m venv --clear .venv-peers
-	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/peers.lock
-	@.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
+.venv-peers/installed: requirements/uv.lock requirements/peers.lock requirements/peers.torch.txt
+	$(call new_environment,.venv-peers)
+	$(call install_into,.venv-peers,--require-hashes --requirement requirements/peers.lock)
+	@.venv-peers/$(PIP_INSTALL) --requirement requirements/peers.torch.txt
 	@touch $@
 
 servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is compared with
 
-.venv-servers/installed: requirements/servers.lock requirements/peers.torch.txt
-	@$(PYTHON) -m venv --clear .venv-servers
-	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/servers.lock
-	@.venv-servers/bin/pip install --quiet --disable-pip-version-check --requirement requirements/peers.torch.txt
+.venv-servers/installed: requirements/uv.lock requirements/servers.lock requirements/peers.torch.txt
+	$(call new_environment,.venv-servers)
+	$(call install_into,.venv-servers,--require-hashes --requirement requirements/servers.lock)
+	@.venv-servers/$(PIP_INSTALL) --requirement requirements/peers.torch.txt
 	@touch $@
 
 # Benchmarks and options, for example BENCH="dense conv"; BENCH=--list names them.
@@ -88,6 +94,8 @@ lock: install  ## Resolve the dependencies anew
 	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
+	echo uv | $(BIN)/uv pip compile - --constraint requirements/cpu.lock --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/uv.lock
 	$(BIN)/uv pip compile requirements/serving.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
 	$(BIN)/uv pip compile requirements/docs.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
