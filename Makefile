@@ -9,7 +9,7 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 # Recipes: an empty environment, and a package's installation into one. uv takes a fraction of pip's time but does not
 # know the mirrors that pip is configured with: where uv fails, pip is asked.
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
-install_into = @$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
+install_into = @$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
 .PHONY: help install demo test test-all lint format docs peers servers bench lock clean
 
