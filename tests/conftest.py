@@ -28,7 +28,8 @@ import psutil
 import pytest
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    # JAX compiles a program once for all workers of pytest-xdist and all processes that tests start.
+    # JAX compiles a program once for all workers of pytest-xdist and all processes that tests start; on Intel's
+    # processors, where XLA rejects its own entries (jax-ml/jax issue 38445), every time, as without a cache.
     compiled = tempfile.TemporaryDirectory(prefix="highway-jax-")
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
