@@ -67,7 +67,7 @@ def deep(**arguments):
     ("build", "twin", "policy"),
     [
         (conv, "", "mixed_bfloat16"),
-        (deep, "", "mixed_float16"),
+        pytest.param(deep, "", "mixed_float16", marks=pytest.mark.slow),
         pytest.param(dense, "", "float32", marks=pytest.mark.slow),
         pytest.param(conv, "_residual", "mixed_float16", marks=pytest.mark.slow),
         pytest.param(dense, "_plain", "mixed_bfloat16", marks=pytest.mark.slow),

@@ -46,6 +46,7 @@ def test_contestants_take_turns_and_learn_the_same(session):
     assert found["steady state", "ours"].best_peer in {"numpy", "Keras"}
 
 
+@pytest.mark.slow
 def test_startup_and_studies_are_measured_in_fresh_processes(session, tmp_path):
     found = measure(session, (NUMPY, AGAIN, SHALLOW), dense.Size(3, 12, starts=1, rounds=1, studies=1))
     assert session.skipped == ["depth 3, width 12: shallow is skipped: it has two layers"]

@@ -1,6 +1,7 @@
 """All benchmarked methods of closing layers give the same losses and leave the net unchanged."""
 
 import numpy as np
+import pytest
 
 import highway_keras
 from benchmarks import agreement
@@ -8,6 +9,7 @@ from benchmarks.contestants import lesioning
 from benchmarks.lesions import CURVE
 
 
+@pytest.mark.slow
 def test_all_methods_give_the_same_losses():
     rng = np.random.default_rng(1)
     x, y = rng.random((30, 28, 28, 1), dtype="float32"), rng.integers(0, 10, 30)

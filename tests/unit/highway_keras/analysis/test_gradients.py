@@ -9,7 +9,7 @@ from highway_keras.analysis.gradients import gradient_norms, jacobian
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.analysis.small_nets import ZEROS, examples, net
-from tests.unit.highway_keras.backend import array, param_slow_on_jax, scramble, weights_of
+from tests.unit.highway_keras.backend import array, param_slow, param_slow_on_jax, scramble, weights_of
 
 
 def loss_of(model, x, y):
@@ -33,7 +33,7 @@ def differences(model, variable, x, y, step=1e-2):
     return found
 
 
-@pytest.mark.parametrize("name", ["dense", "stacked", param_slow_on_jax("conv")])
+@pytest.mark.parametrize("name", ["dense", "stacked", param_slow("conv")])
 def test_norms_equal_those_of_central_differences_of_the_loss(name):
     model, (x, y) = net(name), examples(name, 6)
     found = gradient_norms(model, x, y)
