@@ -23,8 +23,11 @@ HEAD = 2**16
 UNREAD = 2**28
 # Requests that may wait for the answer to the one before on their connection.
 PIPELINED = 32
+# Chunks of a body from which on they must average `CHUNK` bytes: each costs some microseconds of the event loop.
+CHUNKS, CHUNK = 1024, 64
 _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
+_SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
 _LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
 
 
@@ -163,17 +166,29 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Starts the time limit of the body."""
         self.sending, self.since, self._received, self._unparsed = "body", self.loop.time(), 0, 0
+        self._chunks = self._chunked = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Receives part of the body."""
+        """Receives part of the body, unless its parts are too small."""
         self._unparsed = 0
+        self._chunks += 1
+        self._chunked += len(body)
+        if self._chunks > CHUNKS and self._chunked < CHUNK * self._chunks:
+            self._refuse(_SMALL, "chunks")
+            # The parser stops.
+            raise ValueError("the chunks of the body are too small")
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Ends the time limit of the body."""
         self.sending, self._unparsed = None, 0
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers a request that cannot be parsed, unless it has been refused for a better reason."""
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """Starts the idle time, unless the client is already sending its next request."""
