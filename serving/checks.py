@@ -1,7 +1,7 @@
-"""Checks of a version before it serves: its folder, its labels, its graphs, and the outputs of the Keras model.
+"""Checks that a version passes before it is served: its folder, labels, graphs, and agreement with the Keras model.
 
-`serving.manifest` checks the manifest itself, `serving.files` the digests. These checks find versions that are intact
-and would still answer wrongly, or not at all.
+`serving.manifest` checks the manifest itself, and `serving.files` the digests. The checks here catch versions that are
+intact but would still answer wrongly, or not at all.
 """
 
 import io
@@ -14,8 +14,8 @@ import numpy as np
 from serving.errors import ModelError
 from serving.manifest import INPUT, PROBABILITIES, RGBA, Manifest
 
-# Images for which a version must predict like the Keras model, and the tolerance: a GPU may multiply with the ten bits
-# of TF32; another model differs by more.
+# Number of images on which a version must predict like the Keras model, and the tolerance: a GPU may multiply in TF32,
+# with its ten bits; a different model is further off.
 COMPARED, TOLERANCE = 4, 0.01
 # ONNX Runtime's names.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
@@ -31,7 +31,7 @@ class Samples(NamedTuple):
 
 
 def place(folder: Path, content: Manifest) -> None:
-    """Checks that name and version in a manifest are those of its folder.
+    """Checks that a manifest names the model and version of its folder.
 
     Args:
         folder: the version, in a repository.
@@ -99,14 +99,14 @@ def samples(file: bytes, content: Manifest, path: Path) -> Samples:
 
 
 def trial(model: Any) -> None:
-    """Predicts with a version.
+    """Predicts with a version and checks the outputs.
 
     Args:
         model: a `serving.model.Model`.
 
     Raises:
-        ModelError: outputs have another shape than in its manifest, are NaN or infinite, or differ from those of the
-            Keras model; or an image is converted to another shape than that of its input.
+        ModelError: the outputs do not have the shape in its manifest, are NaN or infinite, or differ from those of the
+            Keras model; or an image is not converted to the shape of the input.
     """
     content, samples = model.manifest, model.samples
     where = f"version {content.version} of model {content.name!r}"
@@ -136,14 +136,14 @@ def _stroke() -> np.ndarray:
 def _tensors(
     path: Path, found: list[Any], expected: dict[str, tuple[str, tuple[int | None, ...]]], every: bool
 ) -> None:
-    """Checks tensors of a graph; an open size fits every size, and the batch must be open."""
+    """Checks the tensors of a graph: a dynamic dimension fits any size, and the batch must be dynamic."""
     tensors = {one.name: one for one in found}
     if missing := expected.keys() - tensors.keys():
         raise ModelError(f"{path} has no {' and '.join(sorted(missing))}, which the manifest names. Export it again.")
     if every and (others := tensors.keys() - expected.keys()):
         raise ModelError(f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name.")
     for name, (kind, shape) in expected.items():
-        # An open size has a name, or none.
+        # A dynamic dimension is a name, or None.
         sizes = [size if isinstance(size, int) else None for size in tensors[name].shape]
         fits = len(sizes) == len(shape) and all(
             one is None or one == other for one, other in zip(sizes, shape, strict=False)

@@ -22,7 +22,7 @@ from serving.schemas import Answer, ServedModel
 
 # Statuses worth a retry.
 BUSY = (429, 503)
-# Seconds before the second attempt, unless the endpoint says, and the most before any attempt.
+# Seconds before the second attempt, unless Retry-After asks for more, and the longest pause before any attempt.
 FIRST, LONGEST = 0.25, 30.0
 _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
 T = TypeVar("T")
@@ -54,12 +54,12 @@ class Client:
 
     Args:
         url: URL of the endpoint.
-        api_key: if the endpoint requires one.
+        api_key: key of the endpoint, if it requires one.
         timeout: seconds for one attempt.
-        attempts: maximum number of attempts. The pause between two of them is that of Retry-After, at least a quarter
-            of a second and doubling each time, at most half a minute; plus up to half of that at random, so that
-            clients refused together do not return together.
-        transport: instead of the network, for tests.
+        attempts: maximum number of attempts. The pause between them starts at a quarter of a second and doubles each
+            time, or is that of Retry-After if this is longer, up to half a minute; up to half of that is added at
+            random, so that clients refused together do not return together.
+        transport: replacement for the network, for tests.
 
     Raises:
         ClientError: the URL is invalid.
@@ -117,7 +117,7 @@ class Client:
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
             version: its number; None is the newest in service.
-            label: label of a version, to be used instead of its number.
+            label: label of a version, instead of its number.
             top: number of classes to return.
             explain: whether to return the mean gate of each layer.
 
@@ -198,7 +198,7 @@ def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        # Its name contains a zero byte.
+        # The path contains a null byte.
         raise ClientError(f"{str(path)!r} cannot be read: {error}.") from None
 
 
@@ -222,7 +222,7 @@ def _png(image: Image.Image, number: int) -> bytes:
     """Encodes an image as PNG, without loss."""
     file = io.BytesIO()
     try:
-        # PNG files are written without orientation.
+        # Pillow writes PNG files without the EXIF orientation.
         shown = ImageOps.exif_transpose(image)
         (shown if shown.mode in PNG else shown.convert("RGB")).save(file, "PNG")
     except (OSError, ValueError) as error:

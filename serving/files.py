@@ -32,7 +32,7 @@ def verify(
         closed: whether to refuse files that the manifest does not list.
 
     Returns:
-        The content of those of `keep` that the manifest lists.
+        The contents of the files in `keep` that the manifest lists, by name.
 
     Raises:
         ModelError: a file is missing or differs in size or content; the message names it.

@@ -20,11 +20,11 @@ from serving.errors import ImageError, LimitError
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 # Photographs of large cameras have 50 million; decoding takes 200 MB, in some formats twice that.
 PIXELS = 50_000_000
-# Sides of twice this and more are scaled down by whole factors: `image.onnx` takes 20 ns and 40 bytes per pixel.
+# Sides of twice this or more are scaled down by whole factors: `picture.onnx` takes 20 ns and 40 bytes per pixel.
 SIDE = 500
 # Factors by which a JPEG decoder can scale down: it then computes fewer pixels of each 8 x 8 block.
 RATIOS = (8, 4, 2)
-# Pixels that are converted and scaled down at a time: a converted copy of the whole image is another 200 MB.
+# Pixels to convert and scale down at a time: a converted copy of the whole image would take another 200 MB.
 _BAND = 2**20
 # Pillow's modes for 16-bit grey; all have their values in the low half of an integer.
 _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
@@ -67,7 +67,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     """
     try:
         with warnings.catch_warnings():
-            # Pillow's own, softer limit.
+            # Pillow's own limit, at which it only warns.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(encoded), formats=FORMATS) as image:
                 # From its header, before any pixel is decoded.
@@ -139,22 +139,22 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
             f"{name} has {image.width} x {image.height} pixels, more than the limit of {pixels:,}. "
             "Send a smaller image."
         )
-    # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not requested:
-    # Pillow would read a GIF of a million frames to its end.
+    # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not read, as
+    # Pillow would go through a GIF of a million frames to its end.
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise ImageError(f"{name} has several frames. Expected a single image.")
 
 
 def _decode(image: Image.Image, encoded: bytes) -> np.ndarray:
     if (decoded := _decode_large_png(image, encoded)) is not None:
-        # Not `image.getexif`, which would decode the file to find EXIF data behind the pixels.
+        # Not `image.getexif`, which would decode the file to find EXIF data after the pixels.
         orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)
         small = _reduced(image.size, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
     else:
         if image.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*image.size)) > 1:
             image.draft(None, (image.width // ratio, image.height // ratio))
         image.load()
-        # Only now: in a PNG file it may follow the pixels.
+        # Read only now: in a PNG file, EXIF data may follow the pixels.
         orientation = image.getexif().get(_ORIENTATION, 1)
         small = _small(image)
     return np.asarray(small.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else small)
@@ -172,13 +172,13 @@ def _decode_large_png(image: Image.Image, encoded: bytes) -> np.ndarray | None:
     try:
         decoded = decode_image_png_u8(encoded, (image.height, image.width), mode)
     except Exception:
-        # It refuses other depths than 8 bits and everything damaged, of which Pillow reads some, and explains the rest.
+        # kornia-rs refuses damaged files and depths other than 8 bits; Pillow reads some of them and explains the rest.
         return None
     return decoded[..., 0] if mode == "mono" else decoded
 
 
 def _ends_with_pixels(png: bytes) -> bool:
-    """Returns whether a PNG file has nothing behind its pixels."""
+    """Returns whether a PNG file has nothing after its pixels."""
     at, pixels = 8, False
     while at + 8 <= len(png):
         size, kind = struct.unpack_from(">I4s", png, at)
@@ -219,7 +219,7 @@ def _reduced(size: tuple[int, int], rows: Callable[[int, int], Image.Image]) -> 
 
 
 def _mixable(image: Image.Image) -> Image.Image:
-    """Returns grey or colours that can be averaged."""
+    """Converts an image to a mode whose values can be averaged."""
     image = _eight_bits(image)
     if image.mode in _TRANSPARENT or "transparency" in image.info:
         return image.convert("RGBA").convert("RGBa")

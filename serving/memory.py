@@ -1,7 +1,7 @@
 """Limits how much freed memory the C library keeps.
 
-Loading a version fragments the memory of the previous one, so that the memory of an endpoint grows with the versions
-that it has served.
+Loading a version fragments the memory that the previous one leaves behind: an endpoint would grow with every version
+that it serves.
 """
 
 import ctypes

@@ -95,7 +95,7 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
     Args:
         path: a version folder, or the folder of a model, for its newest version.
         threads: threads of one prediction.
-        trusted: public keys, one of which must have signed the version; none also opens unsigned versions.
+        trusted: public keys, one of which must have signed the version; without any, it may be unsigned.
 
     Returns:
         The model.

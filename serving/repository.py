@@ -36,7 +36,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def models(root: Path) -> list[Path]:
-    """Returns the folders of all models in a repository, that is those with versions.
+    """Returns the folders of all models in a repository: those that contain versions.
 
     Raises:
         OSError: one of them cannot be read.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "manifest.json.sig"
 SIZE = 64
-# Maximum size of a manifest in bytes: some hundred for each class and layer.
+# Maximum size of a manifest in bytes; each class and layer takes some hundred.
 MANIFEST = 2**26
 # Maximum size of a key file in bytes.
 _KEY = 2**16

@@ -19,7 +19,7 @@ from serving.session import load_runtime
 
 # Arrays by name; `label` is a list of strings.
 Outputs = Mapping[str, Any]
-# Seconds in which a version must open and predict for the first time.
+# Seconds that a version has to open and make its first prediction.
 TRIAL = 60.0
 
 
@@ -42,7 +42,7 @@ class ServedVersion(Protocol):
         """Converts an image; see `serving.model.Version`."""
 
     async def predict(self, images: np.ndarray) -> Outputs:
-        """Computes probabilities, and mean gates if it has them, of uint8 `[n, height, width, channels]`.
+        """Predicts uint8 `[n, height, width, channels]`: probabilities, and mean gates if the version has them.
 
         Raises:
             BusyError: the queue is full.
@@ -116,17 +116,17 @@ class InProcessVersion:
 class InProcessBackend:
     """Opens versions for ONNX Runtime, each of them in a child process first.
 
-    A graph may crash ONNX Runtime, or never end: then the child is lost, and the version is refused.
+    A graph may crash ONNX Runtime or run forever: then only the child is lost, and the version is refused.
     """
 
     settings: Settings
     executor: Executor
     measured: Callable[[str], Callable[[int, float], object]]
-    """From the name of a model to a function that gets the images and seconds of each of its batches."""
+    """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
     children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=TRIAL))
 
     async def start(self) -> None:
-        """Loads ONNX Runtime: later, the import would block the event loop for 0.1 s."""
+        """Loads ONNX Runtime now: a later import would block the event loop for 0.1 s."""
         load_runtime()
 
     async def close(self) -> None:
@@ -149,11 +149,11 @@ class InProcessBackend:
             TrialError: the attempt crashed or took too long.
         """
         limits, crashes = self.settings, self.settings.crashes
-        # Damaged versions, and those still being copied, need no child process.
+        # Refuses damaged versions, and those still being copied, without a child process.
         content = manifest.read(folder, limits.trust)
         files.verify(folder, content, closed=bool(limits.trust))
         checks.place(folder, content)
-        # With its graph: a version may be replaced under its number.
+        # Includes the digest of the graph: a version may be replaced under the same number.
         version = f"{content.name}/{content.version} {content.files[ONNX].sha256}"
         if crashes and crashes.caused_by(version):
             raise ModelError(
@@ -167,7 +167,7 @@ class InProcessBackend:
                 f"opening {folder} and a first prediction crashed, or took more than {TRIAL:g} s. Export it again."
             ) from None
         model = open_version(folder, trusted=limits.trust)
-        # The first call allocates memory, which no request should wait for.
+        # The first call allocates memory; no request should have to wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
         measured = self.measured(model.manifest.name)
         predict: Callable[[np.ndarray], Outputs] = model.predict
@@ -179,7 +179,7 @@ class InProcessBackend:
 
 
 def try_version(folder: Path, trusted: Sequence[bytes]) -> None:
-    """Opens a version and predicts with it; raises what is wrong."""
+    """Opens a version and predicts with it; raises an error if either fails."""
     checks.trial(open_version(folder, trusted=trusted))
 
 

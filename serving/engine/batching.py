@@ -1,8 +1,8 @@
-"""Predicts requests together that wait at the same time.
+"""Batches requests that are waiting at the same time.
 
-Nobody waits for a batch to fill. While batches are computed, one per core, arriving requests queue up and form the next
-batch: batches grow with the load, and a lone request is computed at once. A timed wait gains nothing over that; at 16
-connections it more than halved the throughput.
+No request waits for a batch to fill. While batches are computed, one per core, arriving requests queue up and form the
+next batch: batches grow with the load, and a lone request is computed at once. Waiting a fixed time for more requests
+gains nothing over that; at 16 connections it more than halved the throughput.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ import numpy as np
 from serving.errors import BusyError
 
 Arrays = Mapping[str, np.ndarray]
-# A batch of at most this many seconds is computed on the event loop itself: a thread would cost a good part of that,
-# and nobody notices so short a pause.
+# A batch of at most this many seconds is computed on the event loop itself: handing it to a thread would cost a good
+# part of that, and nobody notices so short a pause.
 SHORT = 1e-3
-# A batch runs next to another one from this many seconds on: two shorter ones cost more than one with both.
+# A batch runs in parallel with another only if it takes longer than this: two shorter ones cost more than one of both.
 LONG = 3e-3
 
 
@@ -40,8 +40,8 @@ class Batcher:
         run: predicts a batch, in any thread.
         largest: images of a batch; a larger single request is computed alone.
         queue: images that may wait; more are refused.
-        executor: computes batches that take long.
-        parallel: batches computed at the same time; ONNX Runtime does not hold Python's lock.
+        executor: computes long batches.
+        parallel: batches computed at the same time; ONNX Runtime releases the GIL.
         measured: called with the images and seconds of each batch, in the thread that computed it.
     """
 
@@ -58,7 +58,7 @@ class Batcher:
     _woken: bool = False
     # Whether requests have been arriving one by one lately.
     _quiet: bool = True
-    # Seconds of a core per image in a batch, a running mean; infinite until the first measurement.
+    # Running mean of the core seconds per image in a batch; infinite until the first measurement.
     _seconds: float = float("inf")
 
     @property
@@ -84,14 +84,14 @@ class Batcher:
             raise BusyError(f"{self._images} images are waiting already; the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
         if self._quiet and not self._busy() and len(images) * self._seconds <= SHORT:
-            # At once, without a turn of the loop before and after. Other requests of this turn form a batch.
+            # Computed at once, without waiting for the loop before and after. Others of this iteration form a batch.
             self._quiet = False
             loop.call_soon(self._end_turn)
             return self._timed(images)
         waiting = _Waiting(images, loop.create_future())
         self._waiting.append(waiting)
         self._images += len(images)
-        # After everything that the loop has already received, which joins the same batch.
+        # Runs after the loop has handled everything it has already received, which joins the same batch.
         self._wake(loop)
         return await waiting.result
 
@@ -107,7 +107,7 @@ class Batcher:
             loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Computes the queue, as far as there are free cores."""
+        """Starts batches from the queue while there are free cores."""
         self._woken = False
         loop = asyncio.get_running_loop()
         while self._is_worth_a_core() and (batch := self._take()):
@@ -125,7 +125,7 @@ class Batcher:
             computing.add_done_callback(partial(self._done, batch))
 
     def _is_worth_a_core(self) -> bool:
-        """Decides on another batch: short ones wait until a running one is done, or for more of their kind."""
+        """Returns whether to start a batch: a short one waits for a running one to end, or for more images."""
         return not self._running or (self._running < self.parallel and self._images * self._seconds > LONG)
 
     def _take(self) -> list[_Waiting]:
@@ -147,7 +147,7 @@ class Batcher:
     def _timed(self, images: np.ndarray) -> Arrays:
         start, used = time.perf_counter(), time.thread_time()
         outputs = self.run(images)
-        # Processor time: waiting for a core or for Python's lock says nothing about the net.
+        # CPU time: waiting for a core or for the GIL says nothing about the net.
         used = time.thread_time() - used
         self.measured(len(images), time.perf_counter() - start)
         taken = used / max(len(images), 1)
@@ -161,7 +161,7 @@ class Batcher:
             self._resolve(batch, computing.result())
         else:
             self._fail(batch, error)
-        # After clients that ask again at once: two groups that alternate would keep alternating.
+        # Later, so that clients that ask again at once join the batch: two alternating groups would never merge.
         self._wake(asyncio.get_running_loop())
 
     @staticmethod

@@ -1,7 +1,7 @@
 """The served model versions: found in a repository, loaded, replaced, and dropped.
 
 A failure affects only the version it belongs to: that version is refused, with the reason. Loaded versions stay in
-service while their folder cannot be read; `Catalog` says when they go.
+service while their folder cannot be read; `Catalog` says when they are dropped.
 """
 
 import logging
@@ -18,23 +18,23 @@ from serving.errors import ModelError, ServingError, UnavailableError, UnknownMo
 from serving.manifest import NAME
 
 T = TypeVar("T")
-# Seconds that a model stays in service after its last version was removed: folders are moved about and come back.
+# Seconds that a model stays in service after its last version was removed: its folder may only be moved for a while.
 PATIENCE = 10.0
-# Maximum seconds between two attempts at a version that may have failed for another reason than its files; the first
-# retry comes after one second, each further one after twice the time.
+# Maximum seconds between attempts to open a version whose files may not be to blame; the first retry comes after one
+# second, and the pause doubles each time.
 LONGEST = 60.0
 log = logging.getLogger(__name__)
 
 
 class Catalog(Generic[T]):
-    """The versions of a repository that are in service; a thread of its own keeps it up to date.
+    """The versions of a repository that are in service, kept up to date by a thread.
 
     A version that cannot be opened is reported and skipped, and the one before it stays in service. A version that is
-    dropped stays usable for requests that already have it.
+    dropped stays usable for requests that already hold it.
 
-    Removed versions and models go at the next check if another version of the model replaces them, otherwise after
-    `PATIENCE`. Nothing goes while the repository or a model's folder cannot be read at all, or has become a different,
-    empty folder, as when a volume is unmounted.
+    Removed versions and models are dropped at the next check if another version of the model replaces them, otherwise
+    after `PATIENCE`. Nothing is dropped while the repository or a model's folder cannot be read at all, or has become a
+    different, empty folder, as happens when a volume is unmounted.
 
     Args:
         root: the repository, `<name>/<version>/`.
@@ -73,11 +73,11 @@ class Catalog(Generic[T]):
         Args:
             name: name of the model.
             version: its number; None is the newest in service.
-            label: instead of the version.
+            label: label of a version, instead of its number.
 
         Raises:
             UnknownModelError: there is none of that name, version or label.
-            UnavailableError: there may be one a little later.
+            UnavailableError: there may be one shortly.
         """
         try:
             return self._find(name, version, label)
@@ -119,7 +119,7 @@ class Catalog(Generic[T]):
         Raises nothing, and returns early once the catalog is closed.
         """
         while not self._refreshing.acquire(timeout=0.1):
-            # Another check may take its time over a version.
+            # Another check may take long to open a version.
             if self._stop.is_set():
                 return
         try:
@@ -128,7 +128,7 @@ class Catalog(Generic[T]):
             if not self._stop.is_set():
                 self._checked.set()
             if self._numbers() != before:
-                # What requests in flight still hold goes back at the next change.
+                # Memory that requests in flight still hold is returned at the next change.
                 memory.give_back()
         finally:
             self._refreshing.release()
@@ -193,13 +193,13 @@ class Catalog(Generic[T]):
             on_disk = repository.versions(folder) if there else []
             if on_disk:
                 state.folder_id = repository.identity(folder)
-                # Visible from now on, also while its first version is being loaded.
+                # Listed from now on, even while its first version is being loaded.
                 self._models[name] = state
                 problem = self._refresh_versions(state, folder, on_disk)
             elif name in self._models:
                 problem = self._handle_empty(state, folder)
         except Exception as error:
-            # Of the folder itself: failures of versions are recorded with these.
+            # The folder itself failed: failures of versions are recorded with the versions.
             self._models[name] = state
             problem = f"{folder} cannot be read: {error_reason(error)}. Loaded versions stay in service."
         if self._stop.is_set():
@@ -242,7 +242,7 @@ class Catalog(Generic[T]):
             kept = {version for version in wanted.versions if self._load(state, folder, version, on_disk)}
             # Until a wanted version can be loaded, the others stay.
             kept = kept or set(state.served)
-        # Old versions go only now, when the new ones answer.
+        # Old versions are dropped only now that the new ones answer.
         state.release = wanted
         if self._stop.is_set():
             return problem
@@ -306,7 +306,7 @@ class Catalog(Generic[T]):
         if temporary:
             pause = 0.0
         elif not isinstance(error, ModelError) or isinstance(error.__cause__, (OSError, MemoryError)):
-            # The disk, the memory, a busy machine or a bug: the files may be right.
+            # The disk, the memory, a busy machine or a bug may be the cause, and the files be fine.
             pause = min(2 * before.pause or 1.0, LONGEST) if before and before.stamp == stamp else 1.0
         # A retry with the same outcome is not logged again.
         if before is None or before.reason != reason:
@@ -323,13 +323,13 @@ def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:
 
 
 def _manifest_stamp(folder: Path) -> object:
-    """Returns size and time of the manifest, without fields that network file systems make up anew."""
+    """Returns size and modification time of the manifest; network file systems make up the other fields anew."""
     found = _stat(folder / NAME)
     return (found.st_size, found.st_mtime_ns) if isinstance(found, os.stat_result) else found
 
 
 def _files_stamp(folder: Path) -> object:
-    """Returns a hash of sizes and times of all files: a file being copied changes without its folder."""
+    """Returns a hash of the sizes and times of all files: copying into a file does not change its folder."""
     try:
         paths = [folder, *sorted(folder.rglob("*"))]
     except OSError as error:

@@ -1,7 +1,7 @@
 """Records which versions a worker process was predicting with when it crashed.
 
-A graph can pass its trial and still crash ONNX Runtime for a later image. Clients repeat their requests, so that the
-next worker would crash too, and with it all other models.
+A graph can pass its trial and still crash ONNX Runtime on a later image. Clients retry, so the next worker would crash
+too, and take all other models down with it.
 """
 
 import itertools
@@ -13,9 +13,9 @@ from typing import TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-# Signals by which a crash ends a process; the system ends one that takes too much memory by SIGKILL.
+# Signals of a crash; not SIGKILL, which the system sends to a process that takes too much memory.
 _CRASH = {-number for number in signal.Signals if number.name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")}
-# Bytes for the version that a thread is predicting with, and threads of a worker; more would share them.
+# Bytes of a slot, which names the version a thread is predicting with, and slots per worker; more threads share them.
 _SLOT, _THREADS = 512, 256
 
 
@@ -23,7 +23,7 @@ class Crashes:
     """Versions that crashed a worker process, shared by a supervisor and the workers that it forks.
 
     Args:
-        workers: their number.
+        workers: number of workers.
 
     Example:
         crashes = Crashes(2)
@@ -46,7 +46,7 @@ class Crashes:
         self._slots = itertools.cycle(_slots(worker))
 
     def watch(self, version: str, function: Callable[[In], Out]) -> Callable[[In], Out]:
-        """Returns a function that does the same, and names its version to the supervisor meanwhile.
+        """Wraps a function so that the supervisor knows its version while it runs.
 
         Args:
             version: the version that it predicts with, by name, number and digest of its graph.

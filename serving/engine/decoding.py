@@ -1,11 +1,11 @@
-"""Decodes image files: cheap ones in this process, all others in processes of their own.
+"""Decodes image files: cheap ones in this process, all others in child processes.
 
-An expensive file spends the time and memory of a low-priority process with limits on both, so that small images do not
-wait for it. Threads would not do: much of what Pillow does with a header is Python, which holds the lock that all other
-requests need, and a thread cannot be killed.
+An expensive file is decoded in a low-priority process with limits on time and memory, so that small images do not wait
+for it. Threads would not do: Pillow handles headers largely in Python, holding the GIL that all other requests need,
+and a thread cannot be killed.
 
-The nanoseconds are those of one core of an EPYC (docs/benchmarks/photographs.csv). They decide where and in which
-order files are decoded; a factor of two does no harm.
+The nanoseconds were measured on one core of an EPYC (docs/benchmarks/photographs.csv). They decide where and in which
+order files are decoded; being off by a factor of two does no harm.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from serving.image_files import SIDE, jpeg_ratio
 
 # A file may be overtaken by files that arrive within this many times its own estimated time.
 PATIENCE = 10.0
-# Limits of a decoding process: seconds of a core per file, and bytes beyond those it has when it starts.
+# Limits of a decoding process: CPU seconds per file, and bytes beyond those it has when it starts.
 CPU, MEMORY = 5, 384 * 2**20
 # Files with a higher estimate, in seconds, are refused without an attempt.
 HOPELESS = 20.0
@@ -45,11 +45,11 @@ _ADVICE = "Send a smaller image, or the same in a simpler form."
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 # By colour type: grey, colours, palette, grey with alpha, colours with alpha.
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-# Segments of a header that are scanned, and bytes of text, colour profile and EXIF that are nothing unusual.
+# Maximum number of header segments to scan, and bytes of text, colour profile and EXIF in a file that counts as simple.
 _SEGMENTS, _EXTRAS = 64, 2**14
-# Chunks of which a few bytes expand to a million, before or after the pixels.
+# Compressed chunks, before or after the pixels: a few bytes of them can expand to a million.
 _COMPRESSED = (b"zTXt", b"iTXt", b"iCCP")
-# Progressive JPEG files, in which scan after scan refines all pixels.
+# Frames of progressive JPEG files, in which each scan refines all pixels, and the least number of scans to assume.
 _PROGRESSIVE, _SCANS = (0xC2, 0xC6, 0xCA, 0xCE), 10
 # Nanoseconds per pixel of `picture.onnx`, and the most pixels that reach it.
 _INPUT_NS, _INPUT_PIXELS = 15, (2 * SIDE) ** 2
@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
     """Estimated cost of an image file."""
 
     seconds: float
-    """To decode the file and to convert it to the input of a net."""
+    """Time to decode the file and to convert it to the input of a net."""
     simple: bool
     """True if the header holds nothing unusual."""
 
@@ -106,7 +106,7 @@ class Decoder:
         processes: maximum number of processes for the others, which start on demand.
         queue: files that may wait for these; more are refused.
         pixels: the largest image, width times height.
-        seconds: seconds of a core that a process may spend on one file.
+        seconds: CPU seconds that a process may spend on one file.
         memory: bytes that a process may use beyond those it has when it starts.
     """
 
@@ -195,7 +195,7 @@ class Decoder:
         except Exception as error:
             future.set_exception(error)
         finally:
-            # The traceback refers to this frame: as a cycle, both would stay, with the file.
+            # The traceback refers to this frame: the cycle would keep both alive, and the file with them.
             del future, work
 
 
@@ -204,7 +204,7 @@ def _estimate_png(encoded: bytes) -> Estimate:
     channels = _CHANNELS.get(colour, 4) * (2 if bits == 16 else 1)
     seconds = _seconds(width * height, (2 + 3 * channels) * (2 if interlaced else 1), len(encoded), 8)
     at, extras, light = len(_PNG), 0, seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
-    # Chunks cost Pillow some Python each, and those behind the pixels are read too.
+    # Pillow handles each chunk in Python, including those after the pixels.
     for number in range(_SEGMENTS + min(len(encoded), 2**20) // 1024):
         size, kind = struct.unpack_from(">I4s", encoded, at)
         if (kind == b"IHDR") != (number == 0):

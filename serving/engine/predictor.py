@@ -1,4 +1,4 @@
-"""From the images of a request to the outputs of a model, within the limits."""
+"""Computes a model's outputs for the images of a request, within the limits."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Deadlines:
-    """One time limit for many tasks, kept by one timer: `asyncio.timeout` costs 5 µs per task.
+    """One time limit for many tasks, enforced by one timer: `asyncio.timeout` costs 5 µs per task.
 
     Args:
         seconds: the limit.
@@ -92,7 +92,7 @@ class Predictor:
         settings: the limits.
         executor: decodes small image files.
         refresh: updates the catalog; called in another thread.
-        processes: read large bodies and write large responses.
+        processes: child processes that read large bodies and write large responses.
     """
 
     settings: Settings
@@ -190,7 +190,7 @@ class Predictor:
             raise BusyError(message, after=1.0)
         self._decoding += len(files)
         try:
-            # In turn: a request with many large images keeps one of them in memory, and one process busy.
+            # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
             decode = self._decoder.decode
             inputs = [await decode(file, name, served.to_input) for name, file in zip(names, files, strict=True)]
         finally:

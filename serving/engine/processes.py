@@ -1,8 +1,8 @@
 """Function calls in child processes, so that they can neither block nor crash this one.
 
-The pools of libraries do not fit. Those built on `multiprocessing` (concurrent.futures, Pebble) run the main module
+Existing process pools do not fit. Those built on `multiprocessing` (concurrent.futures, Pebble) run the main module
 again in each child; in concurrent.futures and Loky, one killed child breaks the pool for every later call. All of them
-pickle the data that they pass, which holds Python's lock.
+pickle the data that they pass, which holds the GIL.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ class EndedError(Exception):
 class ChildProcesses:
     """Child processes, as many as there are concurrent calls; each handles one call after another.
 
-    They start on demand, also as replacements, and end with this process. They ignore SIGINT and SIGTERM, which are
-    meant for this process.
+    They start on demand, replace those that were killed, and end with this process. They ignore SIGINT and SIGTERM,
+    which are meant for this process.
 
     Args:
         initializer: called first in each child, for example to set its limits.
@@ -61,7 +61,7 @@ class ChildProcesses:
         """Calls a function in a child process and waits for its result.
 
         Args:
-            function: at the top level of a module.
+            function: a function at the top level of a module.
             arguments: must be picklable, like the result and any exception.
 
         Returns:
@@ -122,8 +122,8 @@ class ChildProcesses:
 class Offload:
     """Runs functions in child processes for an event loop.
 
-    A JSON parser holds Python's lock for the whole document, so that a thread does not help: 30 MB of nested lists
-    blocked every other request for 12 s.
+    A JSON parser holds the GIL for the whole document, so a thread does not help: 30 MB of nested lists blocked every
+    other request for 12 s.
 
     Args:
         processes: maximum number of children.
@@ -180,7 +180,7 @@ class _Process:
     def call(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # Bytes and arrays are written without a copy, which would block the event loop if they are large.
+        # Bytes and arrays are written without a copy: copying large ones would block the event loop.
         wrapped = [pickle.PickleBuffer(one) if isinstance(one, (bytes, bytearray)) else one for one in arguments]
         self._between = False
         try:
@@ -195,7 +195,7 @@ class _Process:
         try:
             raise error from cause
         finally:
-            # Its traceback refers to this frame: as a cycle, both would stay, with the arguments.
+            # Its traceback refers to this frame: the cycle would keep both alive, and the arguments with them.
             del error, result
 
     def kill(self) -> None:
@@ -209,7 +209,7 @@ class _Process:
 
 
 def work() -> None:
-    """Handles calls from standard input until its end: the program of a child process."""
+    """Handles calls from standard input until it closes: the program of a child process."""
     # Signals may be sent to a whole container; a child ends when its pipe closes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -225,14 +225,14 @@ def work() -> None:
         try:
             result: tuple[bool, object] = True, function(*arguments)
         except Exception as error:
-            # Pickle drops the cause; those of the standard library can be pickled.
+            # Pickle drops the cause of an error, so it is sent along if it is sure to be picklable.
             cause = error.__cause__ if isinstance(error.__cause__, (OSError, MemoryError)) else None
             result = False, (error, cause)
         try:
             _send(results, result)
         except BrokenPipeError:
             return
-        # A body of 30 MB may have become a gigabyte.
+        # A body of 30 MB may have grown to a gigabyte.
         del function, arguments, result
         memory.give_back()
 

@@ -7,7 +7,7 @@ from serving.errors import ServingError
 from serving.release import Release
 
 T = TypeVar("T")
-# Characters; some reasons quote damaged files.
+# Maximum number of characters; some reasons quote damaged files.
 _LONGEST_REASON = 1000
 
 
@@ -23,7 +23,7 @@ class VersionStatus:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a version is not served as it is on disk."""
+    """Reason why a version is not served as it is on disk."""
 
     reason: str
     stamp: object = None
@@ -51,7 +51,7 @@ class ModelState(Generic[T]):
     folder_id: tuple[int, int] | None = None
     """Identity of the folder that held the versions."""
     missing_since: float | None = None
-    """Time, by `monotonic`, since when nothing replaces the served versions."""
+    """Time, by `monotonic`, at which the served versions were first found removed without a replacement."""
 
     def statuses(self, problem: str = "") -> list[VersionStatus]:
         """Returns the status of every known version, newest first.

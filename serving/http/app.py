@@ -39,9 +39,9 @@ Three protocols for the same models:
 Errors are `{"error": "what happened, what was expected"}`. 503 comes with `Retry-After`.
 If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
 """
-# Seconds that a version being opened has to finish when the endpoint stops.
+# Seconds that a version still being opened has to finish when the endpoint stops.
 CLOSING = 2.0
-# Characters of an error message.
+# Maximum number of characters in an error message.
 QUOTED = 2000
 STATUS = {
     errors.UnknownModelError: 404,
@@ -80,8 +80,8 @@ def make_app(settings: Settings) -> App:
         found = {(name, version) for name, state in catalog.models().items() for version in state.served}
         if found != versions:
             versions = found
-            # What is there now stays; looking through it for garbage would pause some request. Not after every check:
-            # cycles of requests in flight would stay for ever too, with the bodies that they hold.
+            # Almost everything alive now is permanent, and scanning it for garbage would pause some request. Not after
+            # every check: that would also freeze the cycles of requests in flight, with the bodies that they hold.
             gc.collect()
             gc.freeze()
         if metrics.SHARED:
@@ -92,12 +92,12 @@ def make_app(settings: Settings) -> App:
         await backend.start()
         gc.collect()
         gc.freeze()
-        # Requests are answered meanwhile: that the endpoint is alive, and with the models loaded so far.
+        # Requests are answered while models load: that the endpoint is alive, and with the models loaded so far.
         watching = catalog.watch(settings.poll, after_check)
         yield
         catalog.close()
         backend.interrupt()
-        # It may be opening a version, which needs the backend; a disk that does not respond is not waited for.
+        # The thread may be opening a version, which needs the backend; an unresponsive disk is not waited for.
         await run_in_threadpool(watching.join, CLOSING)
         await backend.close()
         # All requests have been answered; a prediction that never ends is not waited for.
@@ -132,7 +132,7 @@ def make_app(settings: Settings) -> App:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _disconnected)
     app.add_exception_handler(Exception, _failed)
-    # Outside of FastAPI, whose own layers take as long as all of these.
+    # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
     whole: App = Access(dispatch, settings.api_key, settings.body, settings.bodies)
@@ -175,7 +175,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
     status = _status(error)
     headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
     message = str(error)
-    # Some messages quote the request, which may have megabytes.
+    # Some messages quote the request, which may be megabytes long.
     return JSONResponse({"error": message if len(message) <= QUOTED else f"{message[:QUOTED]}..."}, status, headers)
 
 
@@ -198,7 +198,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _disconnected(_: Request, __: Exception) -> Response:
-    # Nobody reads it; log and metrics get nginx's number for this case.
+    # Nobody reads the response; for log and metrics it has the status that nginx uses in this case.
     return Response(status_code=499)
 
 

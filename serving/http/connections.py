@@ -9,19 +9,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving.http.metrics import CONNECTIONS, cut
 
-# Bytes per second at which a body is not slow, however long it takes: 0.5 Mbit/s.
+# Bytes per second at which a body does not count as slow, however long it takes: 0.5 Mbit/s.
 RATE = 2**16
 # Seconds of silence after which a connection may be closed for a new one.
 SILENT = 0.25
-# Seconds for unsent requests and unread answers once the endpoint stops.
+# Seconds left for incomplete requests and unread answers once the endpoint stops.
 LAST = 5.0
 # File descriptors for models, logs and listening sockets.
 RESERVE = 64
-# Bytes of the head of a request, or of anything else that is neither body nor answered: trailers, sizes of chunks.
+# Maximum bytes of the head of a request, and of anything else besides the body: trailers, chunk sizes.
 HEAD = 2**16
-# Bytes of answers that their clients have not read yet; beyond them the oldest are cut off.
+# Maximum bytes of answers that clients have not read yet; beyond that, the oldest are cut off.
 UNREAD = 2**28
-# Requests that may wait for the answer to the one before on their connection.
+# Pipelined requests that may wait on one connection for the answers before theirs.
 PIPELINED = 32
 # Chunks of a body from which on they must average `CHUNK` bytes: each costs some microseconds of the event loop.
 CHUNKS, CHUNK = 1024, 64
@@ -42,9 +42,9 @@ class Limits:
     idle: float = 75.0
     """Between two requests on one connection."""
     connections: int = 1024
-    """Total number."""
+    """Connections in total."""
     address: int = 256
-    """From one address."""
+    """Connections from one address."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _Connections:
             CONNECTIONS.dec()
 
     def add_unread(self, one: "LimitedProtocol", size: int) -> None:
-        """Records an answer that waits for its client, and cuts off others if these are too many bytes."""
+        """Records an answer that its client has yet to read, and cuts off the oldest ones beyond `UNREAD` bytes."""
         self.unread[one] = size
         while sum(self.unread.values()) > UNREAD:
             next(iter(self.unread)).cut("unread")
@@ -112,7 +112,7 @@ class _Connections:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol of one connection, with limits; see `protocol`."""
+    """uvicorn's protocol for one connection, with limits; see `protocol`."""
 
     opened: _Connections
     # The part of a request that the client is sending; None after the end of a request.
@@ -197,7 +197,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return
-        # As uvicorn does, without its keep-alive timer for each request: `check` closes idle connections.
+        # Like uvicorn's method, but without a keep-alive timer per request: `check` closes idle connections.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
 
@@ -232,7 +232,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if now > min(self._unread_since + limits.body, self._ends):
                 self.cut("answer")
         elif self.transport.is_closing():
-            # Unread data has as much time from now on as any answer.
+            # From now on, unread data gets as much time as any answer.
             self._unread_since = now
         elif self.sending is None:
             if self._is_free() and now > self.since + limits.idle:

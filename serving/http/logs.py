@@ -23,7 +23,7 @@ def configure_log(*, quiet: bool) -> None:
     # httpx2 logs each request to TF Serving.
     for name in ("uvicorn", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # Warns of each malformed form: an error of the client, which gets a response.
+    # It warns about every malformed form, for which the client gets an error response.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     if quiet:
         logging.getLogger("serving.access").setLevel(logging.WARNING)
@@ -54,5 +54,5 @@ class JsonFormatter(logging.Formatter):
 
 @lru_cache(1)
 def _second(created: int) -> str:
-    # Most lines fall in the second of the line before.
+    # Most lines fall in the same second as the line before.
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))

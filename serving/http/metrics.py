@@ -46,13 +46,13 @@ _LOADING = "highway_loading", "1 while the models are being loaded for the first
 requests = cache(_REQUESTS.labels)
 latency = cache(_LATENCY.labels)
 cut = cache(_CUT.labels)
-# Gauges whose values are computed when they are read: cheaper than counting with each request.
+# Gauges whose values are computed when they are read: cheaper than updating them with each request.
 _tracked: dict[Gauge, Callable[[], float]] = {}
 _models: set[str] = set()
 
 
 def track(gauge: Gauge, function: Callable[[], float]) -> None:
-    """Takes the values of a gauge from a function."""
+    """Registers the function that computes a gauge when it is read."""
     _tracked[gauge] = function
 
 
@@ -72,7 +72,7 @@ def publish(catalog: Catalog[ServedVersion]) -> None:
     for gauge, function in _tracked.items():
         gauge.set(function())
     waiting = {name: sum(one.waiting for one in model.served.values()) for name, model in catalog.models().items()}
-    # Several processes cannot remove labels.
+    # With several processes, labels cannot be removed.
     _models.update(waiting)
     for name in list(_models):
         _WAITING.labels(name).set(waiting.get(name, 0))

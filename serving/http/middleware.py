@@ -1,4 +1,4 @@
-"""ASGI layers around FastAPI: key, size limits, log and metrics of each request, and a short way for predictions."""
+"""ASGI layers around FastAPI: key, size limits, log and metrics of each request, and a fast path for predictions."""
 
 import hmac
 import logging
@@ -34,7 +34,7 @@ class Access:
         app: the wrapped ASGI app.
         api_key: key that clients must send; None admits everyone.
         body: largest body of a request, in bytes.
-        bodies: bytes of all requests in flight.
+        bodies: maximum bytes of all requests in flight.
     """
 
     def __init__(self, app: App, api_key: str | None, body: int, bodies: int) -> None:
@@ -127,13 +127,13 @@ class _CountedBody:
 
 
 class Dispatch:
-    """Answers some routes of a FastAPI app itself, with the same functions.
+    """Calls the functions of some routes directly, without FastAPI.
 
-    FastAPI spends more time on routes and parameters than a net on an image.
+    FastAPI spends more time on routes and parameters than a net does on an image.
 
     Args:
         app: answers all other requests.
-        routes: their functions take only the request, and return a `Response`.
+        routes: routes whose functions take only the request and return a `Response`.
         on_error: turns their errors into responses.
     """
 
@@ -205,7 +205,7 @@ async def _send_error(send: Send, status: int, message: str) -> None:
 
 
 def _record(scope: Scope, inner: Scope, status: int, seconds: float) -> None:
-    # By route: the number of paths that clients can invent is unlimited.
+    # Labelled by route: clients can invent any number of paths.
     route = getattr(inner.get("route"), "path", "unknown")
     requests(route, status).inc()
     latency(route).observe(seconds)

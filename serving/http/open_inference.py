@@ -14,7 +14,7 @@ from serving.http.tf_rest import finder
 from serving.protocols import open_inference as protocol
 from serving.protocols import request as requests
 
-# The images are not sent to the process that formats the response.
+# Replaces the images, which the process that formats the response does not need.
 EMPTY = requests.Request(None, None)
 _PATHS = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 

@@ -26,7 +26,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    # Requested each time and answered with 304, so that after an update all files are of one version.
+    # Browsers revalidate every file (304 if it is unchanged), so that after an update all are of the same version.
     "Cache-Control": "no-cache",
 }
 

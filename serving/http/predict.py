@@ -97,7 +97,7 @@ def _query(request: Request) -> Query:
 
 
 async def _images(request: Request, manifest: Manifest, limit: int) -> tuple[list[str | None], requests.Request]:
-    """Reads the names of the images, for the response, and the images."""
+    """Reads the images of a request, with their names for the response."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         found = await _form(request, limit)
@@ -157,7 +157,7 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
             raise _too_many(limit) from None
         raise RequestError(f"the form cannot be read: {error.message}") from None
     except UnicodeError as error:
-        # An invented charset.
+        # The form names an unknown charset.
         raise RequestError(f"the names in the form cannot be read: {error}.") from None
     files = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
     # Some charsets decode to invalid text.

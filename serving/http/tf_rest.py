@@ -48,7 +48,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
     @routes.get("/v1/models", summary="All models and the states of their versions", openapi_extra=operation(LISTED))
     async def listed() -> dict[str, object]:
         models = catalog.models()
-        # Problems of models, also of those without versions; the empty name is the whole repository.
+        # Problems of models, including those without versions; the empty name stands for the whole repository.
         problems = {name: model.problem for name, model in models.items()} | {"": catalog.problem}
         return {
             "models": catalog.names(),
@@ -74,7 +74,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
 
 def finder(catalog: Catalog[ServedVersion], request: Request) -> Callable[[], ServedVersion]:
-    """Returns a function that finds the version of a path: the newest, a number, or the current one of a label."""
+    """Returns a function that finds the version in a path: the newest, one by number, or a label's current one."""
     return partial(catalog.find, *path_parameters(request))
 
 

@@ -28,7 +28,7 @@ def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
     Args:
         work: ends gracefully on SIGTERM.
         count: number of processes.
-        crashes: learns what a worker that crashed was predicting with.
+        crashes: records what a crashed worker was predicting with.
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
@@ -41,9 +41,9 @@ def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
 class _Supervisor:
     def __init__(self, work: Callable[[], object], crashes: Crashes) -> None:
         self._work, self._crashes = work, crashes
-        # By process, the number of the worker and the time of its start.
+        # Number and start time of the worker, by process ID.
         self._started: dict[int, tuple[int, float]] = {}
-        # Signals are read from a pipe; its other end closes in the workers when this process is gone.
+        # Signals are read from a pipe. The workers read from another, which closes when this process is gone.
         self._signals, wake = os.pipe()
         os.set_blocking(wake, False)
         self._lifeline, self._alive = os.pipe()
@@ -52,7 +52,7 @@ class _Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self, count: int) -> int:
-        # By worker, the time of its next start.
+        # Time of the next start, by worker.
         due = dict.fromkeys(range(count), 0.0)
         while True:
             self._start_due(due)
@@ -112,13 +112,13 @@ class _Supervisor:
 
 
 def _end_with(lifeline: int) -> None:
-    # Returns when the supervisor is gone, as nobody writes to it.
+    # Nobody writes to the pipe: this returns once the supervisor is gone.
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(work: Callable[[], object]) -> None:
-    """Runs a worker and ends the process, without running what the supervisor has on its stack."""
+    """Runs a worker and ends the process without unwinding the supervisor's stack."""
     status = 1
     try:
         work()

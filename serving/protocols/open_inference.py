@@ -38,10 +38,10 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
         body: JSON, followed by the data of binary tensors.
         header: the value of `Inference-Header-Content-Length`, if there is one.
         manifest: manifest of the requested model.
-        images: the limit of a request.
+        images: maximum number of images in a request.
 
     Raises:
-        LimitError: it has far more values than these images have pixels.
+        LimitError: it has far more values than that many images have pixels.
         RequestError: it is malformed, or its input does not fit the model.
     """
     length = json_length(header, len(body))
@@ -126,7 +126,7 @@ def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
         raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
     if datatype != wanted:
         raise RequestError(f"input {name!r} must have the datatype {wanted}. Received: {datatype!r}.")
-    # Python takes true for 1.
+    # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
     size = _parameters(given).get("binary_data_size")

@@ -12,7 +12,7 @@ import orjson
 from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
 
-# Default limit of a request.
+# Default limit of images in a request.
 IMAGES = 256
 # Values of a JSON body besides pixels.
 _OTHER_VALUES = 10_000
@@ -36,10 +36,10 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
     Args:
         text: the JSON.
         manifest: manifest of the requested model.
-        images: the limit of a request.
+        images: maximum number of images in a request.
 
     Raises:
-        LimitError: it has far more values than these images have pixels, which would take gigabytes of memory.
+        LimitError: it has far more values than that many images have pixels, which would take gigabytes of memory.
         RequestError: it is malformed.
     """
     # Each pixel may be a list of its own.
@@ -58,7 +58,7 @@ def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
     Raises:
         RequestError: they are not whole numbers from 0 to 255, or have another shape.
     """
-    # As objects: numpy would make every string as long as the longest.
+    # As objects: NumPy would otherwise make every string as long as the longest.
     found = np.array(values, object)
     kinds = set(map(type, found.ravel().tolist()))
     if list in kinds:

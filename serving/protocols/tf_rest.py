@@ -16,7 +16,7 @@ INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A parsed body, and whether it has the row format (`instances`), which the response takes over."""
+    """A parsed body, and whether it has the row format (`instances`), in which the response is then written."""
 
     request: Request
     rows: bool
@@ -28,10 +28,10 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     Args:
         body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
         manifest: manifest of the requested model.
-        images: the limit of a request.
+        images: maximum number of images in a request.
 
     Raises:
-        LimitError: it has far more values than these images have pixels.
+        LimitError: it has far more values than that many images have pixels.
         RequestError: it is malformed, or names a signature or input that the model does not have.
 
     Example:

@@ -18,7 +18,7 @@ from serving.model import Version, open_without_graph
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
 
 T = TypeVar("T")
-# Seconds in which a server must report the state of a version, and answer the first request for it.
+# Seconds that a server has to report the state of a version, and to answer the first request for it.
 CHECK = 5.0
 
 
@@ -50,7 +50,7 @@ class TfServingBackend:
         trusted = self._settings.trust
         content = manifest.read(folder, trusted)
         checks.place(folder, content)
-        # First, because this is repeated until the server has the version.
+        # Asked first, because `open` is called again and again until the server has the version.
         state = self._wait(self._connection.state(name, version, CHECK))
         if state != AVAILABLE:
             raise UnavailableError(
@@ -85,7 +85,7 @@ class RemoteVersion:
     Args:
         name: name of the model on the server.
         version: its number.
-        opened: converts images, in this process.
+        opened: the version in this process, which converts images.
         connection: connection to the server.
         settings: settings of the endpoint.
     """
@@ -134,7 +134,7 @@ class RemoteVersion:
         }
 
     async def ready(self) -> bool:
-        """Returns whether the server has it and answers."""
+        """Returns whether the server answers and has the version."""
         try:
             return await self.connection.state(self.name, self.version, CHECK) == AVAILABLE
         except (UnavailableError, TimeoutError):

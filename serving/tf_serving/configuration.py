@@ -17,7 +17,7 @@ def text(root: Path) -> str:
         root: the repository.
 
     Returns:
-        The configuration. Of a model without a release, the two newest versions are loaded, so that the previous one
+        The configuration. For a model without a release, the two newest versions are loaded, so that the previous one
         still answers while endpoints switch. Requests without a version get the newest.
 
     Raises:

@@ -101,7 +101,7 @@ def tensor(array: np.ndarray) -> Any:
         array: float32, uint8 or int64 of any shape, or an object array of bytes.
 
     Raises:
-        KeyError: another type.
+        KeyError: the array has another type.
 
     Example:
         request.inputs["image"].CopyFrom(tensor(images))
@@ -126,7 +126,7 @@ def array(tensor: Any) -> np.ndarray:
             for all.
 
     Raises:
-        KeyError: another type.
+        KeyError: the tensor has another type.
     """
     shape = [dim.size for dim in tensor.tensor_shape.dim]
     if tensor.dtype == _STRING:
