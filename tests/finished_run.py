@@ -18,7 +18,7 @@ DIGITS = run.DataRecord(
 
 
 def tiny_net(seed=0):
-    """Both highway layers and a pool, for digits, in few weights; all of them random, biases too."""
+    """Builds a tiny net for digits from both highway layers and a pool; all weights are random, biases too."""
     keras.utils.set_random_seed(seed)
     image = keras.Input((28, 28, 1), name="image")
     x = keras.layers.MaxPooling2D(4)(image)
@@ -38,13 +38,13 @@ def scramble(model, seed=0, scale=0.3):
 
 
 def finished(path, model, policy="float32", data=DIGITS, **config):
-    """Makes the run directory of a trained net.
+    """Creates the run directory of a trained net.
 
     Args:
-        path: the folder to make.
+        path: the folder to create.
         model: the net.
         policy: the precision that it was trained in.
-        data: what it was trained on.
+        data: the data that it was trained on.
         config: fields of the configuration.
     """
     settings = {

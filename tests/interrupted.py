@@ -32,5 +32,5 @@ def copied(run, to, moments):
 
 
 def at(to, step, before=False):
-    """The copy of a moment."""
+    """Returns the folder of the copy made at a moment."""
     return to / f"{'before' if before else 'after'}-{step}"

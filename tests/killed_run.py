@@ -36,7 +36,7 @@ class Command:
     Args:
         run: the run directory; the output of its processes goes to a file next to it.
         words: recipe and its fields.
-        program: the words before them.
+        program: the command that they are passed to.
     """
 
     run: Path
@@ -45,7 +45,7 @@ class Command:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is complete: the report is written last."""
+        """True if the run is complete: the report is written last."""
         return (self.run / "report.md").exists()
 
     @property
@@ -80,8 +80,8 @@ class Times:
     """Seconds of an undisturbed process.
 
     Args:
-        whole: from its start to its end.
-        saving: from its first checkpoint to its end.
+        whole: seconds from its start to its end.
+        saving: seconds from its first checkpoint to its end.
     """
 
     whole: float
@@ -89,7 +89,7 @@ class Times:
 
     @property
     def halved(self) -> "Times":
-        """For a run that ended before it could be killed, because the machine was busier when the times were taken."""
+        """Returns half of each, for a run that ended before a kill: the machine was busier when they were measured."""
         return Times(self.whole / 2, self.saving / 2)
 
 
@@ -113,15 +113,15 @@ def train_and_kill(command: Command, times: Times, most: int, chance: random.Ran
 
     Args:
         command: the run.
-        times: of an undisturbed run.
-        most: largest number of kills; the run may end before.
+        times: the times of an undisturbed process.
+        most: maximum number of kills; the run may end earlier.
         chance: chooses the moments.
 
     Returns:
         The number of kills.
 
     Raises:
-        FailedError: a process failed that was not killed.
+        FailedError: a process that was not killed failed.
     """
     kills = 0
     while kills < most and not command.finished:

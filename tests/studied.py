@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 from pipelines.studies.run.budget import reduced
 from tests.toy_data import ToyData
 
-# So small that every arm trains one epoch on what the toy data has.
+# Small enough that every arm trains for one epoch on the toy data.
 BUDGET = "1e-06"
 IMAGES = {"mnist": ((28, 28, 1), 10), "cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100)}
 
@@ -26,7 +26,7 @@ def _prepare(root, name):
     source.counts = {"train": 600, "test": 120}
 
     class Toy(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        # Another would not be taken for the data set.
+        # Another version would not be accepted as the data set.
         VERSION = tfds.builder_cls(name).VERSION
 
         def _info(self):
@@ -49,7 +49,7 @@ def _prepare(root, name):
 
 
 def label_of(study):
-    """The label of its tables and figures."""
+    """Returns the label of a study's tables and figures."""
     return reduced(study.arms, study.seeds, float(BUDGET), label=study.label).label
 
 

@@ -2,10 +2,10 @@
 
     python tests/tf_serving_double.py --model_config_file=models/models.config --models=models
 
-It stands for the real program where that cannot be had, and does what its documentation says of names, versions,
-labels, states and errors; its options bear the names of the real ones, but for `--models`, the folder that the
-configuration knows as /models. Answers list their values one by one (`float_val`), as the real program's do.
-Once it answers it prints its two ports, gRPC and REST.
+It replaces the real program where that is not available, and follows its documentation on names, versions, labels,
+states and errors. Its options have the names of the real ones, except `--models`: the folder that the configuration
+calls /models. Answers list their values one by one (`float_val`), like those of the real program. Once it accepts
+requests, it prints its two ports, gRPC and REST.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.config import model_server_config_pb2
 
 State = get_model_status_pb2.ModelVersionStatus.State
-# The status of gRPC that stands behind a status of HTTP.
+# HTTP status of each gRPC status.
 HTTP = {grpc.StatusCode.NOT_FOUND: 404, grpc.StatusCode.INVALID_ARGUMENT: 400}
 
 
 class RefusedError(Exception):
-    """What is answered in place of a prediction."""
+    """An error to be sent instead of a prediction."""
 
     def __init__(self, code, details):
         super().__init__(details)
@@ -46,7 +46,7 @@ class RefusedError(Exception):
 
 
 class Models:
-    """What a configuration file asks for, loaded and kept up to date."""
+    """The models that a configuration file asks for, loaded and kept up to date."""
 
     def __init__(self, config, root):
         self.config, self.root = config, root
@@ -61,7 +61,7 @@ class Models:
             folder = self.root / Path(one.base_path).relative_to("/models")
             wanted |= {(one.name, version): folder / str(version) for version in versions(folder, one)}
             self.labels[one.name] = dict(one.version_labels)
-        # New ones first, so that there is always one.
+        # New versions are loaded before old ones are dropped, so that one is always available.
         for key in wanted.keys() - self.loaded.keys():
             self.states[key] = State.LOADING
             try:
@@ -75,7 +75,7 @@ class Models:
             del self.loaded[key]
 
     def find(self, spec):
-        """Version and SavedModel that a ModelSpec means."""
+        """Returns the version and the SavedModel that a ModelSpec refers to."""
         known = sorted(version for name, version in list(self.loaded) if name == spec.name)
         choice = spec.WhichOneof("version_choice")
         if choice == "version_label":
@@ -153,7 +153,7 @@ class Models:
 
 
 def versions(folder, config):
-    """Versions in a folder that a policy asks for."""
+    """Returns the versions in a folder that a policy asks for."""
     on_disk = sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
     policy = config.model_version_policy
     kind = policy.WhichOneof("policy_choice") or "latest"
@@ -163,7 +163,7 @@ def versions(folder, config):
 
 
 def listed(array):
-    """An array as a TensorProto with its values one by one, as TF Serving sends it."""
+    """Converts an array to a TensorProto that lists its values one by one, as TF Serving sends them."""
     field = {np.dtype("float32"): "float_val", np.dtype("int64"): "int64_val", np.dtype(object): "string_val"}
     proto = tf.make_tensor_proto([], tf.as_dtype(array.dtype), array.shape if array.size == 0 else (0,))
     proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
@@ -172,7 +172,7 @@ def listed(array):
 
 
 def answered(function):
-    """A method of a gRPC service that answers or refuses."""
+    """Wraps a function as a gRPC method that answers or refuses."""
 
     def method(request, context):
         try:
@@ -238,7 +238,7 @@ def rest_server(models, address):
 
 
 def specified(path):
-    """The ModelSpec of /v1/models/NAME[/versions/V|/labels/L]."""
+    """Returns the ModelSpec of /v1/models/NAME[/versions/V|/labels/L]."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = path[3]
     if path[4:5] == ["versions"]:
@@ -255,7 +255,7 @@ def as_json(message):
 
 
 def predicted(models, spec, body):
-    """The answer to a body of :predict, in rows or columns as it came."""
+    """Returns the answer to a body of :predict, in rows or columns like the body."""
     request = predict_pb2.PredictRequest(model_spec=spec)
     request.model_spec.signature_name = body.get("signature_name", "")
     _, model = models.find(spec)

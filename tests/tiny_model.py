@@ -14,12 +14,12 @@ AGREEMENT = {"max_abs_difference": 1e-7, "same_label": 4, "ties": 0}
 
 
 def write(folder, seed=0, gates=True):
-    """Writes a linear net on 4 x 3 grey pixels, which are those of an image's first channel, picked evenly.
+    """Writes a linear net on 4 x 3 grey pixels, sampled evenly from an image's first channel.
 
     Args:
-        folder: the version folder to make; its name is a number.
-        seed: of the weights.
-        gates: whether it gives gate means; they are the first two pixels.
+        folder: the version folder to create; its name is a number.
+        seed: seed of the weights.
+        gates: whether it returns gate means; they are the first two pixels.
 
     Returns:
         The folder.

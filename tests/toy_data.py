@@ -41,7 +41,7 @@ class ToyData:
 
 
 def changed_fields(config):
-    """The fields of a configuration that are not the defaults of their groups."""
+    """Returns the fields of a configuration that differ from the defaults of their groups."""
     groups = {"optimizer": type(config.optimizer)(), "schedule": type(config.schedule).model_construct()}
     same = Config(recipe=config.recipe, model=ModelConfig(preset="none"), data="none")
     default = flat(same.model_copy(update=groups))

@@ -36,7 +36,7 @@ class Browser:
         )
 
     def emulate(self, size: tuple[int, int], dark: bool = False, touch: bool = False, scale: int = 1) -> None:
-        """Sets the size of the window, the colour scheme, and whether it is touched."""
+        """Sets the size of the window, the colour scheme, and whether it has a touch screen."""
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": scale, "mobile": touch}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": touch})

@@ -1,4 +1,4 @@
-"""Nets of the depth contrast against the numbers that their source recorded, from its weights and in its batches.
+"""Nets of the depth contrast, trained from their source's weights in its batches, against its recorded numbers.
 
 One NumPy generator draws the weights of the source's nets and then the order of every epoch. The remaining difference
 is Adam's epsilon: the source adds it to the root of the corrected second moment, Keras to that of the raw one. In
@@ -19,7 +19,7 @@ from pipelines.training.net import build, compiled
 UNITS, BATCH, STEPS = 50, 128, 46
 SIZES = {"train": (60_000, 6000), "test": (10_000, 2000)}
 RECORDED = {5: (1.10364, 0.8805, 0.001), 30: (1.56812, 0.715, 0.02)}
-"""By blocks: mean training loss and test accuracy of the first epoch, and how far our loss may be."""
+"""By number of blocks: mean training loss and test accuracy of the first epoch, and how far our loss may be off."""
 
 
 @pytest.fixture(scope="module")

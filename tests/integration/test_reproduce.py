@@ -24,7 +24,7 @@ from tests.toy_data import ToyData, toy_config
 ROOT = Path(__file__).parents[2]
 SEARCHES = [name for name in studies.names() if studies.get(name).search]
 """The studies whose settings are drawn at random."""
-# A study by its name, its nets a tenth as deep: deep plain ones take most of the time to compile.
+# Runs a study with nets a tenth as deep: compiling deep plain nets takes most of the time.
 SHALLOW = """
 import sys
 from pipelines import studies

@@ -21,9 +21,9 @@ from tests.studied import BUDGET, assert_complete, prepare
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")
 # These run one after the other in the same folder, because some reuse the nets of others.
 GROUPS = (("gates", "routing", "lesions"),)
-# Arms that represent similar ones: those of the gradients that its figures need; of the nets of section 4 a dense and a
-# convolutional one; one task and one net of the factor model, whose tables need all decades, as
-# tests/unit/pipelines/studies/papers/factors has all.
+# Arms that represent similar ones: a dense and a convolutional net for section 4, the arms that the figures of the
+# gradients need, and one task and net of the factor model in all decades, which its tables need.
+# tests/unit/pipelines/studies/papers/factors covers all arms of the latter.
 REPRESENTATIVES = {
     **dict.fromkeys(GROUPS[0], ("cifar100", "mnist-conv")),
     "factors": tuple(name for name in studies.get("factors").arms if name.startswith("size-highway-")),
@@ -36,13 +36,14 @@ REPRESENTATIVES = {
     "mnist": ("width-16",),
     "fitnets": ("highway-a",),
 }
-# Compiling pays: lesions of units run one program thousands of times, and a loop of a thousand layers is traced once.
+# Studies worth compiling: lesions of units run one program thousands of times, and a loop of a thousand layers is
+# traced once.
 COMPILED = (*GROUPS[0], "thousand")
 # Deeper nets are left out of studies that have shallower ones.
 DEEPEST = 31
-# The study with further measurements; probes are tested with training.
+# The study that measures more than probes do; probes are tested with training.
 FAST = ("depth-routes",)
-# A short schedule is one line of each study, so one of them is enough.
+# A short schedule is one line in each study, so testing one of them is enough.
 SHORT = ("cifar100",)
 SINGLE_STUDIES = [
     pytest.param(name, "short" if name in SHORT else "full", marks=() if name in FAST else pytest.mark.slow)

@@ -17,7 +17,7 @@ SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
 
 
 def stage(name):
-    """The instructions of a target, lines that go on joined."""
+    """Returns the instructions of a target, with continued lines joined."""
     found = re.search(rf"^FROM \S+ AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE)
     return found[1].replace("\\\n", "")
 

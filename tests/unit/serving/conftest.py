@@ -1,4 +1,4 @@
-"""A model version made by hand: serving must not need what exports one."""
+"""A model version made by hand: serving must not depend on the code that exports one."""
 
 import numpy as np
 import onnx
@@ -29,7 +29,7 @@ class NoChildren:
 
 @pytest.fixture(autouse=True)
 def _trials_in_this_process(monkeypatch):
-    """Starts no interpreter for each version that is opened."""
+    """Avoids starting an interpreter for each version that is opened."""
     monkeypatch.setattr(backends, "ChildProcesses", NoChildren)
 
 
@@ -86,7 +86,7 @@ def content():
 
 @pytest.fixture
 def version(tmp_path, kernel, content):
-    """A whole version folder, models/tiny/1, of a linear net on 4 x 3 grey pixels."""
+    """A complete version folder, models/tiny/1, of a linear net on 4 x 3 grey pixels."""
     folder = tmp_path / "models" / "tiny" / "1"
     folder.mkdir(parents=True)
     nodes = [

@@ -1,4 +1,4 @@
-"""Versions that are whole by their digests, and contradict themselves."""
+"""Versions that are intact by their digests but contradict themselves."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def version(made, tmp_path):
 
 
 def seal(folder, **changes):
-    """Writes the manifest anew, as whoever changed the version on purpose would."""
+    """Rewrites the manifest, as someone who changed the version on purpose would."""
     path = folder / manifest.NAME
     content = json.loads(path.read_text()) | changes
     content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
@@ -204,7 +204,7 @@ def test_an_unlisted_file_counts_where_only_what_is_signed_may_be_used(version):
         files.verify(version, content, closed=True)
 
 
-# What can become of a value in JSON.
+# Replacements for a value in JSON.
 VALUES = st.sampled_from(
     [None, True, -1, 0, 2**63, 1e308, "", "x" * 5000, [], [[]], {}, {"a": 1}, [None, 4, 3, 2], ["a"]]
 )
@@ -212,7 +212,7 @@ VALUES = st.sampled_from(
 
 @st.composite
 def damages(draw):
-    """A function that damages a version: a file, or a place in its manifest, its digests set right again or not."""
+    """Draws a function that damages a version: one of its files, or a key or value in its manifest."""
     kind = draw(st.sampled_from(["flip", "cut", "remove", "replace", "key", "value"]))
     name = draw(st.sampled_from([manifest.NAME, manifest.ONNX, manifest.PICTURE, manifest.LABELS, manifest.REFERENCE]))
     place, bit = draw(st.floats(0, 1, exclude_max=True)), draw(st.integers(0, 7))

@@ -18,7 +18,7 @@ REFUSED = {"error": "the image is empty."}
 
 
 class Endpoint:
-    """Answers in turn what it is given: a status with what may be in the head, or an error of the transport."""
+    """Gives these answers in turn: a status, optionally with headers, or an error of the transport."""
 
     def __init__(self, *answers):
         self.answers, self.requests = list(answers), []
@@ -34,7 +34,7 @@ class Endpoint:
 
 @pytest.fixture
 def waits(monkeypatch):
-    """What it would have slept; jitter is none."""
+    """The pauses of the client, which does not sleep and adds no jitter."""
     found = []
     monkeypatch.setattr(module.time, "sleep", found.append)
     monkeypatch.setattr(module.random, "uniform", lambda low, high: low)
@@ -61,7 +61,7 @@ def test_what_is_asked_and_answered(waits, tmp_path):
 
 
 def sent(request):
-    """Images in a form, by their names."""
+    """Returns the images in a form, by name."""
     parts = request.content.split(b"--" + request.headers["content-type"].partition("boundary=")[2].encode())[1:-1]
     found = {}
     for part in parts:
@@ -84,7 +84,7 @@ def test_images_of_all_kinds(waits, tmp_path):
     grey = pixels[..., 0]
     expected = [pixels] * 3 + [np.rot90(pixels, -1), np.repeat(grey[..., None], 3, -1), pixels, grey, grey]
     found = sent(endpoint.requests[0])
-    # The one that was opened from the path has its name.
+    # The image that was opened from the path has its name.
     assert list(found) == [str(path), "1", "3", "4", "5", "6", "7"]
     for one, other in zip(found.values(), expected[:2] + expected[3:], strict=True):
         np.testing.assert_array_equal(one, other)

@@ -35,7 +35,7 @@ IMAGES = np.zeros((2, *tiny_model.SHAPE), np.uint8)
 
 
 def docstrings():
-    """The section Example of each docstring, with its module."""
+    """Yields the Example section of each docstring, with its module."""
     for path in sorted((ROOT / "serving").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
@@ -46,7 +46,7 @@ def docstrings():
 
 
 def blocks():
-    """Code of the documentation."""
+    """Yields the code blocks of the documentation."""
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
         yield pytest.param("builtins", code, id=f"docs/serving.md {number + 1}")
@@ -74,7 +74,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(home):
-    """Of an endpoint that runs in a thread."""
+    """The address of an endpoint that runs in a thread."""
     config = uvicorn.Config(make_app(Settings(home / "models")), http=protocol(Limits()), log_config=None, ws="none")
     server, listening = uvicorn.Server(config), free()
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -85,7 +85,7 @@ def address(home):
 
 
 def started(app, **options):
-    """In place of `uvicorn.run`, which does not return."""
+    """Replaces `uvicorn.run`, which does not return."""
     uvicorn.Config(app, **options).load()
     with TestClient(app) as client:
         assert client.get("/v2/health/live").status_code == 200
@@ -93,7 +93,7 @@ def started(app, **options):
 
 @pytest.fixture(scope="module")
 def made(home, address):
-    """What examples have, that takes a while to make."""
+    """Objects that the examples use and that take a while to create."""
     return {
         "address": address,
         "settings": Settings(home / "models"),

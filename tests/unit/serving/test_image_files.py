@@ -102,7 +102,7 @@ def test_what_is_not_an_image_is_refused(content):
 
 
 def test_huge_images_are_refused_by_their_header():
-    # A PNG that says it has 60 000 x 60 000 pixels, and stops there.
+    # A PNG file that ends after a header of 60,000 x 60,000 pixels.
     header = saved(Image.fromarray(pixels(SIZE)), "PNG")
     chunk = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + header[24:29]
     huge = header[:12] + chunk + zlib.crc32(chunk).to_bytes(4, "big") + header[33:]
@@ -129,7 +129,7 @@ def test_large_images_are_scaled_down_by_whole_factors():
     np.testing.assert_array_equal(shrunk(expected), expected[::3, ::3])
     small = expected[: 2 * SIDE - 1, : 2 * SIDE - 1]
     assert shrunk(small) is small
-    # What is transparent has no colour to mix in.
+    # Transparent pixels add no colour to a mean.
     expected[1::3, :, :3], expected[1::3, :, 3] = 255, 0
     found, colour = shrunk(expected), expected[::3, ::3, :3]
     np.testing.assert_allclose(found[..., :3].astype(int), colour, atol=2)
@@ -159,7 +159,7 @@ def large_png(shape=(2 * SIDE, 3, 3), **options):
 
 
 def with_pixels(png, compressed, crc=0):
-    """Returns a PNG file with other compressed pixels, and as an option with a wrong CRC of them."""
+    """Returns a PNG file with other compressed pixels, optionally with a wrong CRC."""
     made = chunk(b"IDAT", compressed)
     return png[:33] + made[:-4] + (zlib.crc32(made[4:-4]) ^ crc).to_bytes(4, "big") + chunk(b"IEND")
 
@@ -241,7 +241,7 @@ def test_a_large_jpeg_is_decoded_smaller(size, ratio, expected):
     filled = np.pad(image, ((0, -size[1] % ratio), (0, -size[0] % ratio), (0, 0)), mode="edge")
     smaller = Image.fromarray(filled).reduce(ratio)
     means = np.asarray(smaller.reduce(max(smaller.width // SIDE, 1))).astype(int)
-    # The block of a JPEG decoder is scaled by leaving out its finest waves, which means of pixels keep a little of.
+    # A JPEG decoder scales a block down by omitting its highest frequencies, of which averaging keeps a little.
     assert np.abs(found[..., :3] - means).mean() < 1
 
 

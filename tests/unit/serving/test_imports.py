@@ -1,4 +1,4 @@
-"""Serving runs where there is no TensorFlow, no Keras and no training pipeline."""
+"""Serving runs without TensorFlow, Keras and the training pipeline."""
 
 import os
 import subprocess

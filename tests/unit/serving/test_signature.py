@@ -1,4 +1,4 @@
-"""Signed versions; keys and signatures are OpenSSL's too."""
+"""Signed versions; keys and signatures are interchangeable with OpenSSL's."""
 
 import json
 import shutil

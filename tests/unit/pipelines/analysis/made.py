@@ -1,4 +1,4 @@
-"""An analysis made of numbers that are known."""
+"""An analysis with known numbers."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def lesions(loss, accuracy=None):
 
 
 def analysis(**changes):
-    """Three layers of 2, 2 and 3 units, two classes of 6 examples each."""
+    """Returns an analysis of three layers with 2, 2 and 3 units, and two classes of 6 examples each."""
     means = np.array([[0.1, 0.1, 0.4, 0.4, 0.2, 0.2, 0.2], [0.1, 0.1, 0.4, 0.8, 0.2, 0.2, 0.2]])
     slope = np.array([0.0, *[0.2] * 6])
     statistics = GateStatistics(

@@ -24,7 +24,7 @@ def test_lines_show_the_time_left_now_and_then(clock):
             clock[0] += 10
             advance(done)
     lines = text.getvalue().splitlines()
-    # Its 10 seconds a thousand were known after 60 seconds, 58 thousand before the end.
+    # The speed of 10 s per thousand is known after 60 s, with 58 thousand left.
     assert lines[0] == "lesions: 2,000 of 60,000 examples, 9:40 left"
     assert lines[1] == "lesions: 4,000 of 60,000 examples, 9:20 left"
     assert lines[-1] == "lesions: 60,000 examples, 640.0 s"

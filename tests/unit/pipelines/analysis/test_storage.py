@@ -36,7 +36,7 @@ def test_statistics_come_back_from_a_file():
 def test_lesions_come_back_from_a_file(prefix, count):
     found = lesions(np.linspace(0.9, 1.5, count), np.linspace(0.9, 0.1, count))
     other = {"lesion": "unit_lesion", "unit_lesion": "lesion"}[prefix]
-    # Beside the others, as they lie in one file.
+    # Stored together with other lesions, in one file.
     others = storage.of_lesions(lesions([9.0] * (10 - count), [0.0] * (10 - count)), other)
     arrays = through_a_file(others | storage.of_lesions(found, prefix))
     assert set(arrays) <= set(storage.SHAPES)

@@ -108,7 +108,7 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "configs"
 
 @pytest.mark.parametrize("name", ["demo", "mnist_dense_10", "mnist_dense_1000", "cifar10_19"])
 def test_a_configuration_of_version_0_1_still_opens(name):
-    # One model had the fields of all optimizers then, and one those of all schedules.
+    # In that version, one model had the fields of all optimizers, and another those of all schedules.
     kept = (GOLDEN / f"{name}.json").read_text()
     assert {"momentum", "epsilon"} <= json.loads(kept)["optimizer"].keys()
     assert Config.model_validate_json(kept) == recipes.get(name).config
@@ -119,7 +119,7 @@ def test_a_recipe_file_of_version_0_1_still_opens():
 
 
 def test_a_configuration_from_before_a_field_was_added_still_opens():
-    # Fields that came since version 0.1 have defaults that change nothing.
+    # Fields added since version 0.1 have defaults that change nothing.
     kept = json.loads((GOLDEN / "mnist_dense_1000.json").read_text())
     del kept["subset"], kept["preprocess"]["offset"], kept["optimizer"]["epsilon"], kept["model"]["initializer"]
     assert Config.model_validate_json(json.dumps(kept)) == recipes.get("mnist_dense_1000").config

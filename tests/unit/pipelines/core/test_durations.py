@@ -48,7 +48,7 @@ def test_there_is_no_estimate_before_a_job_progresses():
 
 def test_jobs_without_a_pace_take_the_average_with_the_time_outside_of_their_work():
     tracker = JobTracker({"a": Job(10.0), "b": Job(10.0)}, 1, 0.0)
-    # Of the minute half was training.
+    # Half of the minute was training.
     assert tracker.time_left({"a": Job(5.0, Pace(0.0, 6.0)), "b": Job(10.0)}, 60.0) == 5 * 6 + 10 * 12
 
 

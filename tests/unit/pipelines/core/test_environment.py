@@ -58,7 +58,7 @@ def test_a_process_that_works_for_another_tells_the_command_of_that_one(monkeypa
 def test_a_commit_is_that_of_this_code_alone(monkeypatch):
     here = environment.code()
     assert here is None or len(here.commit) == 40
-    # An untracked file of a checkout, as a package installed in a .venv below it is.
+    # An untracked file in a checkout, like a package installed in a .venv inside it.
     monkeypatch.setattr(environment, "__file__", str(Path(environment.__file__).with_name("untracked.py")))
     assert environment.code() is None
 

@@ -22,7 +22,7 @@ def factors(fama_french):
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
-    """Folders of data sets that `tiny` has prepared, by what they hold."""
+    """Folders of data sets that `tiny` has prepared, by their content."""
     return {"root": tmp_path_factory.mktemp("prepared")}
 
 

@@ -16,7 +16,7 @@ MOVING = Augment(pad=2, mirror=True)
 
 
 def numbered(count):
-    """Images filled with the number of the example."""
+    """Returns images filled with the number of their example."""
     images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 4, 5, 1))
     return Examples(np.array(images), np.arange(count) % CLASSES)
 

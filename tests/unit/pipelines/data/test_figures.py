@@ -70,7 +70,7 @@ def read(path):
 
 
 def red(path):
-    """The number of pixels in the colour of errors."""
+    """Counts the pixels in the colour of errors."""
     pixels = read(path)[..., :3].astype(int)
     return int((np.abs(pixels - [0xC0, 0x39, 0x2B]).max(-1) < 12).sum())
 

@@ -13,12 +13,12 @@ SPLITS = ["train", "validation", "test"]
 
 
 def numbers(examples):
-    """The split and number of examples, which `tiny` stores in the first two pixels."""
+    """Returns the split and number of examples, which `tiny` stores in the first two pixels."""
     return {tuple(pixels) for pixels in examples.images.reshape(len(examples), -1)[:, :2].tolist()}
 
 
 def batches(examples):
-    """The images, in one array or in several."""
+    """Returns the images, in one array or in several."""
     return [examples.images] if isinstance(examples, Examples) else list(examples.images)
 
 
@@ -211,7 +211,7 @@ def test_images_of_another_type_are_refused(tiny):
 
 
 def damaged(digits, tmp_path, name, contents):
-    """A copy of mnist_5k with the content of one file changed."""
+    """Copies mnist_5k, with the content of one file changed."""
     root = tmp_path / "sets"
     shutil.copytree(digits, root)
     file = next((root / "mnist_5k" / "1.0.0").glob(name))

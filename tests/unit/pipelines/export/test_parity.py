@@ -10,7 +10,7 @@ GATES = np.tile(np.float32([0.3, 0.4]), (10, 1))
 
 
 def outputs(probabilities, classes=None, gate_means=None):
-    """What a form of a model gives."""
+    """Returns the outputs of a form of a model."""
     classes = probabilities.argmax(-1) if classes is None else classes
     label = np.array([LABELS[index].encode() for index in classes], object)
     return {"probabilities": probabilities, "class_id": classes, "label": label, "gate_means": gate_means}

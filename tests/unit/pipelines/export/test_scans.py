@@ -17,7 +17,7 @@ IMAGES = RANDOM.normal(size=(4, 3)).astype("float32")
 
 
 def loop(name):
-    """A loop as a stack has it, and with a tensor from outside that stays the same in all steps."""
+    """Returns a loop like that of a stack, plus a tensor from outside that is the same in every step."""
     variables = [tf.Variable(array) for array in (KERNELS, BIASES, SCALE)]
 
     def run(x):

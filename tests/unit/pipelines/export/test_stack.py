@@ -83,7 +83,7 @@ def test_inputs_of_any_rank(form, shape):
 
 
 def operations(function):
-    """Types of all operations, those inside of loops too."""
+    """Returns the types of all operations, including those inside loops."""
     graph = function.get_concrete_function().graph.as_graph_def()
     return [node.op for nodes in (graph.node, *(inner.node_def for inner in graph.library.function)) for node in nodes]
 
@@ -111,10 +111,10 @@ def test_its_gates_are_recorded_as_means(form, shape):
 def test_short_stacks_are_unrolled_and_long_ones_are_a_loop(form):
     traced = tf.function(for_inference(net()), input_signature=[tf.TensorSpec((None, 6), tf.float32)])
     found = operations(traced)
-    # Two products a layer and that of the last layer.
+    # Two products per layer, and one in the classifier.
     assert found.count("MatMul") == (2 * DEPTH + 1 if form == "unrolled" else 3)
     assert found.count("StatelessWhile") == (0 if form == "unrolled" else 1)
-    # Nothing that only a gradient would need.
+    # No operation that only a gradient would need.
     assert not {op for op in found if op.startswith("TensorList")}
 
 

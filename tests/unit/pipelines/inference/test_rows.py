@@ -72,7 +72,7 @@ def test_an_error_about_an_odd_name_can_be_written(opened):
 
 
 def contents(sizes, folder):
-    """Contents of these sizes, in memory, or in files if a folder is given."""
+    """Returns contents of these sizes, in memory, or in files if a folder is given."""
     for number, size in enumerate(sizes):
         content = bytes(size)
         if folder:

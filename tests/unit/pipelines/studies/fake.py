@@ -30,7 +30,7 @@ RECORD = run.Record(
 
 
 def evaluated(accuracy, count=1000):
-    """An evaluation with this accuracy."""
+    """Returns an evaluation with this accuracy."""
     correct = round(accuracy * count)
     rows = tuple((0,) * 10 for _ in range(10))
     return evaluation.Evaluation(
@@ -47,7 +47,7 @@ def evaluated(accuracy, count=1000):
 
 
 def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None, draws=None):
-    """A run at its end; accuracy None is one that diverged; gates are rows of means: before, and after each epoch."""
+    """Returns a run at its end, diverged if accuracy is None; gates has rows of means: initial, and by epoch."""
     names = [f"highway_{number:02}" for number in range(1, len(gates[0]) + 1)] if gates else []
     rows = [
         {"epoch": float(epoch), "loss": loss, "accuracy": accuracy or 0.1}
@@ -66,7 +66,7 @@ def result(arm, config, seed, accuracy, path, *, losses=(1.0, 0.5), gates=None, 
 
 
 def depth_results(study, path, accuracy, loss, seeds=2):
-    """Results of the depth contrast, accuracy and loss as functions of kind and blocks."""
+    """Returns results of the depth contrast; accuracy and loss are functions of kind and blocks."""
     made = []
     for name, arm in study.arms.items():
         kind, blocks = name.split("-")

@@ -7,7 +7,7 @@ from tests.unit.pipelines.studies.fake import result
 
 
 def with_probe(made, rows):
-    """A result with the rows of its probe."""
+    """Returns a result with the rows of its probe."""
     made.run.path.mkdir(parents=True)
     for row in rows:
         table.append(made.run.path / PROBE_FILE, row)
@@ -15,7 +15,7 @@ def with_probe(made, rows):
 
 
 def probed_results(study, path, accuracy, rows, seeds=2, **more):
-    """Results of a study, with accuracy and rows as functions of the arm and the seed."""
+    """Returns results of a study, with accuracy and rows as functions of the arm and the seed."""
     return Results(
         with_probe(result(name, arm.config, seed, accuracy(name), path, **more), rows(name, seed))
         for name, arm in study.arms.items()

@@ -9,7 +9,7 @@ from tests.toy_data import changed_fields
 FULL = {name: studies.get(name) for name in studies.names()}
 SHORT = {f"{name} short": study.short for name, study in FULL.items() if study.short}
 STRICT = ("depth-contrast", "depth-twins", "depth-hundred", "depth-routes", "data-movement")
-"""Studies that tag nothing but what they change, and the epochs, whose default of 1 is one of them."""
+"""Studies that tag only the fields they change, and the epochs, which they tag even at the default of 1."""
 
 
 @pytest.mark.parametrize("name", FULL | SHORT)

@@ -38,7 +38,7 @@ def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling
     assert state.progress == Progress(3, 1.5, 0.75, 2)
     assert state.damaged == ()
     assert [value.tolist() for value in state.metrics] == [value.numpy().tolist() for value in before.metrics_variables]
-    # Momentum, the means and the dropout's seed all show in the steps that follow.
+    # Momentum, the means and the dropout seed all affect the following steps.
     assert train(after, 5) == train(before, 5)
     for one, other in zip(after.optimizer.variables, before.optimizer.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
@@ -72,7 +72,7 @@ def test_a_truncated_file_gives_way_and_is_named(tmp_path, keep):
     state = checkpoint.load(tmp_path, model(), RUN)
     assert state.progress.step == 1
     assert [damage.partition(" (")[0] for damage in state.damaged] == [f"{path} is damaged"]
-    # The damaged file is out of the way: the next save replaces nothing that is whole by it.
+    # The damaged file is out of the way, so that the next save does not replace an intact one with it.
     assert checkpoint.load(tmp_path, model(), RUN).progress.step == 1
     assert not (tmp_path / "previous.npz").exists()
 
@@ -99,7 +99,7 @@ def test_no_changed_byte_goes_unseen(tmp_path):
         (tmp_path / "previous.npz").write_bytes(content)
         after = model()
         seen += bool(checkpoint.load(tmp_path, after, RUN).damaged)
-        # Either it was seen, or it was nothing that is read, such as the date of an entry.
+        # The change was detected, or it is in something that is not read, such as the date of an entry.
         for variable, value in zip([*after.variables, *after.optimizer.variables], expected, strict=True):
             np.testing.assert_array_equal(variable.numpy(), value)
     assert seen > 12
@@ -164,7 +164,7 @@ class Clock:
 
 
 def trained(seconds_a_step, seconds_a_save, steps):
-    """The steps that are saved, and the time that all took."""
+    """Returns the steps that were saved, and the total time."""
     clock = Clock()
     timer, kept = SaveTimer("auto", 0, clock), []
     for step in range(1, steps + 1):
@@ -182,7 +182,7 @@ def test_all_saves_but_the_first_cost_their_share(step, save):
     kept, seconds = trained(step, save, steps=20_000)
     assert kept[0] == 1
     assert (len(kept) - 1) * save <= SHARE * seconds
-    # And no less than they may.
+    # They use their share fully.
     assert len(kept) == 20_000 or (len(kept) + 1) * save > SHARE * (seconds - step)
 
 

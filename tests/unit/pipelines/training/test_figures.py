@@ -73,7 +73,7 @@ def test_gates_show_before_after_and_between(figure, layers):
 
 @pytest.mark.parametrize(("low", "scale"), [(2.0, "linear"), (1e-5, "log"), (0.0, "linear")])
 def test_gates_that_open_by_orders_of_magnitude_are_shown_on_their_scale(figure, low, scale):
-    # As those of a thousand layers do; a gate may also be 0 to float32. The last of the 999 rows ends at 25.
+    # As in a net of a thousand layers; a gate may also be 0 in float32. The last of the 999 rows ends at 25.
     before = {f"highway_{layer}": low for layer in range(1, 1000)}
     figures.gates(figure, rows(4, 999), before, "toy")
     left, right, bar = figure.axes

@@ -34,7 +34,7 @@ def fitted(many, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
         steps_per_execution=steps_per_execution,
     )
     random = np.random.default_rng(0)
-    # The last batch of validation is one that no number of devices divides.
+    # The last validation batch has a single example, which cannot be divided among devices.
     x, validation = (random.normal(size=(count, 20)).astype("float32") for count in (BATCH * batches, BATCH + 1))
     history = model.fit(
         x,

@@ -81,7 +81,7 @@ def test_adamw_decays_weights_and_no_biases(decay):
     adam = ours(optimizers.build(Adam(), RATE))
     result = ours(optimizers.build(AdamW(weight_decay=decay), RATE))
     np.testing.assert_allclose(result["transform_bias"], adam["transform_bias"], rtol=1e-6)
-    # The decay is apart from the gradient: Adam's steps are the same, and weights shrink before each.
+    # The decay is decoupled from the gradient: Adam's steps are the same, and weights shrink before each.
     expected, before = START["kernel"].astype("float32"), START["kernel"].astype("float32")
     for steps in range(1, len(GRADIENTS) + 1):
         now = ours(optimizers.build(Adam(), RATE), steps=steps)["kernel"]

@@ -10,7 +10,7 @@ CONVOLUTIONS = (keras.layers.Conv2D(1, 3), highway_keras.ConvHighway(3))
 
 
 def net(convolution=None):
-    # The weights of a stack have three axes, and are no convolution.
+    # The weights of a stack have three axes, but are not a convolution.
     dense = [keras.layers.Flatten(), highway_keras.HighwayStack(2), keras.layers.Dense(2)]
     return keras.Sequential([keras.Input((8, 8, 1)), *([convolution] if convolution else []), *dense])
 

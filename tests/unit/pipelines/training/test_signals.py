@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipelines.training.signals import SIGNALS, noted
 
-# In the middle of something long, that Python does not come back from.
+# Busy with something long that does not return to Python.
 PROGRAM = """
 import sys, time
 from rich.console import Console

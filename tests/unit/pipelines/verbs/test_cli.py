@@ -125,7 +125,7 @@ def wrapped(error):
         OSError(errno.ENOSPC, "No space left on device", "runs/a/model.keras"),
         OSError(errno.EDQUOT, "Disk quota exceeded"),
         OSError(errno.EFBIG, "File too large"),
-        # As h5py and TensorFlow tell it.
+        # As h5py and TensorFlow report it.
         OSError("Can't synchronously write data (errno = 28, error message = 'No space left on device', buf = 0x0)"),
         RuntimeError("RESOURCE_EXHAUSTED: runs/a/variables; No space left on device"),
         wrapped(OSError(errno.ENOSPC, "No space left on device")),

@@ -56,7 +56,7 @@ def test_a_graph_that_crashes_the_runtime_is_refused(repository):
     os.kill(next(iter(made.children._busy))._process.pid, signal.SIGSEGV)
     thread.join(20)
     assert "crashed" in errors[0]
-    # The next version has a new process; nothing stays behind.
+    # The next version gets a new process; nothing is left of the old one.
     assert made.open(repository / "tiny" / "1").manifest.name == "tiny"
     made.rest()
     assert not made.children._idle

@@ -17,7 +17,7 @@ def executor():
 
 
 class Net:
-    """Gives each image back as its answer, and remembers the sizes of batches; may be held."""
+    """Returns each image as its answer, and records the sizes of batches; can be held up."""
 
     def __init__(self):
         self.sizes = []
@@ -39,7 +39,7 @@ def net():
 
 @pytest.fixture(params=["thread", "loop"])
 def batcher(request, net, executor, monkeypatch):
-    """Whose batches are computed in a thread, or on the event loop once one was timed."""
+    """A batcher whose batches are computed in a thread, or on the event loop as if one had been timed."""
     monkeypatch.setattr(batching, "SHORT", 0.0 if request.param == "thread" else 1e9)
     made = Batcher(net, largest=8, queue=20, executor=executor)
     if request.param == "loop":
@@ -49,7 +49,7 @@ def batcher(request, net, executor, monkeypatch):
 
 @pytest.fixture
 def at_once(batcher):
-    """How many of some requests that come together are computed before the others are a batch."""
+    """The number of simultaneous requests that are computed at once, before the others form a batch."""
     return 1 if batcher._seconds == 0.0 else 0
 
 
@@ -108,7 +108,7 @@ def test_too_much_is_refused_and_what_was_accepted_is_answered(batcher, at_once)
     refused = [answer for answer in answers if isinstance(answer, BusyError)]
     assert len(refused) == 10 - at_once
     assert "20 images are waiting" in str(refused[0])
-    # Before a batch was measured, too.
+    # Even before a batch has been measured.
     assert 0 < refused[0].after <= 1
     answered = 20 + at_once
     assert [int(answer["same"][0, 0]) for answer in answers[:answered]] == list(range(answered))
@@ -147,7 +147,7 @@ def test_who_gave_up_is_not_computed(net, executor, monkeypatch):
 
 
 class Together:
-    """Gives images back when so many batches are computed at the same time."""
+    """Returns images once this many batches are being computed at the same time."""
 
     def __init__(self, batches):
         self.barrier = threading.Barrier(batches)
@@ -172,14 +172,14 @@ def test_each_core_takes_its_share():
 def test_what_is_short_waits_for_the_batch_that_is_computed(net):
     async def late(batcher):
         net.free.clear()
-        # Seconds of an image are not known before the first.
+        # The time per image is unknown before the first batch.
         first = asyncio.create_task(batcher.predict(images(1)))
         await asyncio.sleep(0.01)
         batcher._seconds = batching.LONG / 3
         others = [asyncio.create_task(batcher.predict(images(number))) for number in (2, 3)]
         await asyncio.sleep(0.01)
         assert batcher.waiting == 2
-        # A fourth makes them worth a core.
+        # A fourth image makes the batch worth a core.
         others += [asyncio.create_task(batcher.predict(images(number))) for number in (4, 5)]
         await asyncio.sleep(0.01)
         assert batcher.waiting == 0

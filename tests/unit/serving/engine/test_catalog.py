@@ -1,4 +1,4 @@
-"""The catalog over folders that stand for versions; what opens them is made up here."""
+"""The catalog over folders that stand for versions, with a fake function that opens them."""
 
 import os
 import shutil
@@ -67,7 +67,7 @@ def test_a_new_version_takes_over_and_models_come_and_go(root, catalog, clock):
     shutil.rmtree(root / "digits" / "10")
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
-    # Nothing takes its place: it may have been moved, and come back.
+    # Nothing replaces it, so its folder may only have been moved for a while.
     assert catalog.find("cats") == "cats 1"
     assert "has no versions any more" in catalog.models()["cats"].problem
     clock[0] += catalogs.PATIENCE
@@ -217,7 +217,7 @@ def test_it_watches_until_it_is_closed(root, catalog):
 
 
 def test_there_is_always_one_that_answers(root, catalog):
-    """Query without a pause while versions come and go."""
+    """Queries without a pause while versions come and go."""
     wrong, stop = [], threading.Event()
 
     def ask():
@@ -259,7 +259,7 @@ def test_whatever_a_version_raises_stays_with_it(root, clock, caplog, error):
     assert type(error).__name__ in made.models()["digits"].failed[2].reason
     (logged,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert (logged.getMessage(), logged.exc_info[1]) == ("version refused", error)
-    # It may not have been the files: it is tried again after a while.
+    # The files may not be to blame, so it is tried again after a while.
     broken = False
     made.refresh()
     assert made.find("digits") == "digits 1"
@@ -295,7 +295,7 @@ def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
         catalog.refresh()
     assert catalog.find("digits") == "digits 2"
     assert "cannot be read: No such file" in catalog.problem
-    # Where the volume was is an empty folder now.
+    # An empty folder is left where the volume was mounted.
     root.mkdir()
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
@@ -310,7 +310,7 @@ def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
 
 def test_a_model_whose_folder_is_another_and_empty_is_served_on(root, catalog, clock):
     away = (root / "digits").rename(root.with_name("away"))
-    # The first one's inode would be taken again.
+    # The old folder was moved, not deleted: otherwise the new one could reuse its inode.
     (root / "digits").mkdir()
     for _ in range(2):
         clock[0] += 1000
@@ -353,7 +353,7 @@ def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root
     (root / "digits" / "2" / "manifest.json").write_text("the second")
     catalog.refresh()
     assert catalog.find("digits") == "the second"
-    # What is bad now is reported, and what was loaded stays in service.
+    # The damage is reported, and the loaded version stays in service.
     (root / "digits" / "2" / "bad").touch()
     (root / "digits" / "2" / "manifest.json").unlink()
     catalog._open = opened
@@ -392,7 +392,7 @@ def test_while_it_loads_nothing_is_unknown(root):
         with pytest.raises(UnavailableError, match="still being loaded"):
             made.find(name)
     assert states(made) == {2: "loading"}
-    # A look that somebody waits for ends when the catalog is closed, not when the version is loaded.
+    # A check that is waiting ends when the catalog is closed, not when the version is loaded.
     made.close()
     made.refresh()
     may.set()

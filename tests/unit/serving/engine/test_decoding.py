@@ -1,4 +1,4 @@
-"""Large files, in processes that are limited."""
+"""Large files, decoded in processes with limits."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ def decoder():
 
 
 def number(decoder):
-    """Of the process that decodes."""
+    """Returns the ID of the decoding process."""
     return decoder._children.call(os.getpid)
 
 
@@ -61,11 +61,11 @@ def test_memory_goes_back_after_a_large_image(decoder):
     process = number(decoder)
     before = kilobytes("VmRSS")
     decoder.decode_limited(saved((4000, 4000), compress_level=1), "a")
-    # It gives back what it can before it takes the next one.
+    # The process returns free memory to the system before it takes the next file.
     decoder.decode_limited(small, "a")
     assert kilobytes("VmHWM") - before > 50_000
     assert kilobytes("VmRSS") - before < 20_000
-    # 30 MB in small pieces come from the heap, of which the C library would keep the end.
+    # 30 MB in small pieces come from the heap, whose end the C library would keep.
     assert decoder._children.call(len, [f"{number:0600}" for number in range(50_000)]) == 50_000
     eventually(lambda: kilobytes("VmRSS") - before < 20_000)
 
@@ -88,7 +88,7 @@ def test_an_error_does_not_keep_the_file(decoder):
     gc.disable()
     try:
         kept = asyncio.run(ask())
-        # The thread sets the result, then lets go.
+        # The thread sets the result first, and then drops its references.
         eventually(lambda: kept() is None)
     finally:
         gc.enable()
@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_is_replaced(decoder):
     eventually(lambda: Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     assert decoder.decode_limited(saved((30, 20)), "a").shape == (20, 30, 4)
     assert number(decoder) != process
-    # The new one is limited, too.
+    # The new process is limited, too.
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert decoder._children.call(os.getpriority, os.PRIO_PROCESS, 0) == min(own + 10, 19)
     assert decoder._children.call(resource.getrlimit, resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -147,7 +147,7 @@ def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monk
         first = asyncio.create_task(decoder.decode(files["first"], "first", len))
         await asyncio.to_thread(began.wait, 10)
         rest = [asyncio.create_task(decoder.decode(files[name], name, len)) for name in ("bomb", "photograph")]
-        # Neither behind them nor refused.
+        # A small file neither waits behind them nor is refused.
         assert await decoder.decode(files["small"], "small", len) == 9
         with pytest.raises(BusyError, match="2 large image files are waiting already") as refused:
             await decoder.decode(files["first"], "one more", len)

@@ -18,7 +18,7 @@ def chunk(kind, content=b""):
 
 
 def with_chunk(png, kind, content):
-    """Returns a PNG file with a chunk ahead of its pixels."""
+    """Returns a PNG file with a chunk before its pixels."""
     return png[:33] + chunk(kind, content) + png[33:]
 
 

@@ -1,4 +1,4 @@
-"""What becomes of requests whose version is gone."""
+"""Requests whose version is gone, and deadlines."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
 
 def version(number, *, gone):
     async def predict(images):
-        # Whoever comes at the same time is on the way, too.
+        # Lets simultaneous requests begin, too.
         await asyncio.sleep(0.01)
         if gone:
             raise GoneError(f"{number} is gone")
@@ -86,7 +86,7 @@ def test_deadlines_end_what_takes_too_long_and_nothing_else():
         deadlines = Deadlines(0.1)
         first = [waits(deadlines, 0.01), waits(deadlines, 5), waits(deadlines, 5, cancelled=True)]
         found = await asyncio.gather(*first)
-        # Those that start later end later, and a task may have one deadline after another.
+        # Deadlines that start later expire later, and a task may have one after another.
         later = await asyncio.gather(waits(deadlines, 0.05), waits(deadlines, 5))
         return found + later
 

@@ -26,12 +26,12 @@ def test_what_goes_in_and_comes_out(offload):
     async def both():
         inside = await offload.run(os.getpid)
         assert inside != os.getpid()
-        # The same process again; bytes and arrays are passed apart from the rest.
+        # The same process is used again; bytes and arrays are passed separately from the rest.
         assert await offload.run(os.getpid) == inside
         found = await offload.run(np.frombuffer, b"\x01\x02", np.uint8)
         np.testing.assert_array_equal(found, [1, 2])
         np.testing.assert_array_equal(await offload.run(np.add, found, found), [2, 4])
-        # An error is that of the function, and harms nobody else.
+        # An error of the function is raised here, and does not affect other calls.
         with pytest.raises(RequestError, match="is not base64"):
             await offload.run(decode_base64, "?")
         assert await offload.run(os.getpid) == inside

@@ -114,7 +114,7 @@ def test_refusals_are_json_with_a_reason(client, method, path, status):
 
 
 def test_only_a_new_version_is_frozen(monkeypatch, settings):
-    # What is frozen is never searched for cycles again, so garbage of requests must not be.
+    # Frozen objects are never searched for cycles again, so the garbage of requests must not be frozen.
     frozen = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(time.monotonic()))
     with LoadedClient(make_app(settings), raise_server_exceptions=False) as client:
@@ -157,7 +157,7 @@ def test_limits(version):
     with LoadedClient(make_app(settings)) as client:
         answer = client.post("/predict/tiny", content=bytes(2001), headers=raw)
         assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
-        # Without a length in its head.
+        # Without a Content-Length.
         answer = client.post("/predict/tiny", content=iter([bytes(1500)] * 2), headers=raw)
         assert (answer.status_code, "limit of 2,000" in answer.json()["error"]) == (413, True)
         answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
@@ -231,7 +231,7 @@ def test_all_bodies_together_are_limited(version):
         answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
         assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
         assert answer.headers["retry-after"] == "1"
-        # What was refused is not held.
+        # Refused bodies no longer count.
         for _ in range(3):
             assert client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=raw).status_code == 200
         assert "highway_bodies_bytes 0.0" in client.get("/metrics").text
@@ -384,7 +384,7 @@ def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
 
 
 def spaced(given):
-    """As JSON of more than the event loop reads itself."""
+    """Returns JSON that is too long for the event loop to parse itself."""
     return json.dumps(given).encode() + b" " * SMALL
 
 

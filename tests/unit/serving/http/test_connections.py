@@ -20,7 +20,7 @@ LARGE = 2**25
 
 
 class Server:
-    """An app that answers with the length of what it was sent, or at `/large` with much; in a thread."""
+    """Runs an app in a thread that answers with the length of the body, or with a long answer at `/large`."""
 
     def __init__(self, **limits):
         self.ended, self.gone = [], threading.Event()
@@ -66,7 +66,7 @@ class Server:
 
 
 def said(connection):
-    """All that comes until the other side ends."""
+    """Returns all data received until the other side closes the connection."""
     found = b""
     with connection, contextlib.suppress(ConnectionResetError):
         while part := connection.recv(2**16):
@@ -87,7 +87,7 @@ def status(answer):
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        # A browser may open a connection before it needs it: nothing is said.
+        # A browser may open a connection before it needs it, so no error is sent.
         ([], b""),
         ([GET[:12]], b"408"),
         ([HEAD, b"half"], b"408"),
@@ -145,7 +145,7 @@ def test_who_does_not_read_the_answer_is_cut_off(server):
 def test_a_head_without_end_is_refused(start):
     with Server() as server:
         connection = server.connect(start)
-        # In parts that are read apart: what is unread at the end would reset the connection.
+        # In parts that are read separately: unread data at the end would reset the connection.
         for part in (b"x" * (connections.HEAD - len(start)), b"x" * 100):
             time.sleep(0.05)
             connection.sendall(part)

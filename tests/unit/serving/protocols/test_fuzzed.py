@@ -1,4 +1,4 @@
-"""Bodies of any JSON: read, or refused with a reason, and nothing else."""
+"""Bodies of arbitrary JSON are either read or refused with a reason."""
 
 import contextlib
 

@@ -103,7 +103,7 @@ def test_a_long_string_takes_no_more_memory_than_itself(manifest):
         tf_rest.parse(body, manifest)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # Padded they would have 800 MB.
+    # Padded, they would take 800 MB.
     assert most < 5 * 10**7
 
 

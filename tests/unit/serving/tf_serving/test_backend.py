@@ -1,4 +1,4 @@
-"""Versions that a server computes, over a connection that is made up here."""
+"""Versions that a server predicts with, over a fake connection."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (10, 4, 3, 1), dtype="uint8")
 
 
 class Connection:
-    """Answers with the first pixels of each image, once it may."""
+    """Answers with the first pixels of each image, once `may` is set."""
 
     address = "there:8500"
 
@@ -71,7 +71,7 @@ def test_requests_are_on_their_way_together_up_to_the_limit(remote, connection):
             await remote.predict(IMAGES[:1])
         connection.may.set()
         await asyncio.gather(*first)
-        # What was refused took no place, what was answered gave its own back.
+        # The refused request took no place, and the answered ones have freed theirs.
         await remote.predict(IMAGES)
 
     asyncio.run(ask())

@@ -1,4 +1,4 @@
-"""What TF Serving reads, by its own messages."""
+"""The configuration files of TF Serving, parsed with its own messages."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ MESSAGES = {
 
 
 def parse(name, text):
-    """A text as one of `MESSAGES`."""
+    """Parses a text as one of `MESSAGES`."""
     file = descriptor_pb2.FileDescriptorProto(name="files.proto", package="files", syntax="proto3")
     for message, fields in MESSAGES.items():
         made = file.message_type.add(name=message)
@@ -58,7 +58,7 @@ def root(tmp_path):
 def test_a_model_without_a_release(root):
     (model,) = parsed(root)
     assert (model.name, model.base_path, model.model_platform) == ("digits", "/models/digits", "tensorflow")
-    # The one before still answers while endpoints take up the new one.
+    # The previous version still answers while endpoints switch to the new one.
     assert model.model_version_policy.latest.num_versions == 2
     assert not model.version_labels
 
@@ -99,7 +99,7 @@ def test_batching_does_not_wait():
     read = parse("BatchingParameters", (FOLDER / "batching.config").read_text())
     assert read.HasField("batch_timeout_micros")
     assert read.batch_timeout_micros.value == 0
-    # The endpoint sends as many at most.
+    # The endpoint sends at most this many images.
     from serving.engine.settings import Settings
 
     assert read.max_batch_size.value == Settings(Path()).batch

@@ -1,4 +1,4 @@
-"""What comes back from servers that are not there, say nothing, or are none of TF Serving."""
+"""Connections to servers that are absent, silent, or not TF Serving."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def asked(address, seconds=10.0):
 
 @pytest.fixture
 def silent():
-    """A port that takes connections, and never says anything."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -114,7 +114,7 @@ def test_what_rest_answers_is_no_prediction(status, body, said):
 
 
 def test_what_is_no_number_in_rest_is_read_as_that():
-    # TF Serving writes NaN as such, which JSON does not have.
+    # TF Serving writes NaN, which JSON does not have.
     with rest(200, b'{"outputs": {"probabilities": [[0.5, NaN]]}}') as url:
         assert np.isnan(asked(url)["probabilities"]).tolist() == [[False, True]]
 

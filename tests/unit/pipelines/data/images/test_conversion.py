@@ -54,7 +54,7 @@ def test_any_size_can_be_taken(size):
 
 
 def canvas(ink, paper=None):
-    """A stroke on a transparent canvas, or on paper."""
+    """Returns a stroke on a transparent canvas, or on paper."""
     rgba = np.zeros((9, 9, 4), np.uint8)
     if paper is not None:
         rgba[...] = (*paper, 255)

@@ -27,7 +27,7 @@ def saved(image, form, **options):
 
 
 def shown(data):
-    """The image as Pillow decodes it."""
+    """Returns the image as Pillow decodes it."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     return np.asarray(image.convert("RGBA"))
 

@@ -21,7 +21,7 @@ def name_of(study):
 
 
 def made(study, path, accuracy, way=(), seeds=2):
-    """Results whose runs reach `accuracy(arm, seed)`, None if they diverge, and `way`, by step, before."""
+    """Returns results whose runs end at `accuracy(arm, seed)`, None if they diverge, after the accuracies in `way`."""
     runs = []
     for name, arm in study.arms.items():
         for seed in range(seeds):

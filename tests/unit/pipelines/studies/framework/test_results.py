@@ -20,7 +20,7 @@ def runs(path, *tables):
 
 def test_probed_columns(tmp_path):
     other = [{**row, "norm": row["norm"] / 2} for row in ROWS]
-    # The second diverged on its way.
+    # The second run diverged.
     found = runs(tmp_path, ROWS, None, other).probed("a")
     assert found["step"].tolist() == [0, 46]
     np.testing.assert_array_equal(found["norm"], [[1, 0.25], [0.5, 0.125]])

@@ -51,7 +51,7 @@ def test_the_trials_of_a_search(folder):
     assert (trials.all[0].loss, trials.all[0].score, trials.all[0].reason) == (0.5, 0.9, "")
     assert trials.reasons("plain-50") == ["no luck"]
     assert trials.ranked("plain-50") == []
-    # Of a net without gates their bias says nothing.
+    # In a net without gates, their bias has no effect.
     assert set(DRAWN) - set(trials.all[1].values) == {"transform_bias"}
     assert set(trials.all[0].values) == set(DRAWN)
 

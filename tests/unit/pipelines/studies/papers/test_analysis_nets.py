@@ -19,12 +19,12 @@ LABEL = "short schedule, budget 0.1: 1 of 3 seeds"
 
 
 def layout(arm):
-    """Six layers of four units; those of the convolutional net have places."""
+    """Returns the layout of six layers with four units, which have positions in the convolutional net."""
     return Layout(tuple(Call(f"highway_{number}", None, UNITS, 9 if "conv" in arm else 1) for number in range(LAYERS)))
 
 
 def statistics(arm, seed):
-    """Biases that rise and means that fall with depth, and seven of ten classes alike."""
+    """Returns biases that rise and means that fall with depth, the latter equal for all classes but one."""
     biases = np.repeat(np.linspace(-3, -1, LAYERS), UNITS)
     means = np.tile(np.repeat(np.linspace(0.5, 0.1, LAYERS), UNITS), (10, 1))
     means[7, 2 * UNITS + 1] += 0.4  # unit 2 of layer 3
@@ -43,7 +43,7 @@ def statistics(arm, seed):
 
 
 def lesions(arm, costs):
-    """Lesions that cost some loss (of 1) and a tenth of it in accuracy."""
+    """Returns lesions with these costs in loss, from 1, and a tenth of them in accuracy."""
     costs = np.array(costs)
     scores = {"loss": 1 + costs, "accuracy": 0.9 - costs / 10}
     return Lesions(layout(arm), None, 12, {"loss": 1.0, "accuracy": 0.9}, scores)
@@ -64,7 +64,7 @@ def arrays(name, arm, seed):
 
 
 def made(name, path, seeds=2, diverged=()):
-    """Results of a study, with measured arrays in their run directories."""
+    """Returns results of a study, with measured arrays in their run directories."""
     runs = []
     for arm, each in ARMS.items():
         for seed in range(seeds):
@@ -100,7 +100,7 @@ def test_the_gates_in_numbers(tmp_path):
     assert found["correlation of the biases with the mean of T"][0] == "-1.00"
     assert found["T below 0.1"][0] == "25.5% (25.0% to 26.0%)"
     assert found["gates above one half, one example"][0] == "50.0%"
-    # Of ten steps eight are made by layer 2, one by layer 3; places change the outputs of channels, too.
+    # Layer 2 makes eight tenths of the change, layer 3 one tenth. The outputs of positions are not compared.
     name = "layer by which 90% of the change of the outputs has happened, one example"
     assert found[name][:3] == ("3", "3", "-")
     assert found["sum of the mean gates, in layers"][0] == "1.81"

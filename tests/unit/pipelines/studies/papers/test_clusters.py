@@ -8,7 +8,7 @@ from pipelines.studies.papers.clusters import class_shares, clustered, mutual_in
 
 @pytest.fixture
 def heaps():
-    """Rows in three heaps of 50, 30 and 20, in mixed order, and the heap of each."""
+    """Rows in three heaps of 50, 30 and 20, shuffled, and the heap of each row."""
     generator = np.random.default_rng(0)
     heap = generator.permutation(np.repeat([0, 1, 2], [30, 50, 20]))
     return np.eye(3)[heap] * 10 + generator.normal(size=(100, 3)), heap

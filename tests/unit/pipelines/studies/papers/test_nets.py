@@ -18,7 +18,7 @@ ARMS = [
 
 
 def results(study, path, accuracy):
-    """Two runs of each arm, with the accuracy as a function of its name."""
+    """Returns two runs of each arm, with the accuracy as a function of its name."""
     return Results(
         result(name, arm.config, seed, accuracy(name), path, gates=[[0.1] * 100] * 3 if "highway" in name else None)
         for name, arm in study.arms.items()

@@ -16,13 +16,13 @@ def runs(path, seeds):
 
 
 def spread(results, scores):
-    """The same runs; those of a net on the same images have these accuracies in turn."""
+    """Returns the same runs, where those of a net on the same images have these accuracies in turn."""
     changed = [dataclasses.replace(one, evaluation=evaluated(scores[one.seed // 3])) for one in results.all]
     return Results(changed)
 
 
 def means(results):
-    """The row of means of the highway nets: ours, and the source's."""
+    """Returns the row of means of the highway nets: ours, and the source's."""
     return numpy_runs.compared(results).rows[-1][2:4]
 
 
@@ -49,7 +49,7 @@ def test_the_mean_has_its_difference_from_the_source(tmp_path):
 
 
 def test_the_difference_has_the_standard_error_of_groups_of_runs_and_a_run_each(tmp_path):
-    # Twelve seeds are four runs on the images of each draw.
+    # Twelve seeds make four runs on the images of each draw.
     results = spread(runs(tmp_path, seeds=12), [0.89, 0.90, 0.91, 0.92])
     deviation = math.sqrt(sum(x * x for x in (1.5, 0.5, 0.5, 1.5)) / 3)
     error = deviation * math.sqrt((1 + 1 / 4) / 7)

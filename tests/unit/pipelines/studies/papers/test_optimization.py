@@ -15,7 +15,7 @@ NONE = "the loss is not finite any more"
 
 
 def tried(arm, number, loss, reason=""):
-    """A setting that ended at this loss, or failed for this reason."""
+    """Returns a setting that ended at this loss, or failed for this reason."""
     values = {"learning_rate": 0.1, "momentum": 0.5, "decay": 0.9, "activation": "relu"}
     if arm.startswith("highway"):
         values["transform_bias"] = -2.5
@@ -24,7 +24,7 @@ def tried(arm, number, loss, reason=""):
 
 
 def searched(losses, failed=()):
-    """A search whose settings end at the losses of their net, and then fail for the reasons of their net."""
+    """Returns a search with a setting for each loss of each net, and further ones that failed for these reasons."""
     pairs = [(arm, loss, "") for arm in STUDY.arms for loss in losses(*arm.split("-"))]
     pairs += [(arm, None, reason) for arm, reason in failed]
     return Trials([tried(arm, number, loss, reason) for number, (arm, loss, reason) in enumerate(pairs)], NAMES)
@@ -40,7 +40,7 @@ def trials():
 
 
 def test_the_arms_differ_in_their_nets_alone():
-    # What one search over all of them rests on.
+    # One search over all of them relies on this.
     assert len({arm.config.model_copy(update={"model": None}).model_dump_json() for arm in STUDY.arms.values()}) == 1
     assert list(STUDY.arms) == [f"{kind}-{depth}" for kind in ("highway", "plain") for depth in DEPTHS]
     assert (DEPTHS, STUDY.seeds, STUDY.search.transform_bias) == ((10, 20, 50, 100), 100, (-10.0, -1.0))

@@ -9,12 +9,12 @@ from pipelines.studies.papers import thousand
 from pipelines.studies.papers.thousand import BIASES, STUDY
 from tests.unit.pipelines.studies.probed import probed_results
 
-# Steps of an epoch of the fake record.
+# Steps per epoch in the fake record.
 STEPS = 46
 
 
 def rows(name, seed):
-    """Half an epoch each; after 1, 2, ... epochs 0.1 more, and 0.01 for the second seed."""
+    """Returns a row per half epoch; the accuracy rises by 0.1 per epoch, and is 0.01 higher for the second seed."""
     return [
         {"step": half * STEPS // 2, "test_accuracy": 0.1 + 0.05 * half + 0.01 * seed, "test_loss": 2.3 - 0.1 * half}
         for half in range(2 * 4 + 1)

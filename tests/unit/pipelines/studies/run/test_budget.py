@@ -30,7 +30,7 @@ def test_all_of_the_work_is_the_study_itself():
 
 def test_a_budget_is_said_with_what_was_scaled():
     work = reduced(STUDY.arms, 3, 0.1)
-    # 0.464 of three seeds is one; 0.3 of its work is left: 0.548 of the epochs, and what rounding left of the examples.
+    # 0.464 of three seeds is one, with 0.3 of its work: 0.548 of the epochs, and examples that make up for rounding.
     assert work.seeds == 1
     assert {config.epochs for config in work.arms.values()} == {7}
     assert {config.subset for config in work.arms.values()} == {Subset(train=3086, test=1029, seed=0)}
@@ -87,7 +87,7 @@ def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, seed
     if not drawn:
         assert short.subset == config.subset
     else:
-        # What rounding gives to seeds and epochs is taken from the examples; but a run has at least a batch.
+        # What rounding adds to seeds and epochs is taken from the examples, but a run has at least one batch.
         spent, least = (work.seeds * short.epochs * examples for examples in (kept, config.batch_size))
         assert spent <= max(share * seeds * epochs * train, least) + work.seeds * short.epochs
 
@@ -104,7 +104,7 @@ def test_boundaries_fall_as_early_in_the_run():
     short = shortened(config, 0.01, counts(50_000, 10_000))
     assert steps(short, short.subset.train) == 40 * 50
     assert short.schedule.boundaries == (1000, 1500, 1750)
-    # So short that boundaries fall together: the rate then falls once.
+    # In a run this short, the boundaries coincide, and the rate drops once.
     assert shortened(config, 1e-6, counts(50_000, 10_000)).schedule.boundaries == (1,)
 
 

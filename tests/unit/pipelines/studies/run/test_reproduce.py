@@ -11,7 +11,7 @@ from pipelines.studies.run import reproduce
 
 @pytest.fixture
 def choose(monkeypatch):
-    """A function that chooses a schedule on a machine with these devices, and what it output."""
+    """A function that chooses a schedule on a machine with these devices, and returns it with the output."""
 
     def run(name, asked, devices):
         monkeypatch.setattr(environment, "devices", lambda: devices)

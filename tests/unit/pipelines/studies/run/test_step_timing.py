@@ -70,7 +70,7 @@ def test_a_damaged_measurement_is_none(text):
 
 def test_a_study_costs_its_starts_and_its_steps():
     costs = {"a": Timing(start=10.0, step=0.1), "b": Timing(start=20.0, step=0.2)}
-    # Batches of 20: what is left over of an epoch opens the next one.
+    # Batches of 20: the rest of an epoch starts the next one.
     counts = {"a": Counts(train=1019, test=0), "b": Counts(train=400, test=0)}
     arms = {name: Arm(config=toy_config(epochs=2), data=counts[name]) for name in costs}
     assert step_timing.of_study(costs, arms, seeds=3) == pytest.approx(3 * (10 + 2 * 50 * 0.1 + 20 + 2 * 20 * 0.2))

@@ -16,7 +16,7 @@ from tests.unit.pipelines.studies.fake import RECORD, evaluated
 
 
 def made(study, name, config, record=RECORD, done=True):
-    """A run of a study, as it lies in its folder."""
+    """Writes a run into the folder of a study and returns its path."""
     path = study / "runs" / name
     run.create(path, config, record)
     (path / MEASURED).touch()
@@ -45,7 +45,7 @@ def test_a_run_of_another_study_is_found_and_copied(tmp_path, other):
     training.copy(path, to)
     assert run.open_run(to).config == config
     assert (to / "model.keras").read_text() == "weights"
-    # What the other study asked of it is not what this one asks.
+    # The measurements of the other study are not those of this one.
     assert not (to / MEASURED).exists()
     assert [each.name for each in to.parent.iterdir()] == ["mine-seed-3"]
     assert (path / MEASURED).exists()
@@ -109,7 +109,7 @@ def test_a_budget_takes_from_settings_epochs_and_examples():
     plan = planned(STUDY, work)
     assert plan.trials == 22 * 8
     assert (plan.config.epochs, plan.config.subset.train, plan.config.validation) == (9, 11_111, 1010)
-    # The rate falls as far over the run as over that of the whole study.
+    # Over the run, the rate falls as far as in the full study.
     config = plan.configured({"net": "plain-10", "learning_rate": 0.1, "decay": 0.5})
     assert 9 * 111 / config.schedule.decay_steps == pytest.approx(40, rel=0.05)
     assert config.schedule.factor == 0.5

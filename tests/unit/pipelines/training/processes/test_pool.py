@@ -1,4 +1,4 @@
-"""What is seen of many runs, on a terminal and elsewhere, with runs that are no processes and take no time."""
+"""Progress of many runs, on a terminal and elsewhere; the runs are simulated and take no time."""
 
 import io
 from types import SimpleNamespace
@@ -9,11 +9,11 @@ from rich.console import Console
 from pipelines.training.processes import pool
 
 STEPS = 1000
-"""Of a run, one a second."""
+"""Steps of a run, one per second."""
 
 
 class Member:
-    """A run that takes `slow` seconds for each step of each layer, and tells every so many; it is its own task."""
+    """A run that takes `slow` seconds per step and layer, and reports every `tells` steps; it is its own task."""
 
     def __init__(self, folder, clock, *, start=0, depth=None, tells=1, slow=1):
         self.name, self.folder, self._clock, self._start = folder.name, folder, clock, start
@@ -56,7 +56,7 @@ class Crew:
 
 @pytest.fixture
 def seen(monkeypatch, tmp_path):
-    """A function that trains runs, and returns what was written. It takes what is said of each."""
+    """A function that trains runs, given the arguments of each `Member`, and returns the output."""
     clock = SimpleNamespace(now=0.0)
     time = SimpleNamespace(monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + 10))
     members = {}
@@ -111,7 +111,7 @@ def test_deep_nets_are_known_to_take_longer(seen):
 
 def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
     lines = seen({"a": {"depth": 1}, "b": {"depth": 2}, "c": {"depth": 4, "start": STEPS}}, workers=2).splitlines()
-    # Of two workers at once, one takes the third run as soon as it can.
+    # With two workers, the first one to be free takes the third run.
     assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
     assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
 
@@ -128,7 +128,7 @@ def test_time_goes_on_between_the_ends_of_long_epochs(seen):
 
 def test_a_run_that_takes_longer_is_told_by_its_own_pace(seen):
     lines = seen({"a": {}, "b": {"tells": 100, "slow": 8}}, workers=2).splitlines()
-    # Until the slow one has reported anything, it counts as one of them.
+    # Until the slow run has reported anything, it is assumed to be as fast as the other.
     assert lines[0] == "study: 0 of 2 runs, about 28:20 left"
     assert "a: 97 %; 1 of 2 runs, about 1:56:40 left" in lines
     assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"

@@ -1,4 +1,4 @@
-"""Processes that are no frameworks: what they do is a line of Python."""
+"""Supervised processes without a framework: each runs a line of Python."""
 
 import os
 import signal
@@ -150,7 +150,7 @@ def test_cores_are_shared_without_overlap():
 
 
 def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
-    # The real entry: a folder without a plan is a user error, reported before anything is waited for.
+    # The real entry point: a folder without a plan is a user error, reported before anything is waited for.
     task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
     (tmp_path / "logs").mkdir()
     lonely = Member("a", task, {"PYTHONPATH": os.pathsep.join(sys.path)}, tmp_path / "logs" / "a.log")

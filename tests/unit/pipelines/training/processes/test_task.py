@@ -1,4 +1,4 @@
-"""Processes of their own, as the alarm ends them."""
+"""Separate processes, ended by the alarm."""
 
 import signal
 import subprocess

@@ -38,20 +38,20 @@ def noise(seed, count):
 
 
 def nothing(task, kind, tests, seed):
-    """Forecasts that know nothing: the mean so far, and a little noise."""
+    """Returns forecasts without information: the mean so far, plus a little noise."""
     months = range(tests.start + 1, tests.stop + 1)
     return forecasts.mean_so_far(asked(task), months) + 0.01 * noise(seed, len(tests))
 
 
 def much(task, kind, tests, seed):
-    """Forecasts of the highway nets that know a part of what comes; of the other nets that know nothing."""
+    """Returns forecasts that know part of the outcome if they are those of a highway net, otherwise `nothing`."""
     guessed = nothing(task, kind, tests, seed)
     known = asked(task)[tests.start + 1 : tests.stop + 1] if kind == "highway" else guessed
     return guessed + 0.3 * (known - guessed)
 
 
 def made(path, *, forecast=nothing, slope=0.01, before=0.0, seeds=2, diverged=()):
-    """Results of the study: gates that follow volatility by a slope, after training and before it."""
+    """Returns results with gates that follow volatility with a slope after training, and another before it."""
     results = []
     for name, arm in STUDY.arms.items():
         task, kind, decade = name.split("-")

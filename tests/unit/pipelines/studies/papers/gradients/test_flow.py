@@ -48,7 +48,7 @@ def test_the_formula_is_what_was_measured():
 
 @pytest.mark.parametrize("kind", ["highway", "residual", "plain"])
 def test_what_gets_through_all_blocks_is_what_was_measured_of_them_at_once(kind):
-    # So wide that weights drawn at random do to a gradient what they do on average.
+    # Wide enough that random weights change a gradient as much as they do on average.
     made = net(kind, width=50)
     blocks = keras.Model(made.get_layer("entry").output, made.get_layer("logits").input)
     state = np.asarray(made.get_layer("entry")(IMAGES.reshape(12, -1)))

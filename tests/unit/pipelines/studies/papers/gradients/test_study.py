@@ -11,7 +11,7 @@ from tests.unit.pipelines.studies.probed import probed_results
 
 
 def rows(name, seed):
-    """Gradients that fall by a factor from block to block, of the plain net to 0; Jacobians as gates of 0.1 make."""
+    """Returns gradients that change by a factor per block, to 0 in the plain net, and Jacobians for gates of 0.1."""
     kind, blocks = name.split("-")
     numbers = range(1, int(blocks) + 1)
     fall = {"highway": 0.9, "residual": 1.1, "plain": 0.5}[kind]

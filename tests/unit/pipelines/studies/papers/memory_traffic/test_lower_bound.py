@@ -4,7 +4,7 @@ from pipelines.studies.papers.memory_traffic.lower_bound import PASSES, arrays, 
 
 
 def test_passes_of_a_block():
-    # Forward, and back: for the highway block two maps, the blend of three arrays, and what is carried back.
+    # Forward and backward; the highway block has two maps, the blend of three arrays, and the carried gradient.
     assert {kind: arrays(passes) for kind, passes in PASSES.items()} == {"plain": 12, "residual": 17, "highway": 31}
 
 

@@ -56,7 +56,7 @@ def test_a_block_more_moves_what_its_passes_do(compiled, kind):
         least(kind, blocks=blocks, units=32, batch=256, inputs=4, parameters=net.count_params()).total
         for blocks, (net, _) in programs.items()
     ]
-    # A lower bound; where XLA computes something twice rather than store it, a program moves more.
+    # A lower bound: a program moves more where XLA recomputes a value instead of storing it.
     assert 0.95 < counted / (by_hand[1] - by_hand[0]) < 2
 
 
@@ -65,7 +65,7 @@ def test_steps_train(compiled):
     before = [np.array(array) for array in net.get_weights()]
     one.run(3)
     if keras.backend.backend() == "tensorflow":
-        # On JAX copies are trained.
+        # On JAX, copies of the weights are trained.
         assert all(np.any(new != old) for new, old in zip(net.get_weights(), before, strict=True))
 
 
@@ -75,7 +75,7 @@ def test_steps_and_copies_take_turns(monkeypatch):
     seconds, bandwidth = step.alternating(step.Step("", ran.append), 3, rounds=4, seconds=1e-6)
     assert seconds.shape == bandwidth.shape == (4,)
     assert seconds.min() > 0 < bandwidth.min()
-    # Once to begin with and once to see how long it takes; then the rounds, all alike.
+    # Once to warm up and once to time it; then the rounds, all alike.
     assert ran[:2] == [1, 1]
     assert len(ran) == 6
     assert len(set(ran[2:])) == 1
