@@ -103,7 +103,7 @@ def test_a_graph_must_be_that_of_the_manifest(version, change, said):
         tried(version)
 
 
-def test_so_must_the_graph_of_images(version):
+def test_the_image_graph_must_be_that_of_the_manifest(version):
     def larger(graph):
         graph.initializer[3].CopyFrom(onnx.numpy_helper.from_array(np.array([5, 3, 1]), "size"))
         graph.output[0].type.tensor_type.shape.dim[0].dim_value = 5
@@ -113,7 +113,7 @@ def test_so_must_the_graph_of_images(version):
         tried(version)
 
 
-def test_what_a_graph_leaves_open_is_tried(version):
+def test_dynamic_sizes_of_a_graph_are_tried(version):
     def five(images):
         return {"probabilities": np.ones((len(images), 5), "float32")}
 
@@ -153,7 +153,7 @@ def test_a_manifest_must_agree_with_itself_its_graphs_and_its_folder(version, ch
 @pytest.mark.parametrize(
     "text", ["zero\none\ntwo\n", "zero\none\ntwo\nthree\nfour\n", "one\nzero\ntwo\nthree\n", "\xff"]
 )
-def test_so_must_the_labels(version, text):
+def test_the_labels_must_be_those_of_the_manifest(version, text):
     (version / manifest.LABELS).write_bytes(text.encode("latin-1"))
     seal(version)
     with pytest.raises(ModelError, match="labels of the manifest"):
@@ -195,7 +195,7 @@ def test_only_regular_files_are_read(version, name, make, said):
         tried(version)
 
 
-def test_an_unlisted_file_counts_where_only_what_is_signed_may_be_used(version):
+def test_an_unlisted_file_is_refused_where_a_signature_is_required(version):
     (version / "variables").mkdir()
     (version / "variables" / "extra").touch()
     content = manifest.read(version)
@@ -255,7 +255,7 @@ def _change(path, places, kind, value):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=damages())
-def test_a_damaged_version_is_refused_or_right_and_nothing_else_suffers(made, tmp_path_factory, damage):
+def test_a_damaged_version_is_refused_or_right_and_affects_no_other(made, tmp_path_factory, damage):
     root = tmp_path_factory.mktemp("models")
     for name in ("tiny", "uninvolved"):
         shutil.copytree(made, root / name / "1")

@@ -46,7 +46,7 @@ def made(*answers, url="http://here", **options):
     return Client(url, transport=httpx.MockTransport(endpoint), **options), endpoint
 
 
-def test_what_is_asked_and_answered(waits, tmp_path):
+def test_a_request_and_its_answer(waits, tmp_path):
     (tmp_path / "a.png").write_bytes(b"first")
     client, endpoint = made(200, url="http://here/below", api_key="k")
     with client:
@@ -113,21 +113,21 @@ def test_an_array_of_several_images(waits, shape):
         ([np.zeros((0, 28), "uint8")], "Expected uint8"),
     ],
 )
-def test_what_is_not_an_image(waits, images, why):
+def test_invalid_images_are_refused(waits, images, why):
     client, endpoint = made(200)
     with pytest.raises(ClientError, match=why):
         client.predict("digits", images)
     assert endpoint.requests == []
 
 
-def test_it_comes_back_to_a_busy_endpoint_each_time_later(waits):
+def test_pauses_between_attempts_at_a_busy_endpoint_grow(waits):
     client, endpoint = made(503, 429, httpx.ConnectError("refused"), httpx.ReadError("reset"), 200)
     assert client.predict("digits", [b"x"]).version == 2
     assert waits == [0.25, 0.5, 1.0, 2.0]
     assert len({request.content for request in endpoint.requests}) == 1 or len(endpoint.requests) == 5
 
 
-def test_it_waits_as_long_as_the_endpoint_says(waits):
+def test_the_client_waits_as_long_as_the_endpoint_asks(waits):
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     past = format_datetime(datetime.now(UTC) - timedelta(seconds=20), usegmt=True)
     answers = [(503, {"retry-after": said}) for said in ("3", later, past, "999999", "soon")]
@@ -137,14 +137,14 @@ def test_it_waits_as_long_as_the_endpoint_says(waits):
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 415, 500, 504])
-def test_what_cannot_succeed_is_not_tried_again(waits, status):
+def test_hopeless_requests_are_not_repeated(waits, status):
     client, endpoint = made(status)
     with pytest.raises(ClientError, match=rf"answered {status}: the image is empty") as caught:
         client.predict("digits", [b"x"])
     assert (caught.value.status, len(endpoint.requests), waits) == (status, 1, [])
 
 
-def test_it_gives_up_in_the_end(waits):
+def test_the_client_gives_up_after_the_last_attempt(waits):
     client, endpoint = made(503, attempts=3)
     with pytest.raises(ClientError, match="answered 503"):
         client.predict("digits", [b"x"])
@@ -166,7 +166,7 @@ def test_jitter(monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["", "here", "localhost:80", "ftp://here", "http://", "http://here:port"])
-def test_what_is_no_address(url):
+def test_invalid_addresses_are_refused(url):
     with pytest.raises(ClientError, match="is not the address of an endpoint"):
         Client(url)
 

@@ -36,7 +36,7 @@ def test_pixels_come_back_unchanged(form, channels):
     assert found.dtype == np.uint8
 
 
-def test_jpeg_is_near():
+def test_jpeg_pixels_are_close():
     encoded = saved(Image.fromarray(np.full(SIZE, 90, "uint8")), "JPEG", quality=95)
     np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(90)), atol=3)
 
@@ -64,7 +64,7 @@ def test_transparency_is_kept():
 
 
 @pytest.mark.parametrize(("way", "corner"), [(1, (0, 0)), (2, (0, -1)), (3, (-1, -1)), (6, (0, -1)), (8, (-1, 0))])
-def test_exif_turns_it(way, corner):
+def test_the_exif_orientation_is_applied(way, corner):
     stored = np.zeros(SIZE, "uint8")
     stored[0, 0] = 255
     exif = Image.Exif()
@@ -96,7 +96,7 @@ def test_an_image_cut_anywhere_is_refused_or_read(form):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
-def test_what_is_not_an_image_is_refused(content):
+def test_other_files_are_refused(content):
     with pytest.raises(ImageError, match=r"^a\.png "):
         decode(content, "a.png")
 
@@ -182,7 +182,7 @@ def test_a_large_png_may_be_one_pixel_wide(mode, size, monkeypatch):
     np.testing.assert_array_equal(found, decode(encoded, "a"))
 
 
-def test_what_pillow_reads_of_a_large_png_is_read_as_before(monkeypatch):
+def test_large_png_files_that_only_pillow_reads_are_read_as_before(monkeypatch):
     exif = Image.Exif()
     exif[0x0112] = 6
     plain, ahead = large_png(), large_png(exif=exif)
@@ -245,7 +245,7 @@ def test_a_large_jpeg_is_decoded_smaller(size, ratio, expected):
     assert np.abs(found[..., :3] - means).mean() < 1
 
 
-def test_of_two_images_in_a_jpeg_the_first_is_read():
+def test_the_first_of_two_images_in_a_jpeg_is_read():
     first = Image.new("L", SIZE[::-1], 40)
     encoded = saved(first, "MPO", save_all=True, append_images=[Image.new("L", (2, 2), 250)])
     np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(40)), atol=3)

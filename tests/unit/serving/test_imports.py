@@ -41,6 +41,6 @@ def test_serving_imports_none_of_them_and_keeps_telemetry_off(version, tmp_path)
     assert not list((tmp_path / "home").rglob("*onnxruntime*"))
 
 
-def test_what_the_user_says_of_telemetry_is_left_alone(version, tmp_path):
+def test_the_users_telemetry_setting_is_kept(version, tmp_path):
     # Another word for off: a test must not send any.
     assert run(version, tmp_path, ORT_DISABLE_TELEMETRY="yes")[0] == "yes"

@@ -6,7 +6,7 @@ from serving.errors import ModelError
 from serving.manifest import NAME, Manifest, read
 
 
-def test_reads_what_was_written(version):
+def test_a_written_manifest_is_read(version):
     found = read(version)
     assert found.labels == ("zero", "one", "two", "three")
     assert found.input.shape == (None, 4, 3, 1)
@@ -37,7 +37,7 @@ def test_a_later_format_is_refused_with_both_numbers(version):
         read(version)
 
 
-def test_fields_of_a_later_writer_are_left_alone(version):
+def test_fields_of_a_later_writer_are_ignored(version):
     change(version, warm_up=7)
     assert read(version).version == 1
 

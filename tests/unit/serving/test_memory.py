@@ -12,7 +12,7 @@ def resident():
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_what_is_free_goes_back_to_the_system():
+def test_free_memory_is_returned_to_the_system():
     # Small enough to come from the heap; the last one keeps it from shrinking by itself.
     arrays = [np.ones(8192) for _ in range(1600)]
     last = arrays.pop()

@@ -18,7 +18,7 @@ def test_any_batch_size(version, kernel, batch):
     assert found["probabilities"].dtype == np.float32
 
 
-def test_a_version_of_an_earlier_format_sees_no_images(version):
+def test_a_version_of_an_earlier_format_takes_no_image_files(version):
     with pytest.raises(ImageError, match=r"has no picture\.onnx"):
         open_model(version).to_input(np.zeros((9, 9, 4), np.uint8))
 
@@ -39,7 +39,7 @@ def test_a_damaged_file_is_not_opened(version):
         open_model(version)
 
 
-def test_what_onnx_runtime_cannot_load_is_named(version):
+def test_a_file_that_onnx_runtime_cannot_load_is_named(version):
     (version / "model.onnx").write_bytes(b"no graph")
     rewritten = read(version).model_copy(update={"files": files.digests(version)})
     (version / NAME).write_text(rewritten.model_dump_json())

@@ -9,7 +9,7 @@ def test_without_a_file_the_newest_is_served(tmp_path):
     assert release.read(tmp_path) == Release(versions=None, labels={})
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_a_written_release_is_read(tmp_path):
     wanted = Release(versions=(1, 3), labels={"stable": 1, "canary": 3})
     (tmp_path / release.NAME).write_text(wanted.model_dump_json())
     assert release.read(tmp_path) == wanted

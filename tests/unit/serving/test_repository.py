@@ -6,7 +6,7 @@ from serving.errors import ModelError
 from serving.repository import find, versions
 
 
-def test_a_version_is_itself(version):
+def test_a_version_folder_is_found_itself(version):
     assert find(version) == version
 
 

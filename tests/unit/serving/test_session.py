@@ -7,7 +7,7 @@ from serving import manifest, model
 GOLDEN = Path(__file__).parents[2] / "golden" / "models" / "tiny" / "2"
 
 
-def test_models_of_a_kind_share_what_sees_images_and_it_keeps_no_memory():
+def test_models_of_a_kind_share_an_image_session_that_keeps_no_memory():
     content = manifest.read(GOLDEN)
     first, second = (model.open_without_graph(GOLDEN, content) for _ in range(2))
     assert first.picture is second.picture

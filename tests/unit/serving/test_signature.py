@@ -47,30 +47,30 @@ def signed(version, key):
     return version
 
 
-def test_a_signed_version_is_opened_and_by_any_of_several_keys(signed, trusted, other):
+def test_a_version_signed_by_any_of_several_keys_is_opened(signed, trusted, other):
     assert open_model(signed, trusted=trusted).manifest.name == "tiny"
     assert open_model(signed, trusted=[public_key(other.with_suffix(".pub")), *trusted]).folder == signed
     assert open_model(signed).folder == signed
 
 
-def test_an_unsigned_one_is_not(version, trusted):
+def test_an_unsigned_version_is_refused(version, trusted):
     with pytest.raises(ModelError, match=r"is not signed, and only signed versions are served"):
         open_model(version, trusted=trusted)
 
 
-def test_nor_one_that_another_signed(signed, other):
+def test_a_version_signed_by_another_key_is_refused(signed, other):
     with pytest.raises(ModelError, match="not a signature of its manifest"):
         open_model(signed, trusted=[public_key(other.with_suffix(".pub"))])
 
 
 @pytest.mark.parametrize("damaged", [b"", bytes(64), bytes(65)])
-def test_nor_one_whose_signature_is_damaged(signed, trusted, damaged):
+def test_a_damaged_signature_is_refused(signed, trusted, damaged):
     (signed / signature.NAME).write_bytes(damaged)
     with pytest.raises(ModelError, match=r"manifest\.json\.sig"):
         open_model(signed, trusted=trusted)
 
 
-def test_nor_what_was_changed_afterwards(signed, trusted):
+def test_a_version_changed_after_signing_is_refused(signed, trusted):
     whole = (signed / manifest.NAME).read_text()
     (signed / manifest.NAME).write_text(json.dumps({**json.loads(whole), "version": 2}))
     with pytest.raises(ModelError, match="the manifest was changed"):

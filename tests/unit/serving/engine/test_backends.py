@@ -29,7 +29,7 @@ def backend(root, seconds):
     return InProcessBackend(Settings(root), None, lambda _: lambda *_: None, ChildProcesses(seconds=seconds))
 
 
-def test_a_prediction_that_never_ends_stops_no_other_model(repository):
+def test_an_endless_prediction_does_not_stop_other_models(repository):
     made = backend(repository, 4.0)
     catalog = Catalog(repository, made.open)
     catalog.refresh()
@@ -62,7 +62,7 @@ def test_a_graph_that_crashes_the_runtime_is_refused(repository):
     assert not made.children._idle
 
 
-def test_what_is_wrong_is_reported_as_from_this_process(repository):
+def test_errors_are_reported_as_from_this_process(repository):
     made = backend(repository, 60.0)
     (repository / "tiny" / "1" / "labels.txt").write_text("other\n")
     catalog = Catalog(repository, made.open)

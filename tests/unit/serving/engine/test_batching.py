@@ -61,7 +61,7 @@ async def together(batcher, *requests):
     return await asyncio.gather(*(batcher.predict(request) for request in requests), return_exceptions=True)
 
 
-def test_each_gets_its_own_answer(batcher, net):
+def test_each_request_gets_its_own_answer(batcher, net):
     requests = [images(*range(number, number + 1 + number % 3)) for number in range(7)]
     answers = asyncio.run(together(batcher, *requests))
     for request, answer in zip(requests, answers, strict=True):
@@ -69,7 +69,7 @@ def test_each_gets_its_own_answer(batcher, net):
     assert sum(net.sizes) == sum(map(len, requests))
 
 
-def test_what_waits_is_computed_together(batcher, net, at_once):
+def test_waiting_requests_are_batched(batcher, net, at_once):
     asyncio.run(together(batcher, *[images(number) for number in range(20)]))
     assert net.sizes == ([1, 8, 8, 3] if at_once else [8, 8, 4])
 
@@ -92,18 +92,18 @@ def test_a_lone_request_is_computed_at_once_until_others_come(batcher, net, at_o
     assert before == len(net.sizes) - 2
 
 
-def test_a_request_larger_than_a_batch_goes_alone(batcher, net):
+def test_a_request_larger_than_a_batch_is_computed_alone(batcher, net):
     answers = asyncio.run(together(batcher, images(1), images(*range(12)), images(2)))
     assert net.sizes == [1, 12, 1]
     assert [len(answer["same"]) for answer in answers] == [1, 12, 1]
 
 
-def test_an_empty_request(batcher):
+def test_an_empty_request_is_answered(batcher):
     (answer,) = asyncio.run(together(batcher, np.zeros((0, 1), np.uint8)))
     assert answer["same"].shape == (0, 1)
 
 
-def test_too_much_is_refused_and_what_was_accepted_is_answered(batcher, at_once):
+def test_requests_beyond_the_queue_are_refused_and_accepted_ones_answered(batcher, at_once):
     answers = asyncio.run(together(batcher, *[images(number) for number in range(30)]))
     refused = [answer for answer in answers if isinstance(answer, BusyError)]
     assert len(refused) == 10 - at_once
@@ -114,7 +114,7 @@ def test_too_much_is_refused_and_what_was_accepted_is_answered(batcher, at_once)
     assert [int(answer["same"][0, 0]) for answer in answers[:answered]] == list(range(answered))
 
 
-def test_an_error_is_the_answer_of_its_batch_alone(batcher, at_once):
+def test_an_error_affects_only_its_own_batch(batcher, at_once):
     async def both():
         first = await together(batcher, images(1), images(255))
         return first, await batcher.predict(images(3))
@@ -124,7 +124,7 @@ def test_an_error_is_the_answer_of_its_batch_alone(batcher, at_once):
     assert second["same"][0, 0] == 3
 
 
-def test_who_gave_up_is_not_computed(net, executor, monkeypatch):
+def test_cancelled_requests_are_not_computed(net, executor, monkeypatch):
     monkeypatch.setattr(batching, "SHORT", 0.0)
     batcher = Batcher(net, largest=8, queue=20, executor=executor)
 
@@ -159,7 +159,7 @@ class Together:
         return {"same": images.astype(np.float32)}
 
 
-def test_each_core_takes_its_share():
+def test_cores_share_the_queue_evenly():
     net = Together(2)
     with ThreadPoolExecutor(2) as executor:
         batcher = Batcher(net, largest=8, queue=20, executor=executor, parallel=2)
@@ -169,7 +169,7 @@ def test_each_core_takes_its_share():
     assert [int(answer["same"][0, 0]) for answer in answers] == list(range(6))
 
 
-def test_what_is_short_waits_for_the_batch_that_is_computed(net):
+def test_a_short_batch_waits_for_the_running_one(net):
     async def late(batcher):
         net.free.clear()
         # The time per image is unknown before the first batch.

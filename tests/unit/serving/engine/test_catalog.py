@@ -76,7 +76,7 @@ def test_a_new_version_takes_over_and_models_come_and_go(root, catalog, clock):
         catalog.find("cats")
 
 
-def test_a_bad_version_is_reported_and_the_old_one_serves_on(root, catalog):
+def test_a_bad_version_is_reported_and_the_previous_one_stays_in_service(root, catalog):
     bad = root / "digits" / "3"
     bad.mkdir()
     (bad / "bad").touch()
@@ -103,7 +103,7 @@ def test_a_bad_version_is_not_tried_again_until_it_changes(root, catalog):
     assert states(catalog) == {3: "available"}
 
 
-def test_a_version_that_may_come_later_is_tried_at_every_look_and_told_once(root, catalog, caplog):
+def test_an_unavailable_version_is_tried_at_every_check_and_logged_once(root, catalog, caplog):
     away, tried = True, []
 
     def later(folder):
@@ -127,7 +127,7 @@ def test_a_version_that_may_come_later_is_tried_at_every_look_and_told_once(root
     assert states(catalog) == {3: "available"}
 
 
-def test_a_model_none_of_whose_versions_can_be_asked_yet(root):
+def test_a_model_whose_versions_are_all_unavailable(root):
     def away(folder):
         raise UnavailableError("no server")
 
@@ -144,7 +144,7 @@ def test_nothing_is_loaded_twice(root, catalog):
     catalog.refresh()
 
 
-def test_versions_and_labels_as_released(root, catalog):
+def test_the_release_decides_versions_and_labels(root, catalog):
     pin(root, (1, 2), stable=1, canary=2)
     catalog.refresh()
     assert catalog.find("digits", label="stable") == "digits 1"
@@ -166,7 +166,7 @@ def test_rolling_back_and_forward(root, catalog):
     assert catalog.find("digits") == "digits 2"
 
 
-def test_a_release_of_versions_that_are_not_there_keeps_what_is_served(root, catalog):
+def test_a_release_of_missing_versions_keeps_the_served_ones(root, catalog):
     pin(root, (7,))
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
@@ -181,12 +181,12 @@ def test_a_damaged_release_file_changes_nothing(root, catalog):
     assert catalog.find("digits", label="stable") == "digits 1"
 
 
-def test_unknown_labels_are_error_reason(root, catalog):
+def test_unknown_labels_are_errors(root, catalog):
     with pytest.raises(UnknownModelError, match=r"has no label 'stable'. It has: none"):
         catalog.find("digits", label="stable")
 
 
-def test_a_model_whose_only_version_is_bad_has_none_to_serve(root):
+def test_a_model_whose_only_version_is_bad_serves_none(root):
     (root / "cats" / "1").mkdir(parents=True)
     (root / "cats" / "1" / "bad").touch()
     made = Catalog(root, opened)
@@ -196,7 +196,7 @@ def test_a_model_whose_only_version_is_bad_has_none_to_serve(root):
         made.find("cats")
 
 
-def test_a_repository_that_is_not_there_yet(tmp_path):
+def test_a_repository_that_does_not_exist_yet(tmp_path):
     made = Catalog(tmp_path / "later", opened)
     made.refresh()
     assert made.names() == []
@@ -205,7 +205,7 @@ def test_a_repository_that_is_not_there_yet(tmp_path):
     assert made.names() == ["digits"]
 
 
-def test_it_watches_until_it_is_closed(root, catalog):
+def test_the_catalog_watches_until_it_is_closed(root, catalog):
     seen = threading.Event()
     catalog._open = lambda folder: (seen.set(), opened(folder))[1]
     thread = catalog.watch(0.01)
@@ -216,7 +216,7 @@ def test_it_watches_until_it_is_closed(root, catalog):
     assert not thread.is_alive()
 
 
-def test_there_is_always_one_that_answers(root, catalog):
+def test_some_version_always_answers(root, catalog):
     """Queries without a pause while versions come and go."""
     wrong, stop = [], threading.Event()
 
@@ -243,7 +243,7 @@ def test_there_is_always_one_that_answers(root, catalog):
     "error",
     [MemoryError(), RecursionError("too deep"), RuntimeError("ONNX"), KeyError("x"), OSError(5, "I/O error")],
 )
-def test_whatever_a_version_raises_stays_with_it(root, clock, caplog, error):
+def test_an_error_affects_only_its_own_version(root, clock, caplog, error):
     (root / "zebras" / "1").mkdir(parents=True)
     broken = True
 
@@ -268,11 +268,11 @@ def test_whatever_a_version_raises_stays_with_it(root, clock, caplog, error):
     assert made.find("digits") == "digits 2"
 
 
-def test_a_reason_can_be_sent_whatever_stands_in_a_file():
+def test_a_reason_can_be_sent_whatever_a_file_contains():
     assert error_reason(RuntimeError("ONNX: \ud800")).encode().endswith(rb"ONNX: \ud800")
 
 
-def test_attempts_at_what_fails_become_rare(root, clock):
+def test_failing_versions_are_retried_ever_more_rarely(root, clock):
     tried = []
 
     def fail(folder):
@@ -288,7 +288,7 @@ def test_attempts_at_what_fails_become_rare(root, clock):
     assert gaps == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
 
 
-def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
+def test_models_stay_in_service_when_the_repository_vanishes(root, catalog, clock, caplog):
     away = root.rename(root.with_name("away"))
     for _ in range(3):
         clock[0] += 1000
@@ -308,7 +308,7 @@ def test_a_repository_that_vanishes_is_served_on(root, catalog, clock, caplog):
     assert (catalog.find("digits"), catalog.problem) == ("digits 3", "")
 
 
-def test_a_model_whose_folder_is_another_and_empty_is_served_on(root, catalog, clock):
+def test_a_model_stays_in_service_when_an_empty_folder_replaces_its_own(root, catalog, clock):
     away = (root / "digits").rename(root.with_name("away"))
     # The old folder was moved, not deleted: otherwise the new one could reuse its inode.
     (root / "digits").mkdir()
@@ -323,7 +323,7 @@ def test_a_model_whose_folder_is_another_and_empty_is_served_on(root, catalog, c
     assert (catalog.find("digits"), catalog.models()["digits"].problem) == ("digits 2", "")
 
 
-def test_a_folder_that_cannot_be_read_stops_no_other(root, catalog, monkeypatch, caplog):
+def test_an_unreadable_folder_does_not_affect_others(root, catalog, monkeypatch, caplog):
     listed = catalogs.repository.versions
 
     def versions(folder):
@@ -340,7 +340,7 @@ def test_a_folder_that_cannot_be_read_stops_no_other(root, catalog, monkeypatch,
     assert [record.getMessage() for record in caplog.records] == ["model folder has a problem"]
 
 
-def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root, catalog):
+def test_a_version_exported_again_under_its_number_is_reloaded(root, catalog):
     for version in (1, 2):
         (root / "digits" / str(version) / "manifest.json").write_text("first")
     catalog._open = lambda folder: (folder / "manifest.json").read_text() + opened(folder)[:0]
@@ -363,7 +363,7 @@ def test_a_version_that_was_exported_again_under_its_number_is_loaded_again(root
     assert (status.state, "is damaged" in status.reason) == ("available", True)
 
 
-def test_a_damaged_release_is_told_once(root, catalog, caplog):
+def test_a_damaged_release_is_logged_once(root, catalog, caplog):
     (root / "digits" / release.NAME).write_text("{")
     for _ in range(3):
         catalog.refresh()
@@ -371,13 +371,13 @@ def test_a_damaged_release_is_told_once(root, catalog, caplog):
     assert "release.json is damaged" in catalog.models()["digits"].problem
 
 
-def test_names_that_are_no_text_are_no_models(root, catalog):
+def test_folders_with_undecodable_names_are_not_models(root, catalog):
     (root / os.fsdecode(b"\xff") / "1").mkdir(parents=True)
     catalog.refresh()
     assert list(catalog.models()) == ["digits"]
 
 
-def test_while_it_loads_nothing_is_unknown(root):
+def test_no_model_is_unknown_while_the_catalog_loads(root):
     loading, may = threading.Event(), threading.Event()
 
     def slow(folder):

@@ -58,7 +58,7 @@ def test_only_versions_that_are_predicting_count_and_only_in_a_crash():
     assert [crashes.caused_by(f"demo/{one}") for one in ("1 a", "2 b", "3 c", "4 d")] == [False, False, False, True]
 
 
-def test_the_backend_refuses_it_until_its_graph_is_another(tmp_path):
+def test_the_backend_refuses_a_crashing_version_until_its_graph_changes(tmp_path):
     folder, crashes, predicting = tiny_model.write(tmp_path / "tiny" / "1"), Crashes(1), []
     backend = InProcessBackend(Settings(tmp_path, crashes=crashes), None, lambda _: lambda *_: None)
 

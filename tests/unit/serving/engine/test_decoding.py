@@ -46,12 +46,12 @@ def number(decoder):
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF"])
-def test_it_decodes_as_this_process_does(decoder, form):
+def test_the_process_decodes_like_this_one(decoder, form):
     file = saved((900, 700), form)
     np.testing.assert_array_equal(decoder.decode_limited(file, "a"), image_files.decode(file, "a"))
 
 
-def test_memory_goes_back_after_a_large_image(decoder):
+def test_memory_is_returned_after_a_large_image(decoder):
     def kilobytes(what):
         status = Path(f"/proc/{process}/status").read_text().splitlines()
         return int(next(line for line in status if line.startswith(what)).split()[1])
@@ -70,7 +70,7 @@ def test_memory_goes_back_after_a_large_image(decoder):
     eventually(lambda: kilobytes("VmRSS") - before < 20_000)
 
 
-def test_what_is_wrong_with_a_file_is_told(decoder):
+def test_a_damaged_file_is_reported(decoder):
     with pytest.raises(ImageError, match=r"^cut\.png cannot be read"):
         decoder.decode_limited(saved((300, 200))[:5000], "cut.png")
 
@@ -128,7 +128,7 @@ def test_a_file_that_takes_too_long_is_refused(monkeypatch, decoder):
         decoder.decode_limited(slow, "slow")
 
 
-def test_what_is_less_work_is_done_first_and_more_than_the_queue_is_refused(monkeypatch):
+def test_cheaper_files_are_decoded_first_and_those_beyond_the_queue_refused(monkeypatch):
     free, began, order = threading.Event(), threading.Event(), []
 
     def decode(self, file, name):

@@ -30,7 +30,7 @@ JPEG = saved(Image.new("RGB", (300, 300)), "JPEG")
 @pytest.mark.parametrize(
     "file", [DIGIT, JPEG, saved(Image.new("RGBA", (280, 280)), "PNG"), with_chunk(DIGIT, b"pHYs", bytes(9))]
 )
-def test_what_is_small_and_plain_is_light(file):
+def test_small_plain_files_are_light(file):
     assert estimate(file).light
 
 
@@ -53,7 +53,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("file", ODD.values(), ids=ODD)
-def test_what_is_large_or_odd_is_not(file):
+def test_large_or_unusual_files_are_not_light(file):
     assert len(file) < 40_000
     assert not estimate(file).light
 

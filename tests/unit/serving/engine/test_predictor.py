@@ -35,7 +35,7 @@ def predicted(tmp_path, served, look, find, count=1):
         return asyncio.run(ask())
 
 
-def test_one_look_is_enough_for_all_that_find_a_version_gone(tmp_path):
+def test_one_refresh_is_enough_for_all_requests_whose_version_is_gone(tmp_path):
     first, second = version(1, gone=True), version(2, gone=False)
     now, looks = [first], []
 
@@ -48,19 +48,19 @@ def test_one_look_is_enough_for_all_that_find_a_version_gone(tmp_path):
     assert len(looks) == 1
 
 
-def test_nothing_else_in_its_place_is_an_error(tmp_path):
+def test_a_gone_version_without_a_replacement_is_an_error(tmp_path):
     served = version(1, gone=True)
     with pytest.raises(GoneError, match="1 is gone"):
         predicted(tmp_path, served, lambda: None, lambda: served)
 
 
-def test_the_second_to_go_is_an_error(tmp_path):
+def test_a_replacement_that_is_gone_too_is_an_error(tmp_path):
     first, second = version(1, gone=True), version(2, gone=True)
     with pytest.raises(GoneError, match="2 is gone"):
         predicted(tmp_path, first, lambda: None, lambda: second)
 
 
-def test_an_error_in_finding_it_again_is_the_answer(tmp_path):
+def test_an_error_of_the_second_lookup_is_raised(tmp_path):
     def find():
         raise UnknownModelError("no version 1")
 
@@ -68,7 +68,7 @@ def test_an_error_in_finding_it_again_is_the_answer(tmp_path):
         predicted(tmp_path, version(1, gone=True), lambda: None, find)
 
 
-def test_deadlines_end_what_takes_too_long_and_nothing_else():
+def test_deadlines_cancel_only_late_tasks():
     async def waits(deadlines, seconds, *, cancelled=False):
         task = asyncio.current_task()
         if cancelled:

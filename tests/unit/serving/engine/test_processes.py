@@ -22,7 +22,7 @@ def offload():
     made.close()
 
 
-def test_what_goes_in_and_comes_out(offload):
+def test_arguments_results_and_errors_pass_between_processes(offload):
     async def both():
         inside = await offload.run(os.getpid)
         assert inside != os.getpid()
@@ -39,7 +39,7 @@ def test_what_goes_in_and_comes_out(offload):
     asyncio.run(both())
 
 
-def test_an_error_does_not_keep_what_caused_it():
+def test_an_error_does_not_keep_its_arguments_alive():
     children, given = ChildProcesses(), np.full(9, 255, np.uint8)
     kept = weakref.ref(given)
     gc.disable()
@@ -53,7 +53,7 @@ def test_an_error_does_not_keep_what_caused_it():
         children.close()
 
 
-def test_one_that_is_killed_is_replaced(offload):
+def test_a_killed_process_is_replaced(offload):
     async def killed():
         first = await offload.run(os.getpid)
         os.kill(first, signal.SIGKILL)
@@ -63,12 +63,12 @@ def test_one_that_is_killed_is_replaced(offload):
     assert first != second
 
 
-def test_who_is_killed_twice_is_told_to_come_again(offload):
+def test_a_call_whose_process_is_killed_twice_may_be_retried_later(offload):
     with pytest.raises(BusyError, match="was killed"):
         asyncio.run(offload.run(os._exit, 1))
 
 
-def test_closed_it_leaves_nothing_behind():
+def test_closing_leaves_nothing_behind():
     async def close():
         offload = Offload(2)
         inside = await offload.run(os.getpid)
@@ -84,7 +84,7 @@ def test_closed_it_leaves_nothing_behind():
         os.kill(inside, 0)
 
 
-def test_it_ends_with_the_process_that_it_works_for(tmp_path):
+def test_a_child_ends_with_its_parent(tmp_path):
     import subprocess
     import sys
 

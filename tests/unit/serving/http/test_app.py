@@ -43,7 +43,7 @@ def expected(kernel):
     return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
 
 
-def test_all_ways_give_the_same(client, expected):
+def test_all_protocols_give_the_same_predictions(client, expected):
     def rows(answer):
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -126,14 +126,14 @@ def test_only_a_new_version_is_frozen(monkeypatch, settings):
         assert len(frozen) == 2
 
 
-def test_an_error_does_not_send_the_request_back(client):
+def test_an_error_does_not_echo_the_request(client):
     answer = client.post("/v1/models/tiny:predict", json={"instances": [], "signature_name": "x" * 10**6})
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("there is no signature 'xxx")
     assert len(answer.content) < 3000
 
 
-def test_an_old_version_says_that_it_cannot_take_files(client):
+def test_an_old_version_explains_that_it_takes_no_files(client):
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
     answer = client.post("/predict/tiny", content=file.getvalue(), headers={"content-type": "image/png"})
@@ -296,7 +296,7 @@ def test_too_many_files_in_a_form(version):
         assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
 
 
-def test_a_bug_is_told_in_json(client, monkeypatch):
+def test_a_bug_is_reported_in_json(client, monkeypatch):
     monkeypatch.setattr(Batcher, "predict", lambda *_: 1 / 0)
     answer = client.post(
         "/predict/tiny", content=IMAGES.tobytes(), headers={"content-type": "application/octet-stream"}
@@ -304,7 +304,7 @@ def test_a_bug_is_told_in_json(client, monkeypatch):
     assert (answer.status_code, set(answer.json())) == (500, {"error"})
 
 
-def test_a_server_that_is_away_is_told_as_such(client, monkeypatch):
+def test_an_unreachable_server_is_reported(client, monkeypatch):
     async def away(*_):
         raise UnavailableError("it is away")
 
@@ -317,7 +317,7 @@ def test_a_server_that_is_away_is_told_as_such(client, monkeypatch):
         assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, {"error": "it is away"}, "1")
 
 
-def test_a_model_that_gives_no_numbers_is_an_error_in_all_protocols(version):
+def test_a_model_that_computes_nan_is_an_error_in_all_protocols(version):
     class Nan(Batcher):
         async def predict(self, images):
             return {"probabilities": np.full((len(images), 4), np.nan, "float32")}
@@ -335,7 +335,7 @@ def test_a_model_that_gives_no_numbers_is_an_error_in_all_protocols(version):
             assert "version 1 of model 'tiny' computed NaN or infinity as probabilities" in answer.json()["error"]
 
 
-def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
+def test_the_endpoint_is_live_before_it_has_loaded_anything(version, monkeypatch):
     may = threading.Event()
     opened = InProcessBackend.open
     monkeypatch.setattr(InProcessBackend, "open", lambda *given: may.wait(10) and opened(*given))
@@ -352,7 +352,7 @@ def test_it_lives_before_it_has_loaded_anything(version, monkeypatch):
         assert client.get("/v2/models/tiny/ready").status_code == 200
 
 
-def test_what_was_refused_is_told_with_its_reason(client, version):
+def test_refused_versions_are_reported_with_the_reason(client, version):
     bad = version.parent / "2"
     shutil.copytree(version, bad)
     reason = "has the manifest of version 1 of model 'tiny'"
@@ -368,7 +368,7 @@ def test_what_was_refused_is_told_with_its_reason(client, version):
     assert reason in line
 
 
-def test_a_repository_that_is_gone_is_told_and_served_on(client, version):
+def test_a_missing_repository_is_reported_and_models_stay_in_service(client, version):
     root = version.parents[1]
     away = root.rename(root.with_name("away"))
     eventually(lambda: client.get("/v1/models").json()["wrong"])
@@ -388,7 +388,7 @@ def spaced(given):
     return json.dumps(given).encode() + b" " * SMALL
 
 
-def test_large_json_says_the_same(client, expected):
+def test_large_json_gives_the_same(client, expected):
     whole = client.post("/v1/models/tiny:predict", content=spaced({"inputs": IMAGES.tolist()})).json()["outputs"]
     np.testing.assert_allclose(whole["probabilities"], expected, atol=1e-6)
     given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
@@ -410,7 +410,7 @@ def test_json_with_more_values_than_images_have_is_not_read(client):
     assert (answer.status_code, "far more values than 256 images" in answer.json()["error"]) == (413, True)
 
 
-def test_large_answers_say_the_same(version, expected):
+def test_large_answers_are_the_same(version, expected):
     settings = Settings(version.parents[1], images=9000)
     with LoadedClient(make_app(settings)) as client:
         many = IMAGES.repeat(3000, axis=0)
@@ -431,7 +431,7 @@ def test_large_answers_say_the_same(version, expected):
     np.testing.assert_allclose(np.reshape(tensors[0]["data"], (9000, 4)).max(-1), best, atol=1e-6)
 
 
-def test_a_body_in_many_parts_is_put_together(client, expected):
+def test_a_body_in_many_parts_is_joined(client, expected):
     raw = {"content-type": "application/octet-stream"}
     content = IMAGES.tobytes()
     whole = client.post("/predict/tiny?top=1", content=content, headers=raw).json()

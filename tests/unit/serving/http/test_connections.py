@@ -95,7 +95,7 @@ def status(answer):
         ([GET, GET[:12]], b"200"),
     ],
 )
-def test_who_stops_sending_is_cut_off(server, parts, expected):
+def test_a_client_that_stops_sending_is_cut_off(server, parts, expected):
     assert status(said(server.connect(*parts))) == expected
 
 
@@ -106,7 +106,7 @@ def test_a_second_request_that_stops_is_cut_off_after_the_first_answer(server):
     assert (status(first), status(said(connection))) == (b"200", b"408")
 
 
-def test_a_byte_now_and_then_does_not_help(server):
+def test_a_byte_now_and_then_does_not_extend_the_limit(server):
     connection = server.connect(b"G")
     for byte in GET[1:16]:
         time.sleep(0.05)
@@ -130,7 +130,7 @@ def test_a_body_that_comes_fast_enough_may_take_longer(server, monkeypatch):
     assert status(said(connection)) == b"200"
 
 
-def test_who_does_not_read_the_answer_is_cut_off(server):
+def test_a_client_that_does_not_read_its_answer_is_cut_off(server):
     connection = server.connect(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n")
     eventually(lambda: server.ended == ["answer"])
     eventually(lambda: not server.server.server_state.connections)
@@ -142,7 +142,7 @@ def test_who_does_not_read_the_answer_is_cut_off(server):
     [b"GET / HTTP/1.1\r\nA: ", b"GET /", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: "],
     ids=["header", "path", "trailer"],
 )
-def test_a_head_without_end_is_refused(start):
+def test_an_endless_head_is_refused(start):
     with Server() as server:
         connection = server.connect(start)
         # In parts that are read separately: unread data at the end would reset the connection.
@@ -170,7 +170,7 @@ def test_chunks_of_a_body_have_a_smallest_size(server, size, answered):
     assert status(said(server.connect(sent))) == (b"200" if answered else b"400")
 
 
-def test_unread_answers_have_a_limit_together(monkeypatch):
+def test_unread_answers_have_a_common_limit(monkeypatch):
     monkeypatch.setattr(connections, "UNREAD", LARGE * 3 // 2)
     with Server() as server:
         unread = []
@@ -186,7 +186,7 @@ def test_an_answer_may_take_its_time(server):
 
 
 @pytest.mark.parametrize("limit", ["connections", "address"])
-def test_the_one_that_is_silent_longest_makes_room(limit, monkeypatch):
+def test_the_longest_silent_connection_makes_room(limit, monkeypatch):
     monkeypatch.setattr(connections, "SILENT", 0.0)
     with Server(**{limit: 3}) as server:
         silent = []
@@ -203,7 +203,7 @@ def test_the_one_that_is_silent_longest_makes_room(limit, monkeypatch):
                     one.recv(1)
 
 
-def test_who_is_one_too_many_is_refused():
+def test_connections_beyond_the_limit_are_refused():
     with Server(connections=2) as server:
         first = [server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n") for _ in range(2)]
         eventually(lambda: len(server.server.server_state.connections) == 2)
@@ -218,7 +218,7 @@ def test_who_is_one_too_many_is_refused():
         assert status(said(server.connect(GET))) == b"200"
 
 
-def test_slow_clients_do_not_hold_up_the_end(monkeypatch, caplog):
+def test_slow_clients_do_not_delay_shutdown(monkeypatch, caplog):
     monkeypatch.setattr(connections, "LAST", 0.2)
     with Server(header=60, body=60) as server:
         half = [server.connect(part) for part in (b"", GET[:12], HEAD, GET)]

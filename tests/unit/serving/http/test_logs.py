@@ -11,7 +11,7 @@ def line(**fields):
     )
 
 
-def test_a_line_has_what_was_given():
+def test_a_line_has_the_given_fields():
     found = line(msg="version %s", args=("2",), model="digits", path=b"odd")
     assert found == {
         "time": "1970-01-01T00:00:00.007Z", "level": "info", "message": "version 2", "model": "digits",

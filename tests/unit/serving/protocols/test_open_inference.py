@@ -46,7 +46,7 @@ def test_pixels_in_json(manifest, data):
     assert (found.id, found.outputs, found.binary) == ("7", None, False)
 
 
-def test_pixels_behind_the_json(manifest):
+def test_pixels_after_the_json(manifest):
     given = {"inputs": [binary()], "parameters": {"binary_data_output": True}}
     found = parse(manifest, given, PIXELS.tobytes())
     np.testing.assert_array_equal(found.request.images, PIXELS)
@@ -92,12 +92,12 @@ def test_no_images_at_all(manifest):
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [3]}]}, "base64"),
     ],
 )
-def test_what_is_none_is_refused(manifest, given, said):
+def test_invalid_requests_are_refused(manifest, given, said):
     with pytest.raises(RequestError, match=said):
         parse(manifest, given)
 
 
-def test_bytes_behind_the_json_must_fit(manifest):
+def test_bytes_after_the_json_must_fit(manifest):
     with pytest.raises(RequestError, match="23 bytes follow"):
         parse(manifest, {"inputs": [binary()]}, bytes(23))
     with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] needs 24"):
@@ -129,7 +129,7 @@ def test_answers_in_json(manifest):
     }
 
 
-def test_answers_behind_the_json(manifest):
+def test_answers_after_the_json(manifest):
     asked = [{"name": "label", "parameters": {"binary_data": True}}, {"name": "class_id"}]
     body, length = open_inference.format_response(
         OUTPUTS, manifest, parse(manifest, {"inputs": [image()], "outputs": asked})

@@ -83,13 +83,13 @@ def test_no_images_at_all(manifest):
         (b'{"instances": [{"b64": 3}], "signature_name": "serving_bytes"}', "not base64"),
     ],
 )
-def test_what_is_none_is_refused(manifest, body, said):
+def test_invalid_requests_are_refused(manifest, body, said):
     with pytest.raises(RequestError, match=said):
         tf_rest.parse(body, manifest)
 
 
 @pytest.mark.parametrize("value", [-1, 256, 0.5, 1e300, "1", None, True, [1]])
-def test_what_is_no_pixel_is_refused(manifest, value):
+def test_invalid_pixels_are_refused(manifest, value):
     one = json.loads(json.dumps(LISTS[0]))
     one[0][0][0] = value
     with pytest.raises(RequestError):

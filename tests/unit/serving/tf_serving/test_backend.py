@@ -51,18 +51,18 @@ def remote(version, connection):
     return RemoteVersion("digits", 3, opened, connection, Settings(version.parents[1], batch=4, queue=12))
 
 
-def test_a_large_request_goes_in_parts_that_the_server_takes(remote, connection):
+def test_a_large_request_is_split_into_parts_that_the_server_accepts(remote, connection):
     found = asyncio.run(remote.predict(IMAGES))
     assert connection.sizes == [4, 4, 2]
     np.testing.assert_array_equal(found["probabilities"], first_pixels(IMAGES))
 
 
-def test_of_no_images_nothing_is_asked(remote, connection):
+def test_an_empty_batch_sends_no_request(remote, connection):
     assert asyncio.run(remote.predict(IMAGES[:0]))["probabilities"].shape == (0, 4)
     assert connection.sizes == []
 
 
-def test_requests_are_on_their_way_together_up_to_the_limit(remote, connection):
+def test_concurrent_requests_are_sent_up_to_the_limit(remote, connection):
     async def ask():
         connection.may.clear()
         first = [asyncio.create_task(remote.predict(IMAGES[:4])) for _ in range(3)]
@@ -78,7 +78,7 @@ def test_requests_are_on_their_way_together_up_to_the_limit(remote, connection):
     assert connection.sizes == [4, 4, 4, 4, 4, 2]
 
 
-def test_a_request_that_was_given_up_gives_its_place_back(remote, connection):
+def test_a_cancelled_request_frees_its_place(remote, connection):
     async def ask():
         connection.may.clear()
         waiting = asyncio.create_task(remote.predict(IMAGES))
@@ -95,7 +95,7 @@ def test_a_request_that_was_given_up_gives_its_place_back(remote, connection):
     ("state", "ready"),
     [("AVAILABLE", True), ("LOADING", False), (UnavailableError("away"), False), (TimeoutError(), False)],
 )
-def test_it_is_ready_when_the_server_says_so(remote, connection, state, ready):
+def test_a_version_is_ready_when_the_server_says_so(remote, connection, state, ready):
     connection.state_of = state
     assert asyncio.run(remote.ready()) is ready
 

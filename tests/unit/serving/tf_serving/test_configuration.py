@@ -72,7 +72,7 @@ def test_a_release(root):
 
 
 @pytest.mark.parametrize("name", ["a model", 'of "mine"', "back\\slash", "naïve", "tab\t", "new\nline"])
-def test_any_name_of_a_folder(tmp_path, name):
+def test_a_folder_may_have_any_name(tmp_path, name):
     (tmp_path / name / "1").mkdir(parents=True)
     (model,) = parsed(tmp_path)
     assert (model.name, model.base_path) == (name, f"/models/{name}")
@@ -89,7 +89,7 @@ def test_an_empty_repository(tmp_path):
     assert parsed(tmp_path) == []
 
 
-def test_a_damaged_release_is_told(root):
+def test_a_damaged_release_is_reported(root):
     (root / "digits" / release.NAME).write_text("{")
     with pytest.raises(ModelError, match="damaged"):
         configuration.text(root)

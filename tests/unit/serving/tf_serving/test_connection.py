@@ -84,7 +84,7 @@ def test_the_address_says_which_protocol():
 
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
-def test_nobody_is_there(scheme):
+def test_an_absent_server_is_reported(scheme):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"{scheme}127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(UnavailableError, match=f"TF Serving at {address}"):
@@ -92,7 +92,7 @@ def test_nobody_is_there(scheme):
 
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
-def test_nobody_answers(silent, scheme):
+def test_a_silent_server_is_reported(silent, scheme):
     with pytest.raises(TimeoutError):
         asked(scheme + silent, seconds=0.3)
 
@@ -108,12 +108,12 @@ def test_nobody_answers(silent, scheme):
         (500, b"[]", "status 500"),
     ],
 )
-def test_what_rest_answers_is_no_prediction(status, body, said):
+def test_invalid_rest_answers_are_reported(status, body, said):
     with rest(status, body) as url, pytest.raises(UnavailableError, match=said):
         asked(url)
 
 
-def test_what_is_no_number_in_rest_is_read_as_that():
+def test_nan_in_a_rest_answer_is_read():
     # TF Serving writes NaN, which JSON does not have.
     with rest(200, b'{"outputs": {"probabilities": [[0.5, NaN]]}}') as url:
         assert np.isnan(asked(url)["probabilities"]).tolist() == [[False, True]]
@@ -135,12 +135,12 @@ def response(**tensors):
          "malformed outputs"),
     ],
 )  # fmt: skip
-def test_what_grpc_answers_is_no_prediction(answer, said):
+def test_invalid_grpc_answers_are_reported(answer, said):
     with grpc_server(answer) as address, pytest.raises(UnavailableError, match=said):
         asked(address)
 
 
-def test_what_has_no_such_service():
+def test_a_server_without_the_service_is_reported():
     with grpc_server(b"") as address:
 
         async def ask():

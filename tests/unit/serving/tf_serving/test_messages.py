@@ -15,7 +15,7 @@ from serving.tf_serving import messages
         np.array([[b"a"], [b"b"]], object),
     ],
 )
-def test_an_array_goes_there_and_back(array):
+def test_an_array_survives_a_round_trip(array):
     sent = messages.tensor(array).SerializeToString()
     back = messages.array(messages.TensorProto.FromString(sent))
     assert (back.dtype, back.shape) == (array.dtype, array.shape)
@@ -38,7 +38,7 @@ def test_other_types_are_refused():
         messages.array(messages.TensorProto(dtype=8))
 
 
-def test_the_real_messages_say_the_same():
+def test_the_real_messages_are_the_same():
     from tensorflow_serving.apis import predict_pb2
 
     images = np.arange(12, dtype="uint8").reshape(1, 4, 3, 1)

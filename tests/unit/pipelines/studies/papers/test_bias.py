@@ -14,7 +14,7 @@ ARMS = {ALONE: (1, None), **{bias.arm(depth, value): (depth, value) for depth in
 
 
 def score(depth, value):
-    """Returns the accuracy of a shallow net for low biases, and chance for high ones, which begin lower in deep nets."""
+    """Returns the accuracy of a shallow net for low biases and chance for high ones, from 0 on in deep nets."""
     if value is None or value <= -10:
         return 0.92
     return 0.11 if value > 2 or (value >= 0 and depth > 30) else 0.96
