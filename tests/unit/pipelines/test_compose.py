@@ -32,7 +32,7 @@ def accepted(*arguments):
     return serve._access(given)
 
 
-def test_the_endpoint_is_started_with_words_that_it_knows(monkeypatch):
+def test_the_endpoint_is_started_with_valid_arguments(monkeypatch):
     monkeypatch.setenv(API_KEY, "secret")
     program, verb, *rest = words("endpoint", "ENTRYPOINT")
     assert (program, verb) == ("highway", "serve")
@@ -41,7 +41,7 @@ def test_the_endpoint_is_started_with_words_that_it_knows(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_may_do_as_little_as_it_needs(name):
+def test_every_service_has_only_the_rights_it_needs(name):
     service = SERVICES[name]
     assert re.search(r"^USER 10001$", stage(service["build"]["target"]), re.MULTILINE)
     assert re.search(r"^HEALTHCHECK ", stage(service["build"]["target"]), re.MULTILINE)
@@ -50,16 +50,16 @@ def test_every_service_may_do_as_little_as_it_needs(name):
     assert all(volume.endswith(":ro") for volume in service["volumes"])
 
 
-def test_only_the_endpoint_is_reached_from_outside():
+def test_only_the_endpoint_is_reachable_from_outside():
     assert "ports" not in SERVICES["tf-serving"]
     assert SERVICES["endpoint"]["ports"] == ["127.0.0.1:8501:8501"]
 
 
-def test_requests_in_flight_have_their_time():
+def test_requests_in_flight_have_time_to_finish():
     assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.Arguments().timeout + serve.GRACE
 
 
-def test_tf_serving_gets_files_that_are_there():
+def test_the_files_of_tf_serving_exist():
     copied = re.search(r"^COPY (.*) /etc/tf_serving/$", stage("tf-serving"), re.MULTILINE)[1].split()
     assert all((ROOT / name).is_file() for name in copied)
     mounted = {f"/etc/tf_serving/{Path(name).name}" for name in copied}

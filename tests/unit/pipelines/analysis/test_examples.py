@@ -30,7 +30,7 @@ def test_examples_are_evenly_spaced(count, limit):
 
 
 @pytest.mark.parametrize(("count", "limit"), [(10, 3), (10, 10), (7, 5), (9, 1), (5, 8)])
-def test_those_on_disk_too(count, limit, tmp_path):
+def test_examples_on_disk_are_evenly_spaced_too(count, limit, tmp_path):
     _, stream = both(count, tmp_path)
     found = spaced(stream, limit)
     labels = found.labels

@@ -17,7 +17,7 @@ def written(tmp_path, found):
     return (tmp_path / "analysis.md").read_text()
 
 
-def test_every_array_is_told_on_the_page(tmp_path):
+def test_the_page_describes_every_array(tmp_path):
     found = analysis(unit_lesions=lesions([1.0] * 7, [0.9] * 7))
     page = written(tmp_path, found)
     with np.load(tmp_path / "arrays.npz") as arrays:
@@ -40,7 +40,7 @@ def test_the_table_has_a_row_for_each_layer(tmp_path):
     assert "best weights" in page
 
 
-def test_of_many_layers_the_page_shows_those_that_cost_most():
+def test_the_page_shows_the_costliest_of_many_layers():
     rows = [{"layer": number, "lesion_loss": float(number % 70)} for number in range(1, 101)]
     shown = report._chosen(rows)
     assert len(shown) == report.SHOWN
@@ -49,7 +49,7 @@ def test_of_many_layers_the_page_shows_those_that_cost_most():
     assert max(hidden) <= min(row["lesion_loss"] for row in shown)
 
 
-def test_of_many_classes_the_two_that_differ_most_are_drawn():
+def test_the_two_most_different_of_many_classes_are_drawn():
     found = analysis()
     means = np.full((12, 7), 0.2)
     means[3], means[8] = 0.9, 0.0

@@ -18,7 +18,7 @@ def through_a_file(arrays):
         return dict(read)
 
 
-def test_statistics_come_back_from_a_file():
+def test_statistics_survive_a_round_trip_through_a_file():
     found = analysis().statistics
     arrays = through_a_file(storage.of_statistics(found))
     assert set(arrays) <= set(storage.SHAPES)
@@ -33,7 +33,7 @@ def test_statistics_come_back_from_a_file():
 
 
 @pytest.mark.parametrize(("prefix", "count"), [("lesion", 3), ("unit_lesion", 7)])
-def test_lesions_come_back_from_a_file(prefix, count):
+def test_lesions_survive_a_round_trip_through_a_file(prefix, count):
     found = lesions(np.linspace(0.9, 1.5, count), np.linspace(0.9, 0.1, count))
     other = {"lesion": "unit_lesion", "unit_lesion": "lesion"}[prefix]
     # Stored together with other lesions, in one file.

@@ -19,7 +19,7 @@ def test_the_outputs_change_up_to_a_layer(outputs, layer):
     assert summary.changed(Layout((Call("a", 4, 2),)), np.ravel(outputs).astype(float)) == layer
 
 
-def test_outputs_of_layers_that_differ_or_have_places_are_not_compared():
+def test_outputs_of_different_layers_or_with_positions_are_not_compared():
     assert summary.changed(Layout((Call("a", None, 2), Call("b", None, 3))), np.arange(5.0)) is None
     assert summary.changed(Layout((Call("a", None, 2, 9), Call("b", None, 2, 9))), np.arange(4.0)) is None
     assert summary.changed(Layout((Call("a", None, 2),)), np.arange(2.0)) is None

@@ -23,7 +23,7 @@ def test_json_is_plain(small):
     assert json.loads(small.model_dump_json())["optimizer"]["momentum"] == 0.9
 
 
-def test_nothing_can_be_changed(small):
+def test_a_configuration_is_immutable(small):
     with pytest.raises(ValidationError):
         small.epochs = 3
     with pytest.raises(ValidationError):
@@ -54,12 +54,12 @@ def test_nothing_can_be_changed(small):
         (ModelConfig, {}),
     ],
 )
-def test_what_is_out_of_range_is_refused(model, values):
+def test_values_out_of_range_are_refused(model, values):
     with pytest.raises(ValidationError):
         model(**values)
 
 
-def test_every_field_is_told():
+def test_every_field_is_documented():
     def untold(model: type[BaseModel]) -> list[str]:
         missing = []
         for name, field in model.model_fields.items():
@@ -89,13 +89,13 @@ def test_defaults_are_those_of_the_docstrings(small):
     assert values["schedule.kind"] == "constant"
 
 
-def test_nothing_is_held_out_of_what_a_seed_draws():
+def test_nothing_is_held_out_of_a_seeded_draw():
     with pytest.raises(ValidationError, match=r"none can be held out.*subset\.seed=0, validation=100"):
         Config(recipe="x", model=ModelConfig(preset="x"), data="mnist", validation=100, subset=Subset(seed=0))
 
 
 @given(configs, st.integers(0, 100))
-def test_another_seed_draws_another_subset_where_a_seed_draws_it(config, seed):
+def test_another_seed_draws_another_subset_if_draws_are_seeded(config, seed):
     other = config.seeded(seed)
     before, after = flat(config), flat(other)
     assert (other.seed, other.subset.seed) == (seed, None if config.subset.seed is None else seed)

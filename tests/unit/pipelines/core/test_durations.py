@@ -25,7 +25,7 @@ def test_one_job_continues_at_its_average_pace():
     assert remaining(60.0, done=7, total=6) == 0.0
 
 
-def test_the_start_of_a_job_is_told_apart_from_its_work_where_that_is_possible():
+def test_startup_is_separated_from_work_where_possible():
     assert fitted_pace([1, 1, 3], [6.0, 6.0, 8.0]) == pytest.approx((5.0, 1.0))
     assert fitted_pace([2, 2], [10.0, 14.0]) == (0.0, 6.0)
     # A longer trial that took less time is noise.
@@ -46,7 +46,7 @@ def test_there_is_no_estimate_before_a_job_progresses():
     assert JobTracker(unknown, 1, 0.0).time_left(unknown, 60.0) is None
 
 
-def test_jobs_without_a_pace_take_the_average_with_the_time_outside_of_their_work():
+def test_jobs_without_a_pace_take_the_average_including_other_time():
     tracker = JobTracker({"a": Job(10.0), "b": Job(10.0)}, 1, 0.0)
     # Half of the minute was training.
     assert tracker.time_left({"a": Job(5.0, Pace(0.0, 6.0)), "b": Job(10.0)}, 60.0) == 5 * 6 + 10 * 12

@@ -16,13 +16,13 @@ flags\t\t: fpu
 ARM = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
 
 
-def test_versions_name_what_decides_a_result():
+def test_versions_include_everything_that_decides_a_result():
     found = environment.versions()
     assert found["keras"] == keras.__version__
     assert {"python", "numpy", "highway-keras"} <= set(found)
 
 
-def test_the_processor_is_read_from_what_linux_says(tmp_path):
+def test_the_processor_is_read_from_cpuinfo(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text(X86)
     assert environment.cpu(info) == ("Some CPU @ 2.00GHz", ("avx2", "avx512f", "avx512_bf16", "amx_bf16"))
@@ -30,13 +30,13 @@ def test_the_processor_is_read_from_what_linux_says(tmp_path):
     assert environment.cpu(info)[1] == ("asimd", "bf16")
 
 
-def test_elsewhere_the_platform_names_it(tmp_path):
+def test_without_cpuinfo_the_platform_names_the_processor(tmp_path):
     model, features = environment.cpu(tmp_path / "none")
     assert model
     assert features == ()
 
 
-def test_the_devices_are_seen_without_a_framework(tmp_path):
+def test_devices_are_found_without_a_framework(tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "accel0", "tty"):
         (tmp_path / name).touch()
     assert environment.devices(tmp_path) == ["accel0", "nvidia0", "nvidia1"]
@@ -49,7 +49,7 @@ def test_the_command_can_be_typed_again(monkeypatch):
     assert environment.command() == "python -m pipelines train"
 
 
-def test_a_process_that_works_for_another_tells_the_command_of_that_one(monkeypatch):
+def test_a_process_that_works_for_another_reports_its_command(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/x/pipelines/training/processes/train.py", "{}"])
     monkeypatch.setenv(environment.COMMAND, "highway reproduce depth-contrast")
     assert environment.command() == "highway reproduce depth-contrast"

@@ -9,7 +9,7 @@ def test_unknown_names_the_nearest_and_all_choices():
     )
 
 
-def test_unknown_proposes_nothing_where_nothing_is_like_it():
+def test_unknown_proposes_nothing_without_a_similar_name():
     assert "Did you mean" not in str(unknown("verb", "zzz", ["train", "export"]))
 
 

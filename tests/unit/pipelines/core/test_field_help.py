@@ -30,7 +30,7 @@ from pipelines.core.field_help import expectation, explain, placeholder
         (Optimizer, "a group of fields", None),
     ],
 )
-def test_what_a_field_takes(annotation, words, short):
+def test_the_values_of_a_field_are_explained(annotation, words, short):
     assert expectation(annotation) == words
     if short:
         assert placeholder(annotation) == short
@@ -89,7 +89,7 @@ def test_every_wrong_field_has_a_line():
     ]
 
 
-def test_a_rule_of_the_whole():
+def test_a_rule_across_fields():
     class Range(Frozen):
         """A range."""
 

@@ -17,7 +17,7 @@ def test_a_new_file_and_its_folders(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_file_aside_has_the_suffix_and_lies_in_the_same_folder(tmp_path):
+def test_the_temporary_file_has_the_same_suffix_and_folder(tmp_path):
     with replacing(tmp_path / "model.keras") as aside:
         assert aside.suffix == ".keras"
         assert aside.parent == tmp_path
@@ -71,7 +71,7 @@ def test_a_disk_that_is_full_only_when_flushed_leaves_the_old_file(tmp_path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_is_renamed_is_on_disk_before(tmp_path, monkeypatch):
+def test_content_is_on_disk_before_the_rename(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
     events = []
     fsync, replace = os.fsync, os.replace
@@ -91,7 +91,7 @@ def test_what_is_renamed_is_on_disk_before(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_rights_follow_the_mask_as_for_any_new_file(tmp_path, mask):
+def test_permissions_follow_the_umask_as_for_any_new_file(tmp_path, mask):
     before = os.umask(mask)
     try:
         write_text(tmp_path / "record.json", "")
@@ -101,7 +101,7 @@ def test_rights_follow_the_mask_as_for_any_new_file(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "record.json").stat().st_mode) == 0o666 & ~mask
 
 
-def test_what_is_replaced_can_be_kept(tmp_path):
+def test_the_replaced_file_can_be_kept(tmp_path):
     path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
     for content in (b"1", b"2", b"3"):
         with replacing(path, before=before) as aside:
@@ -110,7 +110,7 @@ def test_what_is_replaced_can_be_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_failure_leaves_both(tmp_path):
+def test_a_failure_keeps_both_files(tmp_path):
     path, before = tmp_path / "state.npz", tmp_path / "previous.npz"
     path.write_bytes(b"2")
     before.write_bytes(b"1")
@@ -119,7 +119,7 @@ def test_a_failure_leaves_both(tmp_path):
     assert (path.read_bytes(), before.read_bytes()) == (b"2", b"1")
 
 
-def test_only_temporary_files_are_left_overs(tmp_path):
+def test_only_temporary_files_are_leftovers(tmp_path):
     others = {".hidden", ".gitignore", "state-12345678.npz", "model.keras"}
     for name in others:
         (tmp_path / name).touch()
@@ -133,7 +133,7 @@ def contents(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
-def test_a_folder_takes_the_place_of_the_one_before_with_all_that_is_in_it(tmp_path):
+def test_a_folder_replaces_the_previous_one_with_all_its_content(tmp_path):
     for name in ("first", "second"):
         with replacing_folder(tmp_path / "a" / "b") as aside:
             assert not list(aside.iterdir())

@@ -18,7 +18,7 @@ def load(**environment):
     )
 
 
-def test_frameworks_come_without_noise_and_outside_of_garbage_collection():
+def test_frameworks_load_silently_and_outside_of_garbage_collection():
     done = load()
     assert done.stdout == "['keras', 'tensorflow'] True True\n"
     assert done.stderr == ""
@@ -26,7 +26,7 @@ def test_frameworks_come_without_noise_and_outside_of_garbage_collection():
 
 @pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])
 @pytest.mark.slow
-def test_what_would_be_imported_for_nothing_can_be_imported_later(backend, imported):
+def test_modules_that_are_not_needed_at_once_can_be_imported_later(backend, imported):
     code = """
 import sys
 from pipelines.core import frameworks
@@ -39,7 +39,7 @@ import jax, matplotlib, pandas, sklearn
     assert done.stdout == f"{imported}\n"
 
 
-def test_a_failed_import_is_not_hushed():
+def test_a_failed_import_is_not_silenced():
     done = load(KERAS_BACKEND="nonsense")
     assert done.returncode != 0
     assert "nonsense" in done.stderr
@@ -53,7 +53,7 @@ def test_a_failed_import_is_not_hushed():
         pytest.param({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4, marks=pytest.mark.slow),
     ],
 )
-def test_on_jax_a_cpu_is_as_many_devices_as_it_has_cores(monkeypatch, environment, expected):
+def test_jax_treats_each_cpu_core_as_a_device(monkeypatch, environment, expected):
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     code = "from pipelines.core import frameworks; frameworks.load(); import jax; print(jax.device_count())"
     done = subprocess.run(

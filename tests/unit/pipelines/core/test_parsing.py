@@ -138,15 +138,15 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --resume runs/a", "--resume takes neither a recipe nor its fields."),
     ],
 )
-def test_mistakes_are_told(words, message):
+def test_errors_are_reported(words, message):
     assert message in refused(*words.split())
 
 
-def test_all_mistakes_at_once():
+def test_all_errors_are_reported_at_once():
     assert len(refused("demo", "--epochs", "0", "--seed", "-1").splitlines()) == 2
 
 
-def test_where_a_new_run_lies():
+def test_the_folder_of_a_new_run():
     found = parse_train(["demo", "--run", "runs/a", "--data-dir", "/data"])
     assert (found.run, found.resume, found.data_dir) == (Path("runs/a"), None, Path("/data"))
     found = parse_train(["demo"])
@@ -162,12 +162,12 @@ def test_how_often_the_state_is_saved(words):
 
 
 @pytest.mark.parametrize("words", ["--resume runs/a --data-dir d", "--data-dir=d --resume=runs/a"])
-def test_a_resumed_run_brings_its_own_config(words):
+def test_a_resumed_run_keeps_its_own_config(words):
     found = parse_train(words.split())
     assert (found.config, found.run, found.resume, found.data_dir) == (None, None, Path("runs/a"), Path("d"))
 
 
-def test_help_of_a_recipe_tells_every_field_with_its_value(capsys):
+def test_help_of_a_recipe_shows_every_field_with_its_value(capsys):
     with pytest.raises(SystemExit) as caught:
         parse_train(["mnist_conv_32", "--help"])
     assert caught.value.code == 0
@@ -220,7 +220,7 @@ def test_other_verbs():
     assert found == Arguments(run="runs/a", images=("a.png", "b.png"), to="x")
 
 
-def test_what_is_given_by_place_is_named_so(capsys):
+def test_positional_arguments_are_named_as_such(capsys):
     with pytest.raises(UserError, match=r"^IMAGES must be one or more values, each a path\."):
         other("runs/a")
     with pytest.raises(UserError, match=r"^--weights must be 'final' or 'best'\. Received: 'beast'"):
@@ -230,7 +230,7 @@ def test_what_is_given_by_place_is_named_so(capsys):
     assert "usage: highway thing" in capsys.readouterr().out
 
 
-def test_an_unknown_option_before_the_places_is_told():
+def test_an_unknown_option_before_positional_arguments_is_reported():
     class Optional(Frozen):
         """Does a thing."""
 

@@ -28,7 +28,7 @@ def made(tmp_path):
     return run.create(tmp_path / "runs" / "toy", toy_config(), RECORD)
 
 
-def test_a_run_comes_back_as_it_was_made(made):
+def test_a_run_is_read_as_it_was_created(made):
     assert sorted(entry.name for entry in made.path.iterdir()) == ["config.json", "run.json"]
     assert [entry.name for entry in made.path.parent.iterdir()] == ["toy"]
     assert run.open_run(made.path) == made
@@ -53,7 +53,7 @@ def test_nothing_is_overwritten(tmp_path, make):
     assert path.is_file() or not list(path.iterdir())
 
 
-def test_who_makes_the_folder_first_keeps_it(made, monkeypatch):
+def test_the_first_process_to_create_the_folder_keeps_it(made, monkeypatch):
     before = (made.path / "run.json").read_bytes()
     calls = []
 
@@ -80,7 +80,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_run_is_told_apart(tmp_path, made):
+def test_folders_that_are_no_runs_are_distinguished(tmp_path, made):
     with pytest.raises(UserError, match="there is no run directory"):
         run.open_run(tmp_path / "none")
     with pytest.raises(UserError, match="is not a run directory"):
@@ -102,7 +102,7 @@ def test_damaged_files_are_named(made, name, content, message):
         run.open_run(made.path)
 
 
-def test_one_process_a_run(made):
+def test_one_process_per_run(made):
     code = f"""
 from pathlib import Path
 from pipelines.core import run

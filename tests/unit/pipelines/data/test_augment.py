@@ -58,7 +58,7 @@ def test_steps_and_seeds_draw_differently():
         assert not np.array_equal(made[one], made[other])
 
 
-def test_nothing_to_do_changes_nothing():
+def test_without_augmentation_nothing_changes():
     images = tf.constant(batch(3, (4, 4, 3)))
     assert augment(images, Augment(), tf.constant([0, 0])) is images
 

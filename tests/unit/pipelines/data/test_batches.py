@@ -49,7 +49,7 @@ def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed):
 
 
 @pytest.mark.parametrize("batch_size", [10, 8, 50, 60])
-def test_every_example_comes_once_an_epoch(batch_size):
+def test_every_example_appears_once_per_epoch(batch_size):
     made = batches(numbered(50), batch_size=batch_size, steps=600 // batch_size)
     assert {len(x) for x, _ in made} == {batch_size}  # Also where a batch crosses the end of an epoch.
     row = np.concatenate([x[:, 0, 0, 0] for x, _ in made])

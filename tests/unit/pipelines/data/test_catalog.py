@@ -23,7 +23,7 @@ def test_the_folder_named_on_the_command_line_comes_first(tmp_path, monkeypatch)
     assert data_root(tmp_path / "given") == tmp_path / "given"
 
 
-def test_a_named_folder_must_be_there(tmp_path, monkeypatch):
+def test_a_named_folder_must_exist(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"no folder '.*nowhere' \(--data-dir\)"):
         data_root(tmp_path / "nowhere")
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
@@ -49,12 +49,12 @@ def test_an_unknown_name_gets_the_nearest(tmp_path):
 
 
 @pytest.mark.parametrize("data", ["mnist:9.9.9", "mnist/no_such_config", "mnist:one"])
-def test_a_version_or_config_that_is_not_there_is_told(tmp_path, data):
+def test_a_missing_version_or_config_is_reported(tmp_path, data):
     with pytest.raises(UserError, match=f"the data set '{data}' cannot be opened"):
         find(data, tmp_path)
 
 
-def test_nothing_is_written_by_looking(tmp_path):
+def test_a_lookup_writes_nothing(tmp_path):
     for name in ("mnist", "mnist_5k", "mnist:3.0.1"):
         assert find(name, tmp_path) is None
     assert not list(tmp_path.iterdir())
@@ -67,7 +67,7 @@ def test_names_with_version_and_paths(digits, monkeypatch):
         assert Path(find(data, digits).data_dir).resolve() == folder
 
 
-def test_what_is_a_path(tmp_path, monkeypatch):
+def test_paths_are_recognized(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "sets" / "mine").mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_what_is_a_path(tmp_path, monkeypatch):
         assert not is_folder(data)
 
 
-def test_a_folder_without_a_data_set_is_told(digits):
+def test_a_folder_without_a_data_set_is_reported(digits):
     with pytest.raises(UserError, match=r"no prepared data set in '.*': dataset_info.json is missing"):
         find(str(digits / "mnist_5k"), None)
     with pytest.raises(UserError, match="no prepared data set in '/no/where'"):

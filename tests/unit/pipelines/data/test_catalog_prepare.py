@@ -46,13 +46,13 @@ def server():
         thread.join()
 
 
-def test_digits_are_prepared_when_first_used_without_a_word(sets, capfd):
+def test_digits_are_prepared_silently_on_first_use(sets, capfd):
     assert describe("mnist_5k", sets).counts["train"] == 3
     assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
     assert capfd.readouterr().out == ""
 
 
-def test_a_folder_that_must_not_be_written_to_is_left_alone(sets, tmp_path):
+def test_a_read_only_folder_is_left_alone(sets, tmp_path):
     sets.chmod(0o555)
     assert len(load("mnist_5k", "test", sets)) == 3
     assert not list(sets.iterdir())
@@ -60,7 +60,7 @@ def test_a_folder_that_must_not_be_written_to_is_left_alone(sets, tmp_path):
     assert find("mnist_5k", sets) is not None
 
 
-def test_nowhere_to_write_is_told(sets, tmp_path):
+def test_a_missing_writable_folder_is_reported(sets, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o555)
     sets.chmod(0o555)
@@ -115,7 +115,7 @@ def test_the_first_of_two_processes_to_finish_wins(sets, monkeypatch):
     assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
 
 
-def test_what_is_in_the_way_is_told(sets):
+def test_an_obstacle_is_reported(sets):
     (sets / "mnist_5k" / "1.0.0").mkdir(parents=True)
     (sets / "mnist_5k" / "1.0.0" / "notes").write_text("mine")
     with pytest.raises(UserError, match=r"1\.0\.0 exists but holds no complete data set"):

@@ -91,7 +91,7 @@ def test_the_features_are_the_shipped_factors_and_the_target_is_the_next_months_
     np.testing.assert_allclose(stored["target"][:, 0], [float(row["Mkt-RF"]) for row in shipped[1:]], rtol=1e-6)
 
 
-def test_no_split_sees_what_a_later_one_is_asked(factors, stored):
+def test_no_split_sees_the_targets_of_a_later_one(factors, stored):
     start = 0
     for name, count in SPLITS.items():
         examples = load("fama_french", name, factors)
@@ -130,6 +130,6 @@ def test_batches_keep_targets_as_they_are(factors):
     assert drawn.tolist() != expected.tolist()
 
 
-def test_there_is_nothing_to_draw(factors, tmp_path):
+def test_vectors_cannot_be_drawn(factors, tmp_path):
     with pytest.raises(UserError, match=r"only images can be drawn\. 'fama_french' holds vectors of 4 numbers"):
         draw_samples("fama_french", None, factors, tmp_path / "samples.png")

@@ -15,7 +15,7 @@ def epoch(number, count, seed=0):
 
 @settings(max_examples=40, deadline=None)
 @given(count=st.integers(1, 300), number=st.integers(0, 10**6), seed=st.integers(0, 2**63 - 1))
-def test_every_example_comes_once_an_epoch(count, number, seed):
+def test_every_example_appears_once_per_epoch(count, number, seed):
     assert sorted(epoch(number, count, seed)) == list(range(count))
 
 
@@ -32,7 +32,7 @@ def test_a_position_does_not_depend_on_its_batch(places):
     assert together.tolist() == alone
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
+def test_every_epoch_and_seed_has_its_own_order():
     orders = {epoch(number, 50, seed).tobytes() for number in range(5) for seed in range(5)}
     assert len(orders) == 25
 

@@ -37,7 +37,7 @@ def reference(chosen, images, training):
 
 @settings(max_examples=40, deadline=None)
 @given(chosen, images)
-def test_equals_the_same_in_numpy_float64(chosen, images):
+def test_preprocessing_equals_that_of_numpy_in_float64(chosen, images):
     fitted = fit(chosen, images)
     x = apply(fitted, tf.constant(images))
     assert x.dtype == tf.float32
@@ -45,7 +45,7 @@ def test_equals_the_same_in_numpy_float64(chosen, images):
     np.testing.assert_allclose(x, expected, rtol=2e-5, atol=2e-5 * max(1, abs(expected).max()))
 
 
-def test_an_offset_makes_pixels_lie_around_zero():
+def test_an_offset_centres_pixels_around_zero():
     ends = tf.constant(np.array([[[[0], [255]]]], np.uint8))
     seen = apply(Fitted(Preprocess(scale=2 / 255, offset=-1.0), None), ends)
     np.testing.assert_allclose(seen[0, 0, :, 0], [-1, 1], atol=1e-6)
@@ -101,7 +101,7 @@ def test_eager_and_graph_give_the_same():
     assert traced(tf.zeros([0, 8, 8, 3], tf.uint8)).shape == (0, 8, 8, 3)
 
 
-def test_other_pixels_than_those_of_a_file_are_refused():
+def test_pixels_that_are_not_uint8_are_refused():
     fitted = Fitted(Preprocess(), None)
     with pytest.raises(TypeError, match="Received: dtype=float32"):
         apply(fitted, tf.zeros([1, 2, 2, 1]))
@@ -121,7 +121,7 @@ def test_no_images_have_no_mean():
 
 @settings(max_examples=40, deadline=None)
 @given(chosen)
-def test_kept_and_read_again(tmp_path_factory, chosen):
+def test_preprocessing_survives_a_round_trip_through_a_file(tmp_path_factory, chosen):
     fitted = fit(chosen, np.random.default_rng(0).integers(0, 256, (5, 3, 3, 3), np.uint8))
     path = tmp_path_factory.mktemp("kept") / "preprocess.npz"
     save(fitted, path)
@@ -133,7 +133,7 @@ def test_kept_and_read_again(tmp_path_factory, chosen):
         assert again.mean.dtype == np.float32
 
 
-def test_a_damaged_file_is_told_by_name(tmp_path):
+def test_a_damaged_file_is_reported_by_name(tmp_path):
     path = tmp_path / "preprocess.npz"
     with pytest.raises(UserError, match=r"preprocess\.npz is missing"):
         load(path)

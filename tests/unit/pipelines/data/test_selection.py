@@ -17,7 +17,7 @@ def test_each_class_gives_its_share(labels, part):
         assert abs(held[labels == label].sum() - share) < 1
 
 
-def test_what_is_left_over_goes_to_the_classes_that_lack_most():
+def test_the_remainder_goes_to_the_classes_that_lack_most():
     labels = np.repeat([0, 1, 2], [9, 6, 5])
     assert np.bincount(labels[held_out(labels, 4)]).tolist() == [2, 1, 1]  # Shares 1.8, 1.2 and 1.
 
@@ -45,11 +45,11 @@ sizes = st.fixed_dictionaries({"train": st.integers(1, 300), "test": st.integers
 
 
 @given(st.sampled_from(["train", "test"]), st.integers(1, 500))
-def test_every_example_has_a_place_of_its_own(split, count):
+def test_every_example_has_its_own_place(split, count):
     assert sorted(published_order(split, count)) == list(range(count))
 
 
-def test_the_splits_are_in_orders_of_their_own():
+def test_each_split_has_its_own_order():
     assert published_order("train", 50).tolist() != published_order("test", 50).tolist()
 
 

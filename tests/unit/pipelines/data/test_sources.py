@@ -47,14 +47,14 @@ def test_the_test_split_is_never_used_for_validation(tiny, own):
     assert again == seen
 
 
-def test_a_validation_split_of_its_own_is_used_as_it_is(tiny):
+def test_an_existing_validation_split_is_used_as_it_is(tiny):
     data = tiny({"train": 40, "validation": 10, "test": 5})
     assert describe(data, validation=30).counts == {"train": 40, "validation": 10, "test": 5}
     assert numbers(load(data, "validation", validation=30)) == {(1, number) for number in range(10)}
     assert numbers(load(data, "train", validation=30)) == {(0, number) for number in range(40)}
 
 
-def test_without_validation_all_is_train(tiny):
+def test_without_validation_everything_is_train(tiny):
     data = tiny({"train": 20, "test": 5})
     assert len(load(data, "train")) == 20
     with pytest.raises(UserError, match=r"no validation examples.*--validation N"):
@@ -86,7 +86,7 @@ def test_shared_arrays_cannot_be_written_to(tiny):
             examples.images[0] = 0
 
 
-def test_a_subset_is_drawn_from_what_is_left_and_from_the_test_split(tiny):
+def test_a_subset_is_drawn_from_the_remaining_examples_and_the_test_split(tiny):
     data, part = tiny({"train": 60, "test": 30}), Subset(train=9, test=6)
     assert describe(data, validation=12, part=part).counts == {"train": 9, "validation": 12, "test": 6}
     train, validation, test = (load(data, name, validation=12, part=part) for name in SPLITS)
@@ -106,7 +106,7 @@ def test_a_smaller_subset_is_part_of_a_larger_one(tiny):
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_a_stream_holds_the_subset_of_memory(tiny, split):
+def test_a_stream_holds_the_same_subset_as_memory(tiny, split):
     data, part = tiny({"train": 60, "test": 30}), Subset(train=9, test=6)
     memory, disk = (load(data, split, validation=12, part=part, memory=bytes_) for bytes_ in (2**20, 10))
     assert len(disk) == len(memory)
@@ -115,7 +115,7 @@ def test_a_stream_holds_the_subset_of_memory(tiny, split):
 
 
 @pytest.mark.parametrize("part", [Subset(train=49), Subset(test=6)])
-def test_a_subset_is_no_larger_than_what_it_is_drawn_from(tiny, part):
+def test_a_subset_is_no_larger_than_its_source(tiny, part):
     data = tiny({"train": 60, "test": 5})
     assert describe(data, validation=12, part=Subset(train=48, test=5)).counts["train"] == 48
     with pytest.raises(UserError, match=r"subset\.(train must be at most 48|test must be at most 5), the .*Received:"):
@@ -138,18 +138,18 @@ def test_a_seed_draws_from_the_order_in_which_the_data_were_published(tiny, spli
     assert sorted(examples.labels.tolist()) == sorted((expected[split] % 3).tolist())
 
 
-def test_only_what_was_published_in_a_known_order_is_drawn_by_a_seed(tiny):
+def test_only_data_with_a_published_order_are_drawn_by_a_seed(tiny):
     data = tiny({"train": 60, "test": 5})
     with pytest.raises(UserError, match=r"known for mnist only.*Received: 'tiny', subset\.seed=0"):
         describe(data, part=Subset(train=9, seed=0))
 
 
-def test_splits_that_are_not_there_are_told(tiny):
+def test_missing_splits_are_reported(tiny):
     with pytest.raises(UserError, match="no test examples"):
         load(tiny({"train": 6}), "test")
 
 
-def test_without_training_examples_there_is_nothing_to_do(tiny):
+def test_missing_training_examples_are_an_error(tiny):
     with pytest.raises(UserError, match=r"no split 'train'\. It has: test"):
         describe(tiny({"test": 6}))
 
@@ -170,7 +170,7 @@ def test_validation_leaves_something_to_train_on(tiny):
         ({"image": tfds.features.Image(shape=(None, None, 1))}, r"all of one size\. Received: shape=\(None, None, 1\)"),
     ],
 )
-def test_only_images_of_one_size_with_labels(tiny, features, message):
+def test_only_images_of_one_size_with_labels_are_accepted(tiny, features, message):
     data = tiny({"train": 6, "test": 5}, **features)
     with pytest.raises(UserError, match=message):
         describe(data)
@@ -189,7 +189,7 @@ def vector(*shape, dtype=np.float32):
         {"features": vector(3, dtype=np.float64), "target": vector(1)},
     ],
 )
-def test_only_float32_vectors_with_a_number_each(tiny, vectors):
+def test_only_float32_vectors_with_one_target_are_accepted(tiny, vectors):
     with pytest.raises(UserError, match=r"or for regression features \(Tensor, float32 \[n\]\) and target"):
         describe(tiny({"train": 6}, image="none", label="none", vectors=vectors))
 
@@ -232,7 +232,7 @@ def damaged(digits, tmp_path, name, contents):
     ],
     ids=["missing", "empty", "truncated", "one bit"],
 )
-def test_damaged_examples_are_told_by_their_folder(digits, tmp_path, contents):
+def test_damaged_examples_are_reported_with_their_folder(digits, tmp_path, contents):
     root = damaged(digits, tmp_path, "*train*", contents)
     message = rf"prepared data in {root}.* cannot be read"
     with pytest.raises(UserError, match=message):
@@ -251,14 +251,14 @@ def test_damaged_examples_are_told_by_their_folder(digits, tmp_path, contents):
     ids=["empty", "cut", "without content", "other content", "bytes"],
 )
 @pytest.mark.parametrize("by_name", [True, False])
-def test_damaged_information_is_told_by_its_folder(digits, tmp_path, contents, by_name):
+def test_damaged_information_is_reported_with_its_folder(digits, tmp_path, contents, by_name):
     root = damaged(digits, tmp_path, "dataset_info.json", lambda whole: contents)
     data = "mnist_5k" if by_name else str(root / "mnist_5k" / "1.0.0")
     with pytest.raises(UserError, match=rf"prepared data in {root}.* cannot be read"):
         describe(data, root)
 
 
-def test_information_without_splits_is_told(digits, tmp_path):
+def test_information_without_splits_is_reported(digits, tmp_path):
     poor = b'{"name": "mnist_5k", "version": "1.0.0", "fileFormat": "tfrecord", "moduleName": "x"}'
     root = damaged(digits, tmp_path, "dataset_info.json", lambda whole: poor)
     with pytest.raises(UserError, match="no split 'train'"):

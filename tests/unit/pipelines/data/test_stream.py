@@ -31,7 +31,7 @@ def same(some, others):
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_stream_holds_the_examples_of_memory(large, split):
+def test_a_stream_holds_the_same_examples_as_memory(large, split):
     memory, disk = load(large, split, validation=12), load(large, split, validation=12, memory=10)
     assert isinstance(disk, Stream)
     assert len(disk) == len(memory) == len(disk.labels)
@@ -50,7 +50,7 @@ def test_a_start_at_a_later_step_gives_the_same_batches(large):
         same(batches(examples, first_step=first), whole[first:])
 
 
-def test_every_example_once_an_epoch_and_each_epoch_its_own_order(large):
+def test_each_epoch_has_every_example_once_in_its_own_order(large):
     examples = load(large, "train", validation=12, memory=10)
     made = batches(examples, augment=Augment(), steps=12)
     epochs = [np.concatenate([x for x, _ in made[at : at + 6]]).reshape(48, -1)[:, 1] for at in (0, 6)]

@@ -34,7 +34,7 @@ def test_every_layer_is_float32_with_the_same_weights(policy):
     assert keras.config.dtype_policy().name == policy
 
 
-def test_the_trained_net_stays_as_it_is():
+def test_the_trained_net_is_unchanged():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         trained = tiny_net()
@@ -48,7 +48,7 @@ def test_the_trained_net_stays_as_it_is():
     assert any(weight.any() for weight in trained.get_weights())
 
 
-def test_the_copy_computes_what_a_net_built_in_float32_computes():
+def test_the_copy_computes_the_same_as_a_net_built_in_float32():
     def net():
         keras.utils.set_random_seed(0)
         built = highway_keras.from_preset("mnist_conv_16")

@@ -63,7 +63,7 @@ def test_one_wrong_name_fails_even_in_a_tie():
     assert (agreement.same_label, agreement.ties) == (9, 0)
 
 
-def test_either_class_will_do_in_a_tie():
+def test_either_class_is_accepted_in_a_tie():
     near = CERTAIN.copy()
     near[4] = [0.45, 0.45 - TOLERANCE, 0.1]
     other = near.copy()

@@ -94,7 +94,7 @@ def test_the_rows_are_not_copied_and_nothing_is_counted(replaced):
             assert sorted(types(body)) == ["Add", "MatMul", "Mul", "Tanh"]
 
 
-def test_what_nothing_reads_is_gone(replaced):
+def test_tensors_that_nothing_reads_are_removed(replaced):
     nodes = [*replaced.graph.node]
     read = {name for node in nodes for name in node.input} | {output.name for output in replaced.graph.output}
     for node in nodes:
@@ -105,7 +105,7 @@ def test_what_nothing_reads_is_gone(replaced):
     assert sum(len(array.raw_data) for array in replaced.graph.initializer) <= 2 * 4 * (45 + 15 + 3) + 8
 
 
-def test_what_a_loop_collects_a_scan_collects():
+def test_a_scan_collects_the_same_as_a_loop():
     def run(x):
         kernels = tf.convert_to_tensor(tf.constant(KERNELS))
 
@@ -135,7 +135,7 @@ def test_a_loop_of_another_name_stays():
     np.testing.assert_allclose(computed(both), 2 * expected(IMAGES), rtol=1e-5, atol=1e-5)
 
 
-def test_a_graph_without_loops_computes_what_it_computed():
+def test_a_graph_without_loops_still_computes_the_same():
     plain = converted(lambda x: {"y": tf.nn.softmax(x @ KERNELS[0])})
     before = computed(plain)
     replace_loops(plain.graph, "mine")

@@ -57,7 +57,7 @@ def images(*shape):
         {"transform_bias": "auto"},
     ],
 )
-def test_it_computes_what_the_stack_computes(form, arguments):
+def test_the_form_computes_the_same_as_the_stack(form, arguments):
     model = net(**arguments)
     found = for_inference(model)
     assert isinstance(found.get_layer("deep"), InferenceStack)
@@ -89,7 +89,7 @@ def operations(function):
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (None, 6)])
-def test_its_gates_are_recorded_as_means(form, shape):
+def test_gates_are_recorded_as_means(form, shape):
     keras.utils.set_random_seed(0)
     inputs = keras.Input(shape)
     model = keras.Model(inputs, HighwayStack(DEPTH, name="deep")(inputs))
@@ -118,7 +118,7 @@ def test_short_stacks_are_unrolled_and_long_ones_are_a_loop(form):
     assert not {op for op in found if op.startswith("TensorList")}
 
 
-def test_a_stack_inside_a_model_inside_a_model(form):
+def test_a_stack_in_nested_models(form):
     inner = net()
     inputs = keras.Input((6,))
     model = keras.Sequential([inputs, keras.layers.Dense(6), inner, keras.layers.Activation("relu")])
@@ -128,7 +128,7 @@ def test_a_stack_inside_a_model_inside_a_model(form):
     np.testing.assert_allclose(found(images(5, 6)), model(images(5, 6), training=False), rtol=1e-5, atol=1e-5)
 
 
-def test_a_stack_that_is_called_twice_keeps_its_weights_in_common(form):
+def test_a_stack_that_is_called_twice_shares_its_weights(form):
     inputs = keras.Input((6,))
     deep = HighwayStack(DEPTH)
     model = keras.Model(inputs, deep(deep(inputs)))
@@ -138,7 +138,7 @@ def test_a_stack_that_is_called_twice_keeps_its_weights_in_common(form):
     np.testing.assert_allclose(found(images(5, 6)), model(images(5, 6), training=False), rtol=1e-5, atol=1e-5)
 
 
-def test_the_model_stays_as_it_is_and_so_does_a_net_without_stacks():
+def test_the_model_and_nets_without_stacks_are_unchanged():
     model = net()
     before = model.get_config()
     copy = for_inference(model)

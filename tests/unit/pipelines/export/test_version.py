@@ -25,14 +25,14 @@ def test_versions_count_up_from_one(tmp_path):
     assert sorted(entry.name for entry in model.iterdir()) == ["1", "2"]
 
 
-def test_the_next_number_is_above_all_others_whoever_bears_them(tmp_path):
+def test_the_next_number_is_above_all_others(tmp_path):
     (tmp_path / "7").mkdir()
     (tmp_path / "0012").write_text("a file")
     (tmp_path / "latest").mkdir()
     assert make(tmp_path) == 13
 
 
-def test_while_it_is_written_no_folder_is_an_integer(tmp_path):
+def test_no_folder_has_an_integer_name_during_writing(tmp_path):
     with new_version(tmp_path) as (_, folder):
         assert folder.parent == tmp_path
         assert [entry.name.startswith(".") for entry in tmp_path.iterdir()] == [True]
@@ -75,13 +75,13 @@ def test_a_version_is_never_overwritten(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["1", "b.txt"]
 
 
-def test_two_at_the_same_moment_get_different_numbers(tmp_path):
+def test_simultaneous_exports_get_different_numbers(tmp_path):
     with new_version(tmp_path) as (first, _), new_version(tmp_path) as (second, _):
         assert {first, second} == {1, 2}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
 
-def test_the_number_of_one_that_failed_is_free_again(tmp_path):
+def test_the_number_of_a_failed_export_is_free_again(tmp_path):
     def fail():
         with new_version(tmp_path):
             raise ValueError
@@ -101,7 +101,7 @@ for _ in range(10):
 """
 
 
-def test_many_processes_at_once(tmp_path):
+def test_many_processes_export_at_once(tmp_path):
     workers = [subprocess.Popen([sys.executable, "-c", MANY, tmp_path / "model"], cwd=ROOT) for _ in range(4)]
     assert [worker.wait() for worker in workers] == [0] * 4
     found = {path.name: (path / "a.txt").read_text() for path in (tmp_path / "model").iterdir()}
@@ -125,7 +125,7 @@ def test_a_file_is_no_model(tmp_path):
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_others_may_read_what_the_umask_lets_them(tmp_path):
+def test_permissions_follow_the_umask(tmp_path):
     mask = os.umask(0o022)
     try:
         make(tmp_path)

@@ -19,7 +19,7 @@ def below(root, *words):
     return [os.path.relpath(name, root) for name in names(*words)]
 
 
-def test_a_folder_has_its_images_in_the_order_of_their_names(folder):
+def test_images_of_a_folder_are_in_the_order_of_their_names(folder):
     expected = sorted(str(path) for path in folder.rglob("*.png"))
     assert names(folder) == expected
     assert [source.count() for source in sources([str(folder)], None)] == [30]
@@ -36,7 +36,7 @@ def test_a_folder_gives_images_and_nothing_else(tmp_path):
     assert below(tmp_path, tmp_path) == [".hidden.png", "a.JPG"]
 
 
-def test_a_file_that_is_named_is_taken_whatever_its_name(tmp_path):
+def test_a_file_given_by_name_is_taken_whatever_its_suffix(tmp_path):
     (tmp_path / "scan").touch()
     assert below(tmp_path, tmp_path / "scan") == ["scan"]
 
@@ -49,17 +49,17 @@ def test_globs(folder, tmp_path, monkeypatch):
     assert names("images/0/*.png") == names("images/0") == [f"images/0/{n:02}.png" for n in range(0, 30, 3)]
 
 
-def test_a_glob_of_folders_in_folders_gives_nothing_twice(folder):
+def test_a_recursive_glob_yields_nothing_twice(folder):
     assert names(folder / "**") == names(folder)
 
 
-def test_a_name_with_the_signs_of_a_glob_is_a_name(tmp_path):
+def test_an_existing_name_with_glob_characters_is_taken_literally(tmp_path):
     for name in ("[1].png", "1.png"):
         (tmp_path / name).touch()
     assert below(tmp_path, tmp_path / "[1].png") == ["[1].png"]
 
 
-def test_links_that_go_round_end(folder):
+def test_cyclic_links_end(folder):
     (folder / "0" / "round").symlink_to(folder, target_is_directory=True)
     (folder / "0" / "self.png").symlink_to(folder / "0" / "self.png")
     (folder / "0" / "nowhere.png").symlink_to(folder / "nothing.png")
@@ -78,7 +78,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_listed_is_not_lost(folder, monkeypatch):
+def test_a_folder_that_cannot_be_listed_stays_in_the_list(folder, monkeypatch):
     scandir = os.scandir
 
     def closed(path):
@@ -93,12 +93,12 @@ def test_a_folder_that_cannot_be_listed_is_not_lost(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("word", ["nothing", "nothing/*.png", "no[thing].png"])
-def test_a_word_that_means_nothing_is_refused_before_any_image(word, folder):
+def test_an_invalid_word_is_refused_before_any_image(word, folder):
     with pytest.raises(UserError, match="is not a file or a folder, and matches nothing as a glob"):
         sources([str(folder), word], None)
 
 
-def test_names_that_are_no_utf8(tmp_path, encoded):
+def test_names_that_are_not_utf8(tmp_path, encoded):
     plain = os.fsencode(tmp_path)
     Path(os.fsdecode(plain + b"/\xe9.png")).write_bytes(encoded(1))
     (tmp_path / "数字.png").write_bytes(encoded(2))
@@ -117,7 +117,7 @@ def test_every_name_can_be_written(name):
 
 
 @given(st.lists(st.sampled_from(["a", "b.png", "c", "d.tif", "ab", "a-b", "e.txt"]), min_size=1, max_size=4), st.data())
-def test_going_past_some_leaves_the_others(parts, data):
+def test_skipping_some_leaves_the_others(parts, data):
     with tempfile.TemporaryDirectory() as root:
         for count in range(len(parts)):
             path = Path(root, *parts[:count], f"{count}.png")

@@ -80,7 +80,7 @@ def test_a_row_for_each_image(job, model, folder, said):
         assert len(row["top"]) == 2
 
 
-def test_an_unreadable_image_is_a_row_with_its_error(job, folder, said):
+def test_an_unreadable_image_gets_an_error_row(job, folder, said):
     (folder / "1" / "04.png").write_bytes(b"not an image")
     (folder / "2" / "gone.png").symlink_to(folder / "nothing")
     assert run(job(), Console(file=said)).unreadable == 2
@@ -93,7 +93,7 @@ def test_an_unreadable_image_is_a_row_with_its_error(job, folder, said):
     assert "2 unreadable" in said.getvalue()
 
 
-def test_nothing_but_unreadable_images_is_a_table_too(job, tmp_path, said):
+def test_unreadable_images_alone_make_a_table_too(job, tmp_path, said):
     (tmp_path / "bad.png").touch()
     assert run(job(tmp_path / "bad.png"), Console(file=said)).unreadable == 1
     assert rows(job().out)[0]["path"] == str(tmp_path / "bad.png")
@@ -113,7 +113,7 @@ def test_folders_globs_and_tar_files_in_one_job(job, folder, encoded, tmp_path, 
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])
-def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small, stop, written):
+def test_an_interrupted_job_resumes_and_ends_as_if_uninterrupted(job, said, small, stop, written):
     run(job(out="whole.parquet"), Console(file=said))
     allow = stop(written)
     with pytest.raises(KeyboardInterrupt):
@@ -128,7 +128,7 @@ def test_interrupted_it_goes_on_and_ends_as_if_it_had_not_been(job, said, small,
     assert rows(job().out) == rows(job(out="whole.parquet").out)
 
 
-def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, small, monkeypatch):
+def test_an_interrupted_job_keeps_its_rows_and_says_how_to_resume(job, said, small, monkeypatch):
     left = itertools.count(20, -1)
     calls = jobs.JobProgress.add
 
@@ -147,7 +147,7 @@ def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(job, said, smal
     assert len({row["path"] for row in rows(job().out)}) == 30
 
 
-def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp_path, said, small):
+def test_a_broken_tar_file_is_reported_and_earlier_images_are_kept(job, folder, tmp_path, said, small):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
         archive.add(folder / "1", "in")
@@ -165,7 +165,7 @@ def test_a_broken_tar_file_is_told_and_what_came_before_it_kept(job, folder, tmp
     assert done.images == len(rows(job().out)) == 30
 
 
-def test_a_full_disk_keeps_whole_parts_and_goes_on(job, said, small, stop):
+def test_a_job_resumes_with_its_whole_parts_after_a_full_disk(job, said, small, stop):
     allow = stop(1, OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space"):
         run(job(), Console(file=said))
@@ -189,7 +189,7 @@ def test_another_model_or_other_images_are_refused(job, folder, tmp_path, said, 
         run(job(), Console(file=said))
 
 
-def test_a_complete_file_is_not_made_again(job, folder, said):
+def test_a_complete_file_is_not_computed_again(job, folder, said):
     run(job(), Console(file=said))
     before = job().out.stat().st_mtime_ns
     done = run(job(), Console(file=said))
@@ -199,7 +199,7 @@ def test_a_complete_file_is_not_made_again(job, folder, said):
         run(job(count=3), Console(file=said))
 
 
-def test_no_images_are_told_and_leave_nothing(job, tmp_path, said):
+def test_missing_images_are_reported_and_leave_nothing(job, tmp_path, said):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="there are no images in"):
         run(job(tmp_path / "empty"), Console(file=said))
@@ -207,13 +207,13 @@ def test_no_images_are_told_and_leave_nothing(job, tmp_path, said):
 
 
 @pytest.mark.parametrize(("out", "message"), [("empty", "is a folder"), ("out.csv", r"must name a file that ends in")])
-def test_other_places_are_refused(job, tmp_path, said, out, message):
+def test_invalid_output_paths_are_refused(job, tmp_path, said, out, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=message):
         run(job(out=out), Console(file=said))
 
 
-def test_models_that_cannot_are_refused(job, tmp_path, said):
+def test_unsuitable_models_are_refused(job, tmp_path, said):
     with pytest.raises(UserError, match="there is no model"):
         run(job(version=tmp_path / "nothing"), Console(file=said))
     plain = tiny_model.write(tmp_path / "plain" / "1", gates=False)
@@ -222,7 +222,7 @@ def test_models_that_cannot_are_refused(job, tmp_path, said):
     assert run(job(version=plain), Console(file=said)).images == 30
 
 
-def test_lines_tell_how_far_it_is(job, said, small):
+def test_lines_report_the_progress(job, said, small):
     run(job(), Console(file=said))
     lines = said.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == ["8", "16", "24", "30"]

@@ -24,7 +24,7 @@ def test_results_are_in_order(pool, items, ahead):
     assert list(ordered(pool, work, iter(items), ahead)) == [-item for item in items]
 
 
-def test_no_more_are_taken_than_that_many_ahead(pool):
+def test_only_the_given_number_of_items_is_taken_ahead(pool):
     taken, given_back, most = 0, 0, 0
 
     def items():
@@ -39,12 +39,12 @@ def test_no_more_are_taken_than_that_many_ahead(pool):
     assert most == 4
 
 
-def test_work_is_done_at_the_same_time(pool):
+def test_items_are_processed_at_the_same_time(pool):
     # Passes only if three items are processed at the same time.
     meeting = threading.Barrier(3, timeout=20)
     assert len(list(ordered(pool, lambda _: meeting.wait(), range(9), 3))) == 9
 
 
-def test_an_error_is_the_callers(pool):
+def test_an_error_reaches_the_caller(pool):
     with pytest.raises(ZeroDivisionError):
         list(ordered(pool, lambda item: 1 // item, [1, 0, 1], 2))

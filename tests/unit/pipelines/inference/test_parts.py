@@ -50,7 +50,7 @@ def test_parts_become_a_file_with_their_rows_in_order(out, tmp_path):
     assert [*tmp_path.iterdir()] == [out]
 
 
-def test_more_parts_than_ten_stay_in_order(out):
+def test_more_than_ten_parts_stay_in_order(out):
     begin(out, *(f"{number:03}".split() for number in range(120)))
     finish(out)
     assert names(out) == [f"{number:03}" for number in range(120)]
@@ -63,7 +63,7 @@ def test_groups_of_rows_are_large_however_small_the_parts(out, monkeypatch):
     assert [pq.ParquetFile(out).metadata.row_group(group).num_rows for group in range(3)] == [4, 4, 2]
 
 
-def test_what_a_killed_process_left_half_written_is_no_part(out, tmp_path):
+def test_a_file_half_written_by_a_killed_process_is_no_part(out, tmp_path):
     begin(out, "ab")
     folder = tmp_path / ".out.parquet.parts"
     (folder / ".00000001-x1y2.parquet").write_bytes(b"PAR1 and no more")
@@ -77,7 +77,7 @@ def test_what_a_killed_process_left_half_written_is_no_part(out, tmp_path):
 
 
 @given(st.lists(st.text(max_size=3), max_size=30), st.data())
-def test_as_many_are_skipped_as_have_a_row(tmp_path_factory, every, data):
+def test_images_that_have_a_row_are_skipped(tmp_path_factory, every, data):
     out = tmp_path_factory.mktemp("property") / "out.parquet"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(every)), max_size=4)))
     begin(out, *(every[low:high] for low, high in zip([0, *cuts], cuts, strict=False)))
@@ -120,7 +120,7 @@ def test_another_job_is_refused_and_loses_nothing(out, job, message):
     assert names(out) == [*"ab"]
 
 
-def test_a_job_without_a_part_gives_way(out, tmp_path):
+def test_a_job_without_parts_is_replaced(out, tmp_path):
     folder = tmp_path / ".out.parquet.parts"
     folder.mkdir()
     (folder / "job.json").write_text("{}")
@@ -154,7 +154,7 @@ def test_a_complete_file_is_left_as_it_is(out, tmp_path):
     assert [*tmp_path.iterdir()] == [out]
 
 
-def test_killed_between_the_last_two_steps(out, tmp_path, monkeypatch):
+def test_a_kill_between_the_last_two_steps(out, tmp_path, monkeypatch):
     begin(out, "ab")
     with monkeypatch.context() as patch:
         patch.setattr(module.shutil, "rmtree", lambda *_, **__: None)
@@ -166,7 +166,7 @@ def test_killed_between_the_last_two_steps(out, tmp_path, monkeypatch):
     assert names(out) == [*"ab"]
 
 
-def test_a_file_is_written_by_one_at_a_time(out, tmp_path):
+def test_one_process_at_a_time_writes_a_file(out, tmp_path):
     with open_parts(out, JOB) as parts:
         parts.write(table("a"))
         with pytest.raises(UserError, match="another process is writing"), open_parts(out, JOB):
@@ -176,7 +176,7 @@ def test_a_file_is_written_by_one_at_a_time(out, tmp_path):
     assert names(out) == [*"ab"]
 
 
-def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
+def test_a_lock_removed_with_its_folder_does_not_count(out, monkeypatch):
     # Another process finishes between opening and acquiring the lock.
     take, handles = files.fcntl.flock, []
 
@@ -193,7 +193,7 @@ def test_a_lock_that_was_removed_with_its_folder_is_none(out, monkeypatch):
     assert names(out) == ["a"]
 
 
-def test_of_many_at_once_each_waits_or_is_refused(out):
+def test_simultaneous_writers_wait_or_are_refused(out):
     # All write the same rows: the holder of the lock adds missing ones.
     refused = []
 
@@ -254,7 +254,7 @@ def test_a_damaged_part_is_named(out, tmp_path):
         parts.skip(iter("ab"))
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
+def test_an_unwritable_path_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"), open_parts(tmp_path / "file" / "out.parquet", JOB):
         pytest.fail("not refused")

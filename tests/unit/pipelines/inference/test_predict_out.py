@@ -45,7 +45,7 @@ def test_without_out_top_counts_too(model, folder, capsys):
         ),
     ],
 )
-def test_mistakes_are_told_and_leave_nothing(model, folder, tmp_path, capsys, mistake):
+def test_errors_are_reported_and_leave_nothing(model, folder, tmp_path, capsys, mistake):
     words, message = mistake
     before = sorted(tmp_path.iterdir())
     assert main(["predict", str(model), str(folder), *words]) == 2

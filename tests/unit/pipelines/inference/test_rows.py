@@ -25,7 +25,7 @@ def table(rows, seen):
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 255)), max_size=12), st.integers(1, 6), st.booleans())
 @settings(deadline=None)
-def test_each_row_is_of_its_image(opened, values, count, explain):
+def test_each_row_belongs_to_its_image(opened, values, count, explain):
     shape = tiny_model.SHAPE
     images = [
         None if value is None else np.roll(np.arange(12, dtype=np.uint8), value).reshape(shape) * 20 for value in values
@@ -99,7 +99,7 @@ def test_small_images_and_missing_ones_fill_batches(tmp_path):
     assert [len(batch) for batch in batches(given_)] == [BATCH] * 3
 
 
-def test_the_file_says_what_the_model_is(opened):
+def test_the_file_identifies_the_model(opened):
     described = RowBuilder(opened, 3, True).schema("{}").metadata
     assert described[b"model"] == b"tiny"
     assert described[b"version"] == b"1"

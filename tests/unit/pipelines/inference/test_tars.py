@@ -51,13 +51,13 @@ def test_images_of_a_tar_file(packed, encoded, name, mode, form):
     assert [source.count() for source in sources([str(path)], None)] == [COUNT]
 
 
-def test_the_number_is_guessed_from_the_first(packed, monkeypatch):
+def test_the_number_of_images_is_estimated_from_the_first(packed, monkeypatch):
     monkeypatch.setattr(tars, "SAMPLE", 50)
     monkeypatch.setattr(tars, "BUFFER", 512)
     assert tars.Tar(str(packed(count=500))).count() == pytest.approx(500, rel=0.05)
 
 
-def test_going_past_some_reads_none_of_them(packed, monkeypatch):
+def test_skipped_images_are_not_read(packed, monkeypatch):
     path = packed()
     read, taken = tars.Tar._content, []
     monkeypatch.setattr(tars.Tar, "_content", lambda *given: taken.append(given[-1]) or read(*given))
@@ -100,7 +100,7 @@ def test_headers_are_read_as_tarfile_reads_them(tmp_path, members, form):
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
-def test_a_link_is_told(tmp_path, encoded, kind):
+def test_a_link_is_reported(tmp_path, encoded, kind):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
         add(archive, "a.png", encoded(1))
@@ -111,14 +111,14 @@ def test_a_link_is_told(tmp_path, encoded, kind):
     assert last.content == encoded(1)
 
 
-def test_a_member_too_large_for_memory_is_told(packed, monkeypatch):
+def test_a_member_too_large_for_memory_is_reported(packed, monkeypatch):
     monkeypatch.setattr(tars, "BYTES", 10)
     found = list(listing(packed()).fetched())
     assert len(found) == COUNT
     assert "more than the limit of 10" in str(found[0].content)
 
 
-def test_what_is_no_tar_file_is_refused_at_once(tmp_path, folder):
+def test_other_files_are_refused_at_once(tmp_path, folder):
     path = tmp_path / "a.tar"
     path.write_bytes(b"no tar file" * 100)
     with pytest.raises(UserError, match=r"a\.tar cannot be read as a tar file"):
@@ -129,7 +129,7 @@ def test_what_is_no_tar_file_is_refused_at_once(tmp_path, folder):
 
 
 @pytest.mark.parametrize("place", ["header", "content", "between", "end"])
-def test_an_incomplete_tar_file_is_told_behind_its_last_whole_image(packed, place):
+def test_an_incomplete_tar_file_is_reported_after_its_last_whole_image(packed, place):
     path = packed()
     content = path.read_bytes()
     with tarfile.open(path) as archive:
@@ -147,7 +147,7 @@ def test_an_incomplete_tar_file_is_told_behind_its_last_whole_image(packed, plac
     assert f"{path} cannot be read as a tar file" in str(found.failure)
 
 
-def test_going_past_an_incomplete_end_is_told_too(packed):
+def test_an_incomplete_end_is_reported_when_images_are_skipped_too(packed):
     path = packed()
     path.write_bytes(path.read_bytes()[:5000])
     found = listing(path)
@@ -169,7 +169,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(packed):
 
 @pytest.mark.parametrize(("name", "mode"), [("a.tar.gz", "w:gz"), ("a.tar.bz2", "w:bz2"), ("a.tar.xz", "w:xz")])
 @pytest.mark.parametrize("flip", [False, True])
-def test_damaged_compression_is_told(packed, name, mode, flip):
+def test_damaged_compression_is_reported(packed, name, mode, flip):
     path = packed(name, mode)
     content = bytearray(path.read_bytes())
     half = len(content) // 2

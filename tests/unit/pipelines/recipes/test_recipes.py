@@ -72,7 +72,7 @@ def test_names_are_the_originals_each_with_its_twins():
     assert recipes.names() == tuple(expected)
 
 
-def test_an_unknown_name_is_told_with_the_nearest():
+def test_the_error_of_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UserError, match=r"there is no recipe 'cifar10_18'\. Did you mean 'cifar10_19'"):
         recipes.get("cifar10_18")
 
@@ -123,7 +123,7 @@ def test_each_number_has_its_provenance_once(name):
     assert changed_fields(recipe.config) <= set(tagged)
 
 
-def test_what_is_recorded_counts_as_recorded():
+def test_recorded_and_assumed_numbers_are_tagged_as_such():
     assert tags(recipes.get("mnist_conv_32"))["optimizer.learning_rate"] == "recorded"
     assert tags(recipes.get("cifar10_19"))["optimizer.learning_rate"] == "recorded"
     assert tags(recipes.get("cifar10_19"))["preprocess.contrast"] == "assumed"

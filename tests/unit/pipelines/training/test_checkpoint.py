@@ -28,7 +28,7 @@ def train(made, steps):
 
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("loss_scaling", [False, True])
-def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling, built):
+def test_everything_that_decides_the_next_step_is_restored(tmp_path, loss_scaling, built):
     before, after = model(loss_scaling=loss_scaling), model(loss_scaling=loss_scaling)
     if built:
         after.optimizer.build(after.trainable_variables)
@@ -44,7 +44,7 @@ def test_everything_that_decides_the_next_step_comes_back(tmp_path, loss_scaling
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-def test_nothing_was_saved(tmp_path):
+def test_without_a_save_nothing_is_loaded(tmp_path):
     assert checkpoint.load(tmp_path / "checkpoint", model(), RUN) is None
 
 
@@ -57,7 +57,7 @@ def saved(folder, *steps):
     return made
 
 
-def test_the_one_before_is_kept(tmp_path):
+def test_the_previous_checkpoint_is_kept(tmp_path):
     saved(tmp_path, 1, 2, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["previous.npz", "state.npz"]
     (tmp_path / "state.npz").unlink()
@@ -65,7 +65,7 @@ def test_the_one_before_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0, 10, 300, -30])
-def test_a_truncated_file_gives_way_and_is_named(tmp_path, keep):
+def test_a_truncated_file_falls_back_to_the_previous_one_and_is_named(tmp_path, keep):
     saved(tmp_path, 1, 2)
     path = tmp_path / "state.npz"
     path.write_bytes(path.read_bytes()[:keep])
@@ -86,7 +86,7 @@ def test_two_truncated_files_are_an_error_and_stay(tmp_path):
     assert (tmp_path / "previous.npz").exists()
 
 
-def test_no_changed_byte_goes_unseen(tmp_path):
+def test_no_changed_byte_goes_unnoticed(tmp_path):
     made = saved(tmp_path, 1, 2)
     train(made, 2)
     checkpoint.save(tmp_path, made, Progress(3), RUN)
@@ -140,7 +140,7 @@ def test_another_format_is_refused_by_name(tmp_path, monkeypatch):
         checkpoint.load(tmp_path, model(), RUN)
 
 
-def test_a_checkpoint_from_before_a_field_was_added_is_gone_on_from(tmp_path):
+def test_a_checkpoint_older_than_a_field_is_resumed(tmp_path):
     now = toy_config().model_dump(mode="json")
     before = {name: value for name, value in now.items() if name != "subset"}
     before["preprocess"] = {name: value for name, value in now["preprocess"].items() if name != "offset"}
@@ -186,7 +186,7 @@ def test_all_saves_but_the_first_cost_their_share(step, save):
     assert len(kept) == 20_000 or (len(kept) + 1) * save > SHARE * (seconds - step)
 
 
-def test_a_slow_save_puts_off_the_next_ones():
+def test_a_slow_save_delays_the_next_ones():
     clock = Clock()
     timer = SaveTimer("auto", 0, clock)
     timer.saved(1, 0.1)
@@ -209,7 +209,7 @@ def test_a_slow_save_puts_off_the_next_ones():
         (100, 0, 1, []),
     ],
 )
-def test_a_number_is_of_steps(interval, start, execution, kept):
+def test_a_numeric_interval_counts_steps(interval, start, execution, kept):
     timer, found = SaveTimer(interval, start), []
     for step in range(start + execution, start + 6 * execution + 1, execution):
         if step > max([6, *kept]):

@@ -41,7 +41,7 @@ def test_the_interval_is_wilsons(correct, count, expected):
     assert evaluation.interval(correct, count) == pytest.approx(expected, abs=5e-5)
 
 
-def test_it_comes_back_from_its_file(tmp_path):
+def test_an_evaluation_survives_a_round_trip_through_its_file(tmp_path):
     path = tmp_path / "evaluation.json"
     assert evaluation.read(path, evaluation.Evaluation) is None
     path.write_text(result().model_dump_json())
@@ -75,7 +75,7 @@ def test_errors_of_a_regression_by_hand():
     assert found.r2 == pytest.approx(1 - 14 / 18)
 
 
-def test_r2_is_1_for_what_is_right_0_for_the_mean_of_training_and_below_for_worse():
+def test_r2_is_1_if_perfect_0_for_the_training_mean_and_negative_if_worse():
     assert forecast(TARGETS).r2 == 1
     assert forecast(np.full((4, 1), 2.0)).r2 == 0
     assert forecast(-TARGETS).r2 < 0
@@ -86,7 +86,7 @@ def test_targets_without_spread_have_no_r2():
         forecast(TARGETS, targets=np.full((4, 1), 2.0))
 
 
-def test_a_regression_comes_back_from_its_file(tmp_path):
+def test_a_regression_survives_a_round_trip_through_its_file(tmp_path):
     path = tmp_path / "evaluation.json"
     path.write_text(forecast(-TARGETS).model_dump_json())
     assert evaluation.read(path, evaluation.Regression) == forecast(-TARGETS)

@@ -58,7 +58,7 @@ def teardown_module():
 @on_jax
 # With dropout there is one device, and gradients are not exchanged.
 @pytest.mark.parametrize(("small", "dropout"), [(0, 0.0), (100, 0.0), (10**6, 0.0), (100, 0.1)])
-def test_the_numbers_are_those_of_one_step_after_the_other(monkeypatch, small, dropout):
+def test_the_numbers_are_those_of_single_steps(monkeypatch, small, dropout):
     monkeypatch.setattr(many_steps, "SMALL", small)
     one, history = fitted_once(many=False, dropout=dropout)
     many, others = fitted(many=True, steps_per_execution=3, dropout=dropout)
@@ -71,7 +71,7 @@ def test_the_numbers_are_those_of_one_step_after_the_other(monkeypatch, small, d
 
 
 @on_jax
-def test_a_repetition_is_the_same_to_the_last_bit():
+def test_a_repetition_is_bit_identical():
     (one, history), (other, again) = (fitted(many=True, steps_per_execution=3) for _ in range(2))
     assert history == again
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
@@ -79,7 +79,7 @@ def test_a_repetition_is_the_same_to_the_last_bit():
 
 
 @on_jax
-def test_all_devices_work():
+def test_all_devices_are_used():
     import jax
 
     model, _ = fitted_once(many=True, steps_per_execution=4, epochs=2)
@@ -100,7 +100,7 @@ def drawn():
     return np.asarray(keras.random.normal((31, 17), seed=3))
 
 
-def test_what_is_drawn_differs_by_a_rounding_at_most():
+def test_random_numbers_differ_by_rounding_at_most():
     with drawing():
         quickly = drawn()
     if keras.backend.backend() == "jax":
@@ -111,7 +111,7 @@ def test_what_is_drawn_differs_by_a_rounding_at_most():
 
 
 @on_jax
-def test_all_else_is_optimized():
+def test_the_option_holds_for_drawing_only():
     import jax
 
     with drawing():

@@ -39,7 +39,7 @@ def test_the_seed_decides_the_weights():
         (ModelConfig(preset="mnist_dense_50", activation="rleu"), "rleu"),
     ],
 )
-def test_what_the_library_refuses_is_the_users_to_mend(model, message):
+def test_errors_of_the_library_become_user_errors(model, message):
     with pytest.raises(UserError, match=message):
         net.build(toy_config(model=model), DATA, "float32")
 

@@ -59,7 +59,7 @@ def test_the_bias_multiplier_holds_with_a_schedule():
     np.testing.assert_allclose(result["transform_bias"], caffe(True, 2.0)["transform_bias"], rtol=1e-5, atol=1e-6)
 
 
-def test_the_optimizer_comes_back_from_its_config():
+def test_the_optimizer_is_rebuilt_from_its_config():
     before = optimizers.build(SGD(bias_multiplier=2.0), RATE)
     after = keras.optimizers.deserialize(keras.optimizers.serialize(before))
     assert after.get_config() == before.get_config()
@@ -90,7 +90,7 @@ def test_adamw_decays_weights_and_no_biases(decay):
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_the_mean_of_the_weights_is_put_in_and_taken_out_exactly(scaled):
+def test_the_mean_of_the_weights_is_swapped_in_and_out_exactly(scaled):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     optimizer = optimizers.build(SGD(ema=0.5, momentum=0.0), RATE)
@@ -110,7 +110,7 @@ def test_the_mean_of_the_weights_is_put_in_and_taken_out_exactly(scaled):
         np.testing.assert_array_equal(weight, expected)
 
 
-def test_without_a_mean_nothing_is_exchanged():
+def test_without_a_mean_nothing_is_swapped():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile(optimizers.build(SGD(), RATE), "mse")
     before = model.get_weights()

@@ -20,7 +20,7 @@ def machine(*features, accelerators=()):
 
 
 @pytest.mark.parametrize("wanted", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_what_is_asked_for_is_taken(wanted):
+def test_a_requested_policy_is_used(wanted):
     assert precision.resolve(wanted, net(CONVOLUTIONS[0]), machine("amx_bf16")).policy == wanted
 
 
@@ -55,7 +55,7 @@ def test_a_tpu_takes_bfloat16(monkeypatch):
     assert precision.resolve("auto", net(), machine(accelerators=("TPU v5",))).policy == "mixed_bfloat16"
 
 
-def test_the_policy_is_put_back():
+def test_the_policy_is_restored():
     before = keras.config.dtype_policy().name
     with precision.policy("mixed_float16"):
         assert keras.config.dtype_policy().name == "mixed_float16"

@@ -13,13 +13,13 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, []), (1, [0]), (119, [0, 10]), (120, [0, 10, 120]), (10**6, None)])
-def test_rows_after_the_step_are_taken_away(path, step, kept):
+def test_rows_after_the_step_are_removed(path, step, kept):
     cut(path, step)
     assert [row["step"] for row in table.read(path)] == ([0, 10, 120, 1200] if kept is None else kept)
 
 
 @pytest.mark.parametrize("half", ["12", "1300,0.", "1300,0.5"])
-def test_a_row_that_a_kill_left_half_written_is_taken_away(path, half):
+def test_a_row_half_written_by_a_killed_process_is_removed(path, half):
     whole = path.read_bytes()
     with path.open("a") as file:
         file.write(half)
@@ -27,7 +27,7 @@ def test_a_row_that_a_kill_left_half_written_is_taken_away(path, half):
     assert path.read_bytes() == whole
 
 
-def test_half_a_head_is_taken_away(tmp_path):
+def test_a_half_written_header_is_removed(tmp_path):
     path = tmp_path / "watched.csv"
     path.write_text("step,no")
     cut(path, 5)

@@ -23,7 +23,7 @@ def shown(terminal):
     return file.getvalue()
 
 
-def test_a_line_an_epoch_where_nobody_watches():
+def test_a_line_per_epoch_without_a_terminal():
     first, second = shown(terminal=False).splitlines()
     assert first.startswith("epoch 2/3  loss 1.2500  accuracy 50.00%  validation 75.00%  ")
     assert second.startswith("epoch 3/3  ")

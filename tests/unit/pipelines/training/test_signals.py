@@ -27,7 +27,7 @@ def wait_for(stop):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_is_taken_note_of(number):
+def test_the_first_signal_is_noted(number):
     console = Console(file=io.StringIO(), width=200)
     before = [signal.getsignal(one) for one in SIGNALS]
     with noted(console) as stop:
@@ -67,7 +67,7 @@ def test_a_signal_that_is_ignored_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_other_signals_are_none_of_its_business():
+def test_other_signals_are_left_alone():
     heard = []
     before = signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
     try:

@@ -17,7 +17,7 @@ def path(tmp_path):
     return made
 
 
-def test_rows_come_back(path):
+def test_rows_are_read_as_they_were_written(path):
     assert path.read_text().splitlines()[:2] == ["epoch,loss,gate/highway_1", "1,1,0.25"]
     assert [row["loss"] for row in table.read(path)] == pytest.approx([1, 1 / 2, 1 / 3], rel=1e-6)
     assert table.read(path.with_name("none.csv")) == []
@@ -43,7 +43,7 @@ def test_fewer_rows_than_epochs_are_refused(path):
 
 
 @pytest.mark.parametrize("line", ["4,x,0.2\n", "4,0.2\n"])
-def test_a_damaged_row_is_told(path, line):
+def test_a_damaged_row_is_reported(path, line):
     with path.open("a") as file:
         file.write(line)
     with pytest.raises(UserError, match=r"metrics\.csv is damaged"):

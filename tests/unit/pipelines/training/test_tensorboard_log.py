@@ -27,7 +27,7 @@ def test_the_names_that_keras_gives(tmp_path):
     assert read(tmp_path / "validation") == {"epoch_loss": [(0, 2.0), (1, 1.0)]}
 
 
-def test_what_was_there_is_replaced_and_no_epoch_comes_twice(tmp_path):
+def test_an_earlier_log_is_replaced_and_no_epoch_appears_twice(tmp_path):
     with Curves(tmp_path, ROWS):
         pass
     with next((tmp_path / "train").iterdir()).open("ab") as file:

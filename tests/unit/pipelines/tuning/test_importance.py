@@ -52,7 +52,7 @@ def test_noise_is_not_important():
     assert np.abs(found.added.mean(axis=1)).max() < 0.3 * found.error
 
 
-def test_what_a_plain_net_drew_for_the_gates_does_not_matter():
+def test_the_gate_bias_drawn_for_a_plain_net_does_not_matter():
     plan = study_plan(0.01)
     found = importance(
         plan,

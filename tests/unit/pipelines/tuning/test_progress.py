@@ -45,7 +45,7 @@ def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
     assert lines[6] == "failed: 1 x dead gates: all"
 
 
-def test_a_trial_that_goes_on_is_seen_in_the_run_that_it_goes_on_with(tmp_path):
+def test_a_continued_trial_is_shown_with_the_run_that_it_continues(tmp_path):
     run = tmp_path / "trials" / "0"
     run.mkdir(parents=True)
     (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,1.0\n")
@@ -63,7 +63,7 @@ def test_the_papers_search_fits_on_80_columns(tmp_path):
     assert "000   highway-100  0.00123 0.0796 0.923 relu     -2     4     0.9700 1:06:40" in lines
 
 
-def test_what_does_not_fit_is_named_and_what_never_differs_takes_no_column(tmp_path):
+def test_omitted_columns_are_named_and_constant_values_have_none(tmp_path):
     space = SPACE.model_copy(update={"activation": ("relu",), "depth": (2, 4), "precision": ("float32", "auto")})
     state = toy_state(toy_trial(0, 0.5, depth=4, precision="float32"))
     plan = toy_plan(space=space)
@@ -75,14 +75,14 @@ def test_what_does_not_fit_is_named_and_what_never_differs_takes_no_column(tmp_p
     assert narrow[-1].startswith("no room for depth, precision")
 
 
-def test_the_time_left_counts_what_runs():
+def test_the_time_left_counts_running_trials():
     # Two finished in 15 s each; of the remaining six, one has run for 5 s.
     assert time_left(toy_plan(trials=8), STATE, 1, 105.0) == 6 * 15 - 5
     # One worker trains three of the five that have not begun.
     assert time_left(toy_plan(trials=8), STATE, 2, 105.0) == 3 * 15
 
 
-def test_nothing_is_promised_before_a_trial_is_done():
+def test_there_is_no_estimate_before_a_trial_is_done():
     assert time_left(toy_plan(trials=8), toy_state(RUNNING, over=False), 1, 105.0) is None
 
 

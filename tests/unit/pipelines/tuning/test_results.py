@@ -73,7 +73,7 @@ def test_each_net_of_a_study_has_its_winner(tmp_path):
     assert [row["transform_bias"] for row in rows(plan, state)] == ["-2", "", "-2"]
 
 
-def test_a_search_without_a_result_tells_its_reasons(tmp_path):
+def test_a_search_without_a_result_lists_the_reasons(tmp_path):
     failed = [toy_trial(number, status="failed", reason="dead gates") for number in range(3)]
     state = toy_state(*failed, toy_trial(4, status="failed", reason="the loss is no longer finite"))
     with pytest.raises(
@@ -90,7 +90,7 @@ def test_the_lowest_loss_wins(tmp_path):
     assert "the lowest" in results.recipe(toy_plan(), state, state.trials[1]).measured
 
 
-def test_the_recipe_of_a_round_of_hyperband_has_the_schedule_that_it_was_the_beginning_of():
+def test_the_recipe_of_a_hyperband_trial_has_the_full_schedule():
     plan = toy_plan("hyperband", trials=None, epochs=9)
     trial = replace(toy_trial(0, 0.5), epochs=3)
     recipe = results.recipe(plan, toy_state(trial), trial)
@@ -123,7 +123,7 @@ def names(board):
     ]
 
 
-def test_a_setting_is_one_session_that_tells_its_epochs(tmp_path):
+def test_a_setting_is_one_session_with_its_epochs(tmp_path):
     results.write_hparams(tmp_path, toy_plan("hyperband", None, epochs=3), hyperband_state(9))
     board = tmp_path / "tensorboard"
     assert {path.name for path in board.iterdir() if path.is_dir()} == {"1", "2", "4", "5", "7", "8", "9", "10", "11"}
@@ -133,7 +133,7 @@ def test_a_setting_is_one_session_that_tells_its_epochs(tmp_path):
 
 
 @pytest.mark.parametrize(("net", "biased"), [("plain-10", False), ("highway-10", True)])
-def test_a_net_without_gates_has_no_bias_of_theirs(tmp_path, net, biased):
+def test_a_net_without_gates_has_no_gate_bias(tmp_path, net, biased):
     trial = toy_trial(0, 0.5, net=net, momentum=0.5, decay=0.9)
     results.write_hparams(tmp_path, study_plan(), toy_state(trial))
     shown = values(tmp_path / "tensorboard" / "0")

@@ -8,7 +8,7 @@ from pipelines.tuning.search_plan import keep, locked, open_plan
 from .plans import SPACE, study_plan, toy_plan
 
 
-def test_the_papers_search_is_all_of_it():
+def test_the_full_search_is_that_of_the_paper():
     plan = study_plan()
     assert [net.name for net in plan.nets] == [
         f"{kind}-{depth}" for kind in ("highway", "plain") for depth in (10, 20, 50, 100)
@@ -19,7 +19,7 @@ def test_the_papers_search_is_all_of_it():
     assert plan.space.activation == ("relu", "tanh")
 
 
-def test_a_budget_is_said():
+def test_a_budget_is_labelled():
     plan = study_plan(0.01)
     assert (plan.trials, plan.config.epochs) == (80, 4)
     assert plan.label == "budget 0.01: 10 of 100 trials a net, 4 of 40 epochs"
@@ -28,13 +28,13 @@ def test_a_budget_is_said():
 
 
 @given(st.floats(0.0001, 1), st.integers(1, 1000), st.integers(1, 1000))
-def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, trials, epochs):
+def test_a_budget_never_exceeds_the_whole_and_is_never_empty(share, trials, epochs):
     plan = toy_plan(trials=trials, share=share, epochs=epochs)
     assert 1 <= plan.trials <= trials
     assert 1 <= plan.config.epochs <= epochs
 
 
-def test_nets_take_the_place_of_the_configurations_own():
+def test_nets_replace_that_of_the_configuration():
     plan = study_plan()
     config = plan.configured({"net": "plain-20", "transform_bias": -5.0, "learning_rate": 0.1})
     assert config.model.model_dump(exclude_none=True) == {"preset": "mnist_dense_50_plain", "depth": 20}
@@ -73,7 +73,7 @@ def test_a_damaged_plan_is_reported(tmp_path):
         open_plan(tmp_path)
 
 
-def test_a_search_is_held_once(tmp_path):
+def test_one_process_at_a_time_holds_a_search(tmp_path):
     keep(toy_plan(), tmp_path / "a")
     with locked(tmp_path / "a"), pytest.raises(UserError, match="another process is searching"), locked(tmp_path / "a"):
         pass

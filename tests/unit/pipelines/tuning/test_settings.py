@@ -23,7 +23,7 @@ def test_epochs_are_named_only_where_they_differ():
     assert "epochs" in settings.names(toy_plan(epochs=1), [toy_trial(0, 0.5), longer])
 
 
-def test_what_a_plain_net_drew_for_the_gates_is_no_value():
+def test_the_gate_bias_drawn_for_a_plain_net_is_no_value():
     plan = study_plan()
     trials = [toy_trial(0, 0.5, net="plain-10"), toy_trial(1, 0.6, net="highway-10", transform_bias=-4.0)]
     bias = settings.column(plan, trials, "transform_bias")

@@ -35,7 +35,7 @@ def test_every_parameter_is_a_field_of_a_configuration():
 
 
 @given(st.fixed_dictionaries({}, optional=VALUES))
-def test_what_is_drawn_is_what_is_trained_and_nothing_else_changes(values):
+def test_the_values_drawn_are_trained_and_nothing_else_changes(values):
     before, after = flat(CONFIG), flat(changed(CONFIG, values))
     assert {name: after[field] for name, field in FIELDS.items() if name in values} == values
     touched = {FIELDS[name] for name in values}
@@ -44,7 +44,7 @@ def test_what_is_drawn_is_what_is_trained_and_nothing_else_changes(values):
     }
 
 
-def test_a_net_without_gates_goes_without_their_bias():
+def test_a_net_without_gates_has_no_gate_bias():
     config = toy_config(model=ModelConfig(preset="mnist_dense_50_plain", depth=4))
     assert changed(config, {"transform_bias": -3.0, "width": 5}).model.model_dump(exclude_none=True) == {
         "preset": "mnist_dense_50_plain",
@@ -53,7 +53,7 @@ def test_a_net_without_gates_goes_without_their_bias():
     }
 
 
-def test_values_that_do_not_go_together_are_a_users_mistake():
+def test_incompatible_values_are_a_user_error():
     with pytest.raises(UserError, match="batch_size must be a whole number of at least 1"):
         changed(toy_config(), {"batch_size": 0})
 
@@ -101,7 +101,7 @@ def test_every_recipe_can_be_searched(name):
             assert isinstance(changed(recipe.config, {parameter: value}), Config)
 
 
-def test_choices_and_ranges_are_told_apart_by_what_a_space_accepts():
+def test_choices_and_ranges_are_distinguished_by_what_a_space_accepts():
     for name in FIELDS:
         one = {"activation": "relu", "precision": "float32"}.get(name, 1 if name in CHOICES else 0.5)
         if name in CHOICES:

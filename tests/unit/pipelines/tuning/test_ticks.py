@@ -31,7 +31,7 @@ def test_both_ends_of_a_logarithmic_axis_are_labelled(low, high, expected):
         (-2, -2, ["-2"]),
     ],
 )
-def test_between_the_ends_of_an_axis_lie_round_numbers(low, high, expected):
+def test_numbers_between_the_ends_of_an_axis_are_round(low, high, expected):
     assert texts(ticks.linear(low, high)) == expected
 
 
@@ -43,7 +43,7 @@ def test_between_the_ends_of_an_axis_lie_round_numbers(low, high, expected):
         *(ticks.categorical(range(count)) for count in (2, 3, 10, 11, 19, 50, 97)),
     ],
 )
-def test_labels_never_run_into_each_other_and_reach_both_ends(labels):
+def test_labels_never_overlap_and_reach_both_ends(labels):
     places = np.array([place for place, _ in labels])
     assert places[0] == 0
     assert places[-1] == 1
@@ -51,7 +51,7 @@ def test_labels_never_run_into_each_other_and_reach_both_ends(labels):
     assert len(set(texts(labels))) == len(labels)
 
 
-def test_a_single_choice_lies_in_the_middle():
+def test_a_single_choice_is_in_the_middle():
     assert ticks.categorical(["relu"]) == [(0.5, "relu")]
 
 

@@ -72,7 +72,7 @@ def test_an_unknown_verb(capsys):
     )
 
 
-def test_a_mistake_is_one_message(verb, capsys):
+def test_a_user_error_is_one_message(verb, capsys):
     verb(raises(UserError("no such thing.")))
     assert cli.main(["train"]) == 2
     captured = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_interruption(verb, capsys):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_in_order_has_a_status_of_its_own(verb, capsys, number, status):
+def test_an_orderly_stop_has_its_own_status(verb, capsys, number, status):
     verb(raises(StoppedError("stopped and saved.", number)))
     assert cli.main(["train"]) == status
     assert capsys.readouterr().err == "highway train: stopped and saved.\n"
@@ -159,7 +159,7 @@ def test_the_environment_is_set_before_the_verb_runs(verb, monkeypatch):
     assert seen["ORT_DISABLE_TELEMETRY"] == "1"
 
 
-def test_the_environment_of_the_user_stays(verb, monkeypatch):
+def test_the_environment_of_the_user_is_kept(verb, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     verb(lambda arguments: None)
     assert cli.main(["train"]) == 0

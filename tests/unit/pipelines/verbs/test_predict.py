@@ -55,7 +55,7 @@ def test_a_table(images, capsys, monkeypatch):
     assert captured.err == ""
 
 
-def test_json_is_one_object_a_line_and_the_version_is_told_apart(images, capsys):
+def test_json_is_one_object_per_line_with_the_version_printed_apart(images, capsys):
     assert main(["predict", str(MODEL), *map(str, images), "--format", "json"]) == 0
     captured = capsys.readouterr()
     found = [json.loads(line) for line in captured.out.splitlines()]

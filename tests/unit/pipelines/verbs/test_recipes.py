@@ -20,7 +20,7 @@ def test_the_list_names_every_recipe(arguments, capsys):
 
 
 @pytest.mark.parametrize("name", ["demo", "cifar10_19", "fitnet_b_residual"])
-def test_show_tells_every_number_and_its_source(name, capsys):
+def test_show_prints_every_number_and_its_source(name, capsys):
     main(["show", name])
     printed = capsys.readouterr().out
     rows = {line.split()[0]: line for line in printed.splitlines() if line.strip()}
@@ -30,7 +30,7 @@ def test_show_tells_every_number_and_its_source(name, capsys):
     assert recipes.header(name) in printed
 
 
-def test_show_tells_the_value_and_the_tag(capsys):
+def test_show_prints_the_value_and_the_tag(capsys):
     main(["show", "cifar10_19"])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["optimizer.learning_rate", "0.025", "recorded"] in rows
@@ -50,7 +50,7 @@ def test_only_a_recipe_with_a_search_space_shows_its_bounds(capsys, monkeypatch)
     assert "highway tune" not in capsys.readouterr().out
 
 
-def test_nothing_is_cut_where_no_terminal_is(capsys, monkeypatch):
+def test_nothing_is_cut_without_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     main(["list"])
     assert re.search(r"^mnist_dense_50 +mnist .{20}", capsys.readouterr().out, re.MULTILINE)
@@ -66,6 +66,6 @@ def test_nothing_is_cut_where_no_terminal_is(capsys, monkeypatch):
         (["--nam", "x"], "there is no option '--nam'"),
     ],
 )
-def test_mistakes_are_told(arguments, message):
+def test_errors_are_reported(arguments, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         main(arguments)

@@ -19,7 +19,7 @@ def run(capsys, *words):
     return status, said.out + said.err
 
 
-def test_it_tells_what_is_served_and_writes_the_configuration(model, capsys):
+def test_it_prints_what_is_served_and_writes_the_configuration(model, capsys):
     status, said = run(capsys, model)
     assert (status, "the newest version is served, 3 now" in said) == (0, True)
     text = (model.parent / "models.config").read_text()
@@ -91,5 +91,5 @@ def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
     assert (status, "cannot be written to: Permission denied" in said) == (2, True)
 
 
-def test_what_is_no_model(tmp_path, capsys):
+def test_a_folder_that_is_no_model_is_refused(tmp_path, capsys):
     assert "it has no versions" in run(capsys, tmp_path)[1]

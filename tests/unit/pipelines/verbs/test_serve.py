@@ -32,7 +32,7 @@ def test_addresses_of_tf_serving(address):
         ("--backend", "tf-serving", "--address", "http://"),
     ],
 )
-def test_what_is_no_address(words):
+def test_invalid_addresses_are_refused(words):
     with pytest.raises(UserError, match="needs the --address of a server: HOST:PORT"):
         serve._check_address(given(*words))
 
@@ -51,7 +51,7 @@ def test_trust_needs_a_key(tmp_path):
             serve.main([str(tmp_path), "--trust", path])
 
 
-def test_who_may_ask_must_be_said_where_others_reach_it(monkeypatch):
+def test_a_public_address_requires_a_decision_about_access(monkeypatch):
     monkeypatch.delenv(API_KEY, raising=False)
     assert serve._access(given()) == (None, ())
     with pytest.raises(UserError, match="--key none"):

@@ -62,7 +62,7 @@ def test_hyperband_decides_the_number_of_trials():
         ("missing.json", "the recipe file missing.json cannot be read"),
     ],
 )
-def test_mistakes_are_told(words, message):
+def test_errors_are_reported(words, message):
     assert message in refused(words)
 
 
@@ -76,7 +76,7 @@ def test_help_names_recipes_the_study_and_both_commands_for_several_machines(cap
     assert "KERASTUNER_TUNER_ID=worker-a" in printed
 
 
-def test_help_of_a_recipe_tells_its_space(capsys):
+def test_help_of_a_recipe_shows_its_space(capsys):
     with pytest.raises(SystemExit):
         parse_tune(["mnist_dense_10", "--help"])
     printed = capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
     assert parse_tune([str(path), "--trials", "3"]).plan.space == recipe.search
 
 
-def test_a_file_that_is_no_recipe_is_told_by_its_fields(tmp_path):
+def test_a_file_that_is_no_recipe_is_reported_by_its_fields(tmp_path):
     path = tmp_path / "best.json"
     path.write_text('{"source": "me", "published": "none", "provenance": {}}')
     with pytest.raises(UserError, match=r"best.json is not a recipe file: config is missing"):

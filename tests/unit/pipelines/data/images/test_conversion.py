@@ -24,7 +24,7 @@ def test_an_image_of_the_right_size_stays_as_it_is():
 
 
 @pytest.mark.parametrize("size", [(64, 64), (100, 100), (480, 480), (20, 20)])
-def test_it_is_scaled_as_pillow_scales(size):
+def test_an_image_is_scaled_as_by_pillow(size):
     smooth = Image.fromarray(rgba(6, 6)[..., :3]).resize(size, Image.Resampling.BICUBIC)
     expected = np.asarray(smooth.resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
     pixels = np.dstack([np.asarray(smooth), np.full(size, 255, np.uint8)])
@@ -32,13 +32,13 @@ def test_it_is_scaled_as_pillow_scales(size):
 
 
 @pytest.mark.parametrize("size", [(40, 90), (90, 40)])
-def test_the_middle_is_cut_out(size):
+def test_the_centre_is_cropped(size):
     pixels = rgba(*size)
     top, left = (size[0] - 40) // 2, (size[1] - 40) // 2
     np.testing.assert_array_equal(small(pixels), small(pixels[top : top + 40, left : left + 40]))
 
 
-def test_transparent_is_white():
+def test_transparency_becomes_white():
     assert (small(rgba(32, 32, alpha=0)) == 255).all()
 
 
@@ -49,7 +49,7 @@ def test_grey_is_the_brightness():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (31, 2)])
-def test_any_size_can_be_taken(size):
+def test_any_size_is_accepted(size):
     assert small(rgba(*size)).shape == (32, 32, 3)
 
 
@@ -79,7 +79,7 @@ def test_grey_of_grey_is_exact(value):
 
 
 @pytest.mark.parametrize(("ink", "around"), [((0, 0, 0), 255), ((60, 0, 90), 255), ((255, 255, 255), 0)])
-def test_ink_without_paper_is_told_from_what_is_around_it(ink, around):
+def test_ink_without_paper_is_distinguished_from_its_surroundings(ink, around):
     found = written(tf.constant(canvas(ink))).numpy()
     assert found[0, 0] == around
     assert abs(found[4, 4] - around) > 127

@@ -52,7 +52,7 @@ def test_sixteen_bits_become_eight(decoder):
 
 @pytest.mark.parametrize("way", range(1, 9))
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_an_image_is_turned_as_its_exif_says(decoder, form, way):
+def test_the_exif_orientation_is_applied(decoder, form, way):
     exif = Image.Exif()
     exif[0x0112] = way
     data = saved(image(), form, exif=exif.tobytes())
@@ -68,13 +68,13 @@ def test_both_byte_orders_of_exif_are_read(order):
 
 
 @pytest.mark.parametrize("head", [b"", b"Exif\0\0", b"..Exif\0\0MM\0*\xff\xff\xff\xff", b"eXIfII*\0\x08\0\0\0\xff\xff"])
-def test_broken_exif_turns_nothing(head):
+def test_broken_exif_is_ignored(head):
     assert int(orientation(tf.constant(head))) == 1
 
 
 @pytest.mark.parametrize("size", [(1025, 40), (2100, 1300), (40, 4200), (3, 3000)])
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_a_large_image_is_scaled_down_as_behind_the_endpoint(decoder, form, size):
+def test_a_large_image_is_scaled_down_as_by_the_endpoint(decoder, form, size):
     exif = Image.Exif()
     exif[0x0112] = 8
     data = saved(image(size=size), form, exif=exif.tobytes())
@@ -89,7 +89,7 @@ def graph():
 
 @pytest.mark.parametrize("size", [(1024, 30), (30, 1024), (1250, 1025), (1550, 350), (1, 35_000), (1750, 3)])
 @pytest.mark.parametrize("opaque", [True, False])
-def test_large_images_shrink_as_behind_the_endpoint(graph, size, opaque):
+def test_large_images_shrink_as_in_the_endpoint(graph, size, opaque):
     rgba = np.random.default_rng(0).integers(0, 256, (*size, 4), dtype=np.uint8)
     if opaque:
         rgba[..., 3] = 255
@@ -107,5 +107,5 @@ def test_small_images_stay_as_they_are(graph):
     np.testing.assert_array_equal(graph(rgba), rgba)
 
 
-def test_nothing_at_all_stays_nothing(graph):
+def test_a_transparent_image_stays_transparent(graph):
     assert not graph(np.zeros((1000, 40, 4), np.uint8)).numpy().any()

@@ -27,7 +27,7 @@ def test_a_digit_as_stored_is_left_alone(normalized, digits):
         np.testing.assert_array_equal(normalized(image), image)
 
 
-def test_dark_on_light_becomes_what_was_stored(normalized, digits):
+def test_dark_on_light_becomes_the_stored_digit(normalized, digits):
     same = [np.array_equal(normalized(255 - image), _stretched(image)) for image in digits]
     assert np.mean(same) >= 0.95
 

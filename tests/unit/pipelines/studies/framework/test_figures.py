@@ -5,7 +5,7 @@ from pipelines.studies.framework.figures import Figures
 
 
 @pytest.mark.parametrize("label", ["", "short schedule, budget 0.1: 1 of 3 seeds"])
-def test_the_label_of_a_short_schedule_stands_on_every_figure(tmp_path, label):
+def test_the_label_of_a_short_schedule_is_on_every_figure(tmp_path, label):
     figures = Figures(tmp_path, label)
     with figures.figure("a", (4, 3), "A title", "A caption.") as figure:
         figure.subplots().plot([1, 2])
@@ -25,7 +25,7 @@ def test_the_label_of_a_short_schedule_stands_on_every_figure(tmp_path, label):
 
 
 @pytest.mark.parametrize("inches", [4.5, 5, 5.5])
-def test_a_long_label_is_broken_where_the_figure_ends(tmp_path, inches):
+def test_a_long_label_wraps_at_the_edge_of_the_figure(tmp_path, inches):
     label = "short schedule, budget 0.1: 95 of 300 epochs, 18,947 of 60,000 training examples, 1 of 1 seeds"
     figures = Figures(tmp_path, label)
     with figures.figure("a", (inches, 3), "A title", "A caption.") as figure:

@@ -27,7 +27,7 @@ def test_gates_that_differ_by_magnitudes_have_a_logarithmic_scale(highest, scale
 
 
 @pytest.mark.parametrize(("seeds", "names"), [(1, {"one seed"}), (2, {"mean over seeds", "a seed"})])
-def test_the_legend_speaks_of_as_many_seeds_as_there_are(seeds, names):
+def test_the_legend_names_the_seeds_that_were_run(seeds, names):
     figures = Figures()
     final(figures, np.full((seeds, 3), 0.1), -2.0, "a net")
     (axes,) = figures.last.axes

@@ -75,7 +75,7 @@ def test_in_full_the_recipes_are_trained(name, trained):
 
 
 @pytest.mark.parametrize("study", SHORT, ids=name_of)
-def test_what_is_short_says_so_and_stands_beside_no_number_of_the_paper(study, tmp_path):
+def test_short_results_are_labelled_and_not_compared_to_the_paper(study, tmp_path):
     assert study.label == LABEL
     assert "all of its numbers are ours" in study.differs[0]
     shown = study.tables(made(study, tmp_path, lambda *_: 0.8))[0]
@@ -85,7 +85,7 @@ def test_what_is_short_says_so_and_stands_beside_no_number_of_the_paper(study, t
     assert any(row[5] != "-" for row in shown.rows if row[0].startswith("Highway"))
 
 
-def test_the_table_puts_the_paper_beside_what_was_measured(tmp_path):
+def test_the_table_has_the_paper_next_to_the_measurements(tmp_path):
     study = studies.get("mnist")
     results = made(study, tmp_path, lambda arm, seed: 0.99 + 0.002 * seed if arm == "width-16" else None)
     assert study.tables(results)[0].rows == (
@@ -96,7 +96,7 @@ def test_the_table_puts_the_paper_beside_what_was_measured(tmp_path):
     )
 
 
-def test_the_waypoints_stand_beside_the_log_step_by_step(tmp_path):
+def test_the_waypoints_are_next_to_the_log_step_by_step(tmp_path):
     study = studies.get("mnist")
     results = made(study, tmp_path, lambda arm, _: 0.992 if arm == "width-32" else None, {600: 0.95, 1200: 0.97})
     waypoints = study.tables(results)[1]
@@ -109,7 +109,7 @@ def test_the_waypoints_stand_beside_the_log_step_by_step(tmp_path):
     )
 
 
-def test_what_was_left_out_is_not_said_to_have_diverged(tmp_path):
+def test_omitted_nets_are_not_reported_as_diverged(tmp_path):
     study = studies.get("mnist")
     both = made(study, tmp_path, lambda *_: 0.9)
     results = Results(both.of("width-16"))

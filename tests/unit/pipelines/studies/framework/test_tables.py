@@ -15,7 +15,7 @@ def test_runs_that_diverged_are_counted():
     assert measured([], 0) == "-"
 
 
-def test_of_a_source_what_it_says():
+def test_a_source_is_shown_with_what_it_reports():
     assert spread(0.924, 0.9231, 0.0012, None) == "92.40 (92.31 ± 0.12)"
     assert spread(0.8918, None, None, None) == "89.18"
     assert spread(None, 0.5, None, 2) == "(50.00, n = 2)"

@@ -42,7 +42,7 @@ def test_the_arms_are_the_map_and_the_layer_alone():
     assert {arm.config.model.activation for arm in STUDY.arms.values()} == {"relu"}
 
 
-def test_the_map_tells_nets_that_diverged_from_those_that_were_not_run(tmp_path):
+def test_the_map_distinguishes_diverged_nets_from_those_not_run(tmp_path):
     lost, left, whole = (bias.arm(10, value) for value in BIASES[:3])
     known = made(tmp_path, lambda _, value: None if value == BIASES[0] else 0.96)
     results = Results(one for one in known.all if one.arm != left)
@@ -59,7 +59,7 @@ def test_tables_have_every_net(tmp_path):
 
 
 @pytest.mark.parametrize("most", [-20, 10])
-def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
+def test_all_figures_are_drawn_for_nets_that_did_not_diverge(tmp_path, most):
     def accuracy(depth, value):
         return None if value is not None and value > most else score(depth, value)
 
@@ -68,7 +68,7 @@ def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, most):
     assert [figure.file for figure in figures.files] == ["bias_map.png", "training.png", "gates.png"]
 
 
-def test_of_nets_that_all_diverged_the_tables_tell(tmp_path):
+def test_the_tables_report_nets_that_all_diverged(tmp_path):
     results = made(tmp_path, lambda *_: None)
     assert bias.make_tables(results)[0].rows[0][1] == "diverged (n = 2)"
     figures = Figures(tmp_path / "figures", "")

@@ -29,7 +29,7 @@ def test_one_cluster_has_no_silhouette(heaps):
     assert math.isnan(clustered(heaps[0], 1).silhouette)
 
 
-def test_what_clusters_tell_of_classes(heaps):
+def test_clusters_are_compared_with_classes(heaps):
     rows, heap = heaps
     assigned = clustered(rows, 3).assigned
     assert mutual_information(assigned, heap) == pytest.approx(1)

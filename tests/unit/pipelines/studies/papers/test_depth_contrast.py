@@ -69,7 +69,7 @@ def test_a_study_is_found_by_its_name():
     assert [study.name for study in map(studies.get, studies.names())] == list(studies.names())
 
 
-def test_tables_put_the_source_beside_what_was_measured(results):
+def test_tables_have_the_source_next_to_the_measurements(results):
     accuracy, runs, loss = depth_contrast.make_tables(results)
     assert accuracy.head == ("blocks", "highway", "highway, source", "plain", "plain, source")
     rows = {row[0]: row[1:] for row in accuracy.rows}
@@ -110,7 +110,7 @@ def test_all_figures_are_drawn(results, tmp_path):
     assert (tmp_path / "figures" / "training.gif").stat().st_size < 500_000
 
 
-def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
+def test_nets_that_diverged_are_reported_and_not_drawn(tmp_path):
     def accuracy(kind, blocks):
         return None if kind == "plain" else 0.9
 
@@ -121,7 +121,7 @@ def test_nets_that_diverged_are_told_and_not_drawn(tmp_path):
     assert [figure.file for figure in figures.files] == ["depth_sweep.png", "loss_collapse.png"]
 
 
-def test_means_are_over_the_runs_that_came_to_their_end(tmp_path):
+def test_means_are_over_the_runs_that_did_not_diverge(tmp_path):
     results = depth_results(STUDY, tmp_path, as_the_source_says, loss_of_the_source, seeds=3)
     some = [one for one in results.all if one.seed != 1]
     diverged = depth_results(STUDY, tmp_path, lambda *_: None, lambda *_: math.nan, seeds=2)

@@ -36,7 +36,7 @@ def results(tmp_path, **changes):
     return Results(runs)
 
 
-def test_a_table_of_what_was_clustered(tmp_path):
+def test_a_table_of_the_clusterings(tmp_path):
     rows = {row[0]: row[1:] for row in STUDY.tables(results(tmp_path))[0].rows}
     assert rows["every gate"] == ("0.500", "0.500", "1.000", "100.0", "1.000")
     assert float(rows["pixels"][2]) < 0.1
@@ -58,7 +58,7 @@ def test_typical_images_are_the_nearest_and_too_few_leave_black():
     assert shown[1].tolist() == [19, 18, 17] + [0] * (TYPICAL - 3)
 
 
-def test_nothing_is_drawn_of_a_net_that_diverged(tmp_path):
+def test_a_net_that_diverged_is_not_drawn(tmp_path):
     lost = Results([result(ARM, STUDY.arms[ARM].config, 0, None, tmp_path)])
     assert STUDY.tables(lost)[0].rows[0][1:] == ("-",) * 5
     figures = Figures(tmp_path / "figures", "")

@@ -33,13 +33,13 @@ def test_all_are_trained_alike():
         assert arm.config.model_dump(exclude=changed) == own.model_dump(exclude=changed)
 
 
-def test_what_the_depth_contrast_has_is_not_trained_anew():
+def test_nets_of_the_depth_contrast_are_not_trained_again():
     for name in ("highway-30", "plain-100"):
         assert depth_twins.STUDY.arms[name] is depth_contrast.STUDY.arms[name]
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_twins_are_as_wide_or_have_as_many_parameters_a_block(net):
+def test_twins_are_as_wide_or_have_as_many_parameters_per_block(net):
     model = NETS[net].model
     count, more = (
         highway_keras.from_preset(
@@ -69,7 +69,7 @@ def test_tables_and_figures(study, files, tmp_path):
 
 
 @pytest.mark.parametrize("study", [depth_twins.STUDY, depth_hundred.STUDY])
-def test_nothing_is_drawn_of_nets_that_diverged(study, tmp_path):
+def test_nets_that_diverged_are_not_drawn(study, tmp_path):
     lost = results(study, tmp_path, lambda _: None)
     assert study.tables(lost)[0].rows
     figures = Figures(tmp_path / "figures", "")

@@ -59,7 +59,7 @@ def test_settings_are_ranked_by_the_training_loss_in_the_last_epoch(trials):
     assert [len(trials.of("plain-10")), len(trials.ranked("plain-10"))] == [5, 3]
 
 
-def test_tables_put_the_source_beside_what_was_measured(trials):
+def test_tables_have_the_source_next_to_the_measurements(trials):
     losses, fates, best = optimization.make_tables(trials)
     rows = {row[0]: row[1:] for row in losses.rows}
     assert rows["10"] == ("3e-05", "3e-05", "1", "0.667", "0.667", "1", "plain nets below 1e-4")
@@ -76,7 +76,7 @@ def test_tables_put_the_source_beside_what_was_measured(trials):
     assert {len(row) for row in best.rows} == {len(best.head)}
 
 
-def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
+def test_nets_whose_settings_all_failed_are_reported_and_not_drawn(tmp_path):
     failed = [(arm, NONE) for arm in STUDY.arms if arm.startswith("plain")]
     trials = searched(lambda kind, _: (0.1,) if kind == "highway" else (), failed)
     losses, fates, best = optimization.make_tables(trials)
@@ -88,7 +88,7 @@ def test_nets_of_which_every_setting_failed_are_told_and_not_drawn(tmp_path):
     assert [figure.file for figure in figures.files] == ["training_curves.png", "every_setting.png"]
 
 
-def test_a_search_of_which_everything_failed_is_told(tmp_path):
+def test_a_search_in_which_everything_failed_is_reported(tmp_path):
     trials = searched(lambda *_: (), [(arm, NONE) for arm in STUDY.arms])
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(trials, figures)

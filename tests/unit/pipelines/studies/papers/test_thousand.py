@@ -47,7 +47,7 @@ def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [(), ("bias-10",), tuple(STUDY.arms)])
-def test_all_figures_are_drawn_of_what_did_not_diverge(tmp_path, lost):
+def test_all_figures_are_drawn_for_nets_that_did_not_diverge(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")
     results = made(tmp_path, lambda name: None if name in lost else 0.5)
     _, last = thousand.make_tables(results)

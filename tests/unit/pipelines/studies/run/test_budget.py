@@ -22,13 +22,13 @@ def steps(config, train):
     return config.epochs * (train // config.batch_size)
 
 
-def test_all_of_the_work_is_the_study_itself():
+def test_the_whole_budget_is_the_study_itself():
     work = reduced(STUDY.arms, 3, 1.0)
     configs = {name: one.config for name, one in STUDY.arms.items()}
     assert (work.seeds, work.arms, work.label) == (3, configs, "")
 
 
-def test_a_budget_is_said_with_what_was_scaled():
+def test_a_budget_is_labelled_with_what_was_scaled():
     work = reduced(STUDY.arms, 3, 0.1)
     # 0.464 of three seeds is one, with 0.3 of its work: 0.548 of the epochs, and examples that make up for rounding.
     assert work.seeds == 1
@@ -50,13 +50,13 @@ def test_fewer_seeds_than_the_study_defines_are_labelled():
     assert label(36, 0.1).endswith(", 17 of 36 seeds")
 
 
-def test_a_study_that_is_short_already_says_that_first():
+def test_the_label_of_a_short_study_says_that_first():
     assert reduced(STUDY.arms, 3, 1.0, label="short schedule: 10 epochs").label == "short schedule: 10 epochs"
     label = reduced(STUDY.arms, 3, 0.1, label="short schedule: 10 epochs").label
     assert label.startswith("short schedule: 10 epochs; budget 0.1: 7 of 12 epochs, ")
 
 
-def test_arms_of_several_lengths_are_told_apart():
+def test_arms_of_several_lengths_are_distinguished():
     epochs = {"a": 40, "b": 400, "c": 400}
     arms = {name: arm(toy_config(epochs=count), 50_000, 10_000) for name, count in epochs.items()}
     label = reduced(arms, 1, 0.01).label
@@ -66,7 +66,7 @@ def test_arms_of_several_lengths_are_told_apart():
     )
 
 
-def test_series_of_several_lengths_that_stay_whole_are_said_so_once():
+def test_whole_series_of_several_lengths_are_labelled_once():
     arms = {
         decade: Arm(config=toy_config(epochs=30), data=counts(train, 120, drawn=False))
         for decade, train in (("1940s", 129), ("1950s", 225))
@@ -76,7 +76,7 @@ def test_series_of_several_lengths_that_stay_whole_are_said_so_once():
 
 
 @given(st.floats(1e-7, 1), st.integers(1, 10), st.integers(1, 500), st.integers(20, 100_000), st.booleans())
-def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, seeds, epochs, train, drawn):
+def test_a_budget_never_exceeds_the_whole_and_is_never_empty(share, seeds, epochs, train, drawn):
     config = toy_config(epochs=epochs)
     work = reduced({"a": arm(config, train, 300, drawn)}, seeds, share)
     short = work.arms["a"]
@@ -92,14 +92,14 @@ def test_a_budget_never_asks_for_more_than_the_whole_nor_for_nothing(share, seed
         assert spent <= max(share * seeds * epochs * train, least) + work.seeds * short.epochs
 
 
-def test_what_is_not_scaled_stays():
+def test_everything_else_stays_the_same():
     config = toy_config(epochs=40, seed=3, batch_size=50)
     before, after = flat(config), flat(shortened(config, 0.25, counts(50_000, 10_000)))
     assert {field for field in before if before[field] != after[field]} == {"epochs", "subset.train", "subset.test"}
     assert (after["epochs"], after["subset.train"], after["subset.test"]) == (20, 25_000, 5_000)
 
 
-def test_boundaries_fall_as_early_in_the_run():
+def test_boundaries_keep_their_relative_position_in_the_run():
     config = toy_config(epochs=400, batch_size=100, schedule=StepSchedule(boundaries=(100_000, 150_000, 175_000)))
     short = shortened(config, 0.01, counts(50_000, 10_000))
     assert steps(short, short.subset.train) == 40 * 50
@@ -121,7 +121,7 @@ def test_validation_is_scaled_with_the_examples():
     assert shortened(toy_config(epochs=100, validation=5000), 0.01, counts(45_000, 10_000)).validation == 500
 
 
-def test_targets_in_the_order_of_time_are_not_drawn_from():
+def test_time_series_are_not_subsampled():
     short = shortened(toy_config(epochs=100), 0.1, counts(775, 167, False))
     assert (short.epochs, short.subset) == (10, Subset())
 

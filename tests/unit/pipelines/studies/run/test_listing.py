@@ -43,7 +43,7 @@ def test_runs_epochs_and_hours_of_each_study(listed):
     assert re.search(r"measures the steps of highway-\d+ of depth-contrast \(2 of 12, about \d:\d\d left\)", output)
 
 
-def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
+def test_a_short_schedule_is_listed_with_its_option(listed, monkeypatch):
     monkeypatch.setattr(studies, "names", lambda: ("cifar10",))
     output, measured = listed()
     full, short = (line for line in output.splitlines() if line.startswith("cifar10 "))
@@ -54,7 +54,7 @@ def test_a_short_schedule_is_listed_by_what_asks_for_it(listed, monkeypatch):
     assert len(measured) == 1
 
 
-def test_settings_that_are_drawn_count_as_runs(listed, monkeypatch):
+def test_settings_drawn_at_random_count_as_runs(listed, monkeypatch):
     monkeypatch.setattr(studies, "names", lambda: ("optimization",))
     output, measured = listed()
     row = next(line.split() for line in output.splitlines() if line.startswith("optimization"))
@@ -63,7 +63,7 @@ def test_settings_that_are_drawn_count_as_runs(listed, monkeypatch):
     assert len(measured) == 8
 
 
-def test_what_was_measured_is_not_measured_again(listed):
+def test_measurements_are_not_repeated(listed):
     _, measured = listed()
     once = list(measured)
     output, _ = listed()
@@ -94,7 +94,7 @@ def test_a_study_without_its_data_is_listed_too(listed, monkeypatch):
     )
 
 
-def test_data_that_is_missing_is_asked_for_once_and_leaves_the_others_measured(listed, monkeypatch):
+def test_missing_data_is_asked_for_once_and_other_studies_are_measured(listed, monkeypatch):
     monkeypatch.setattr(studies, "names", lambda: ("gates", "lesions", "cifar10"))
     measured, asked = listing._measure, []
 

@@ -61,7 +61,7 @@ def test_a_row_for_each_run(tmp_path, results):
     assert "schedule" not in rows[0]
 
 
-def test_the_page_has_results_beside_the_source_and_how_all_was_made(tmp_path, results):
+def test_the_page_has_results_next_to_the_source_and_their_provenance(tmp_path, results):
     page.write(tmp_path, STUDY, results, "")
     text = (tmp_path / "README.md").read_text()
     assert "| 90.00 (85.00 ± 7.07, n = 2, 1 more diverged) | 90.00 (n = 1) |" in text
@@ -76,7 +76,7 @@ def test_the_page_has_results_beside_the_source_and_how_all_was_made(tmp_path, r
     assert "short schedule" not in text
 
 
-def test_the_label_stands_on_the_page_every_table_and_every_figure(tmp_path, results):
+def test_the_label_is_on_the_page_every_table_and_every_figure(tmp_path, results):
     page.write(tmp_path, STUDY, results, LABEL)
     text = (tmp_path / "README.md").read_text()
     assert f"**{LABEL.capitalize()}.**" in text
@@ -93,13 +93,13 @@ def test_a_table_without_a_note_is_labelled_too(results):
     assert "| 1 |\n\n## How" in page.text(study, results, [], "")
 
 
-def test_arms_that_were_left_out_are_told(results):
+def test_omitted_arms_are_listed(results):
     assert "Not run" not in page.text(STUDY, results, [], "")
     arms = {"b": STUDY.arms["a"], **STUDY.arms, "c": STUDY.arms["a"]}
     assert "**Not run: b, c.** Nothing below" in page.text(replace(STUDY, arms=arms), results, [], "")
 
 
-def test_what_runs_have_in_common_is_told_once(tmp_path):
+def test_common_properties_of_the_runs_are_stated_once(tmp_path):
     first, second = (result("a", toy_config(), seed, 0.9, tmp_path) for seed in range(2))
     second.run.record = second.run.record.model_copy(update={"command": "highway reproduce toy --workers 2"})
     text = page.text(STUDY, Results([first, second]), [], "")
@@ -131,6 +131,6 @@ def test_a_figure_without_a_caption_has_none_but_the_label(results):
     assert f"](figures/a.png)\n\n*({LABEL})*" in page.text(STUDY, results, figures, LABEL)
 
 
-def test_the_time_of_a_single_run_is_told_once():
+def test_the_time_of_a_single_run_is_stated_once():
     assert page._time([90.0]) == "1:30 of training and validation"
     assert page._time([30.0, 90.0]).endswith("; per run 0:30 to 1:30, median 1:00")

@@ -44,12 +44,12 @@ def test_a_study_with_one_schedule_is_run_in_full(choose, asked):
     assert choose("mnist", asked, []) == (studies.get("mnist"), "full", "")
 
 
-def test_a_schedule_that_there_is_not_is_refused(choose):
+def test_a_missing_schedule_is_refused(choose):
     with pytest.raises(UserError, match=r"mnist has no short schedule\. Leave --schedule out"):
         choose("mnist", "short", [])
 
 
-def test_the_arms_that_are_asked_for_are_run_in_the_order_of_the_study():
+def test_requested_arms_are_run_in_the_order_of_the_study():
     study = studies.get("fitnets")
     assert reproduce._asked(study, ()) == ["highway-a", "highway-b", "highway-c"]
     assert reproduce._asked(study, ("highway-c", "highway-a")) == ["highway-a", "highway-c"]

@@ -13,7 +13,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_what_was_measured_is_found_again():
+def test_a_measurement_is_found_again():
     made = Timing(start=2.0, step=0.01)
     assert step_timing.cached(toy_config()) is None
     step_timing.keep(made, step_timing.file(toy_config()))
@@ -32,7 +32,7 @@ def test_what_was_measured_is_found_again():
         {"subset": Subset(train=40)},
     ],
 )
-def test_what_does_not_change_a_step_is_the_same_net(changes):
+def test_changes_without_effect_on_a_step_share_its_measurement(changes):
     assert step_timing.file(toy_config(**changes)) == step_timing.file(toy_config())
 
 
@@ -45,11 +45,11 @@ def test_what_does_not_change_a_step_is_the_same_net(changes):
         {"model": toy_config().model.model_copy(update={"depth": 9})},
     ],
 )
-def test_what_changes_a_step_is_another(changes):
+def test_changes_of_a_step_need_another_measurement(changes):
     assert step_timing.file(toy_config(**changes)) != step_timing.file(toy_config())
 
 
-def test_another_machine_version_or_backend_is_measured_anew(monkeypatch):
+def test_another_machine_version_or_backend_is_measured_again(monkeypatch):
     found = {step_timing.file(toy_config())}
     for name, other in (("cores", 64), ("cpu", ("Other", ())), ("versions", {"keras": "9"})):
         with monkeypatch.context() as patch:
@@ -61,7 +61,7 @@ def test_another_machine_version_or_backend_is_measured_anew(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"start": 1}', '{"start": 0, "step": 1}'])
-def test_a_damaged_measurement_is_none(text):
+def test_a_damaged_measurement_is_ignored(text):
     path = step_timing.file(toy_config())
     path.parent.mkdir(parents=True)
     path.write_text(text)

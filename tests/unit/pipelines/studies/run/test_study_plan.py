@@ -36,7 +36,7 @@ def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, c
         keep(plan(**changes), tmp_path / "a")
 
 
-def test_a_plan_from_before_there_were_short_schedules_is_of_a_full_one(tmp_path):
+def test_a_plan_older_than_short_schedules_is_of_a_full_one(tmp_path):
     fields = plan().model_dump(mode="json", exclude={"schedule"})
     (tmp_path / FILE).write_text(json.dumps(fields))
     keep(plan(schedule="full"), tmp_path)
@@ -53,7 +53,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"study": 3}'])
-def test_a_damaged_plan_is_told_by_its_file(tmp_path, text):
+def test_a_damaged_plan_is_reported_by_its_file(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError, match=r"study\.json is damaged or of another version"):
         keep(plan(), tmp_path)
@@ -68,12 +68,12 @@ def test_one_process_at_a_time(tmp_path):
         pass
 
 
-def test_what_never_began_leaves_the_folder_free(tmp_path):
+def test_a_study_that_never_began_leaves_the_folder_free(tmp_path):
     keep(plan(), tmp_path / "a")
     (tmp_path / "a" / "logs").mkdir()
     forget(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
-def test_a_run_has_a_folder_of_its_own(tmp_path):
+def test_each_run_has_its_own_folder(tmp_path):
     assert run_folder(tmp_path, "plain-5", 2) == tmp_path / "runs" / "plain-5-seed-2"

@@ -66,12 +66,12 @@ def test_a_run_that_diverged_is_a_result(tmp_path, other):
     ],
     ids=["another training", "another seed", "another backend", "other weights evaluated"],
 )
-def test_another_run_is_not_taken_for_it(tmp_path, other, config, changes):
+def test_another_run_is_not_reused(tmp_path, other, config, changes):
     made(other, "arm-seed-0", toy_config())
     assert found(tmp_path, config, **changes) is None
 
 
-def test_what_is_not_done_or_damaged_or_no_study_is_passed_over(tmp_path, other):
+def test_unfinished_damaged_and_foreign_folders_are_skipped(tmp_path, other):
     made(other, "arm-seed-0", toy_config(), done=False)
     made(other, "damaged-seed-0", toy_config())
     (other / "runs" / "damaged-seed-0" / "run.json").write_text("{")

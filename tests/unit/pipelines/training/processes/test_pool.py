@@ -85,7 +85,7 @@ def seen(monkeypatch, tmp_path):
 ONE_BY_ONE = {"a": {}, "b": {"start": STEPS}}
 
 
-def test_without_a_terminal_what_is_left_is_told_from_time_to_time(seen):
+def test_without_a_terminal_the_time_left_is_printed_periodically(seen):
     lines = seen(ONE_BY_ONE).splitlines()
     assert lines[:3] == [
         "study: 0 of 2 runs, about 28:20 left",
@@ -103,20 +103,20 @@ def test_a_terminal_has_a_bar_instead(seen):
     assert "1 of 2 runs, about 16:40 left" in shown
 
 
-def test_deep_nets_are_known_to_take_longer(seen):
+def test_deep_nets_are_expected_to_take_longer(seen):
     lines = seen({"a": {"depth": 1}, "b": {"depth": 10, "start": STEPS}}).splitlines()
     assert lines[0] == "study: 0 of 2 runs, about 2:58:20 left"
     assert lines[3] == "a: 97 %; 1 of 2 runs, about 2:46:40 left"
 
 
-def test_what_is_left_is_the_time_of_the_worker_that_ends_last(seen):
+def test_the_time_left_is_that_of_the_last_worker(seen):
     lines = seen({"a": {"depth": 1}, "b": {"depth": 2}, "c": {"depth": 4, "start": STEPS}}, workers=2).splitlines()
     # With two workers, the first one to be free takes the third run.
     assert lines[0] == "study: 0 of 3 runs, about 1:18:20 left"
     assert "b: 97 %; 2 of 3 runs, about 50:00 left" in lines
 
 
-def test_time_goes_on_between_the_ends_of_long_epochs(seen):
+def test_the_time_left_falls_between_the_ends_of_long_epochs(seen):
     lines = seen({"a": {"depth": 10, "tells": 200}}).splitlines()
     assert [line.partition("about ")[2] for line in lines[6:10]] == [
         "2:11:40 left",
@@ -126,7 +126,7 @@ def test_time_goes_on_between_the_ends_of_long_epochs(seen):
     ]
 
 
-def test_a_run_that_takes_longer_is_told_by_its_own_pace(seen):
+def test_a_slow_run_is_estimated_by_its_own_pace(seen):
     lines = seen({"a": {}, "b": {"tells": 100, "slow": 8}}, workers=2).splitlines()
     # Until the slow run has reported anything, it is assumed to be as fast as the other.
     assert lines[0] == "study: 0 of 2 runs, about 28:20 left"

@@ -47,18 +47,18 @@ def starts(tmp_path, name):
     return len((tmp_path / f"{name}.started").read_text())
 
 
-def test_who_dies_is_started_again(member, tmp_path):
+def test_a_dead_process_is_restarted(member, tmp_path):
     said = run(member("a", "if n == 0: os.kill(os.getpid(), 9)"))
     assert starts(tmp_path, "a") == 2
     assert said == [f"a died (killed by SIGKILL) and is restarted; its output is in {tmp_path}/logs/a.log"]
 
 
-def test_who_hung_is_told_from_who_died(member, tmp_path):
+def test_hung_processes_are_distinguished_from_dead_ones(member, tmp_path):
     (said,) = run(member("a", "if n == 0: os.kill(os.getpid(), 14)"))
     assert said.startswith("a died (hung: no step ended for 30 minutes) and is restarted")
 
 
-def test_temporary_files_of_who_died_are_not_left(member, tmp_path):
+def test_temporary_files_of_a_dead_process_are_removed(member, tmp_path):
     leaves = "import tempfile; p.with_name(f'left-{n}').write_text(tempfile.mkdtemp())"
     run(member("a", f"{leaves}; n == 0 and os.kill(os.getpid(), 9)"))
     first, second = (Path((tmp_path / f"left-{n}").read_text()) for n in range(2))
@@ -87,7 +87,7 @@ def test_workers_save_before_the_chief_ends(member, tmp_path):
     assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
 
 
-def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member, tmp_path):
+def test_a_signal_during_startup_ends_the_processes_already_started(member, tmp_path):
     first, second = member("a", "time.sleep(60)"), member("b", "")
 
     def stopped():
@@ -101,18 +101,18 @@ def test_a_signal_that_comes_while_a_crew_is_started_ends_who_was_started(member
     assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
 
 
-def test_who_asks_for_it_is_started_again_without_a_word(member, tmp_path):
+def test_a_process_that_asks_for_it_is_restarted_silently(member, tmp_path):
     assert run(member("a", "sys.exit(75 if n < 9 else 0)")) == []
     assert starts(tmp_path, "a") == 10
 
 
-def test_who_dies_again_and_again_is_told_with_its_last_words(member, tmp_path):
+def test_a_process_that_keeps_dying_is_reported_with_its_last_words(member, tmp_path):
     with pytest.raises(UserError, match=rf"a died {DEATHS} times in a row .*\(status 3\)[\s\S]*no such module"):
         run(member("a", "print('no such module', flush=True); os._exit(3)"))
     assert starts(tmp_path, "a") == DEATHS
 
 
-def test_a_users_mistake_ends_all_with_its_message(member, tmp_path):
+def test_a_user_error_ends_all_processes_with_its_message(member, tmp_path):
     chief = member("chief", "time.sleep(600)", leads=True)
     worker = member("a", "time.sleep(0.2); sys.stderr.write('highway tune: error: lower it: now.\\n'); sys.exit(2)")
     with pytest.raises(UserError, match=r"^lower it: now\.$"):
@@ -120,14 +120,14 @@ def test_a_users_mistake_ends_all_with_its_message(member, tmp_path):
     assert chief.process.poll() is not None
 
 
-def test_without_the_chief_nobody_waits(member):
+def test_without_the_chief_no_process_waits(member):
     chief = member("chief", "time.sleep(0.3)", leads=True)
     worker = member("a", "time.sleep(600)")
     run(chief, worker)
     assert worker.process.poll() is not None
 
 
-def test_who_is_done_makes_place_for_the_next(member, tmp_path):
+def test_a_finished_process_makes_room_for_the_next(member, tmp_path):
     first = (
         "until = time.monotonic() + 20\nwhile time.monotonic() < until and not p.with_name('c.started').read_text(): "
     )
@@ -149,7 +149,7 @@ def test_cores_are_shared_without_overlap():
     assert shares([0, 1, 2], 0) == []
 
 
-def test_a_process_is_told_its_task_and_ends_with_its_parent(tmp_path):
+def test_a_process_receives_its_task_and_ends_with_its_parent(tmp_path):
     # The real entry point: a folder without a plan is a user error, reported before anything is waited for.
     task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
     (tmp_path / "logs").mkdir()

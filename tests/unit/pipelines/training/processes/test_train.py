@@ -25,7 +25,7 @@ def test_an_alarm_waits_while_a_run_is_trained(task, monkeypatch):
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-def test_a_mistake_is_told(task, monkeypatch):
+def test_a_user_error_is_reported(task, monkeypatch):
     def mistaken(*_, **__):
         raise UserError("no such data")
 

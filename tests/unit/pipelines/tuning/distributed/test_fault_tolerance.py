@@ -27,7 +27,7 @@ def test_a_search_from_its_start_to_its_end(search):
     assert search.oracle.tuner_ids == set()
 
 
-def test_a_worker_that_was_started_again_has_its_trial_again(search):
+def test_a_restarted_worker_gets_its_trial_back(search):
     first = search.ask("a")
     assert search.ask("a").trial_id == first.trial_id
     assert search.oracle.clock[first.trial_id].lost == 1
@@ -53,7 +53,7 @@ def test_a_sign_of_life_keeps_a_trial(search):
     assert search.state().trials[0].status == "running"
 
 
-def test_a_slow_worker_has_its_trial_back_unless_another_took_it(search):
+def test_a_slow_worker_gets_its_trial_back_unless_another_took_it(search):
     trial = search.ask("a")
     search.time.now += LEASE + 1
     search.oracle.expire()
@@ -71,7 +71,7 @@ def test_a_slow_worker_has_its_trial_back_unless_another_took_it(search):
     assert search.ask("b").trial_id != trial.trial_id
 
 
-def test_a_chief_that_slept_blames_nobody(search):
+def test_a_chief_that_slept_blames_no_worker(search):
     trial = search.ask("a")
     search.time.now += 10 * LEASE
     search.oracle.awake()
@@ -92,7 +92,7 @@ def test_a_trial_that_kills_its_workers_is_given_up(search):
     assert state.trials[0].reason == f"each of {ATTEMPTS} workers that ran it died or hung"
 
 
-def test_nobody_is_sent_home_while_a_trial_runs(search):
+def test_no_worker_is_dismissed_while_a_trial_runs(search):
     trials = [search.ask(name) for name in "abc"]
     search.finish(trials[0])
     assert search.ask("a").status == "IDLE"
@@ -118,7 +118,7 @@ def test_workers_outlive_their_chief(search):
     assert search.state().trials[0].score == 0.6
 
 
-def test_when_everything_was_killed_it_is_no_trials_fault(search):
+def test_a_kill_of_all_processes_counts_against_no_trial(search):
     trial = search.ask("a")
     for _ in range(2 * ATTEMPTS):
         search.restart()
@@ -126,7 +126,7 @@ def test_when_everything_was_killed_it_is_no_trials_fault(search):
     assert search.oracle.clock[trial.trial_id].lost == 0
 
 
-def test_a_chief_killed_between_two_writes_goes_on(search, monkeypatch):
+def test_a_chief_killed_between_two_writes_resumes(search, monkeypatch):
     # KerasTuner saves before it takes an ended trial from its worker: every saved state must be consistent.
     versions = []
     write = fault_tolerance.write_text
@@ -155,7 +155,7 @@ def test_failures_do_not_end_a_search(tmp_path):
     assert {trial.reason for trial in search.state().trials} == {"the loss is no longer finite"}
 
 
-def test_a_closed_search_sends_everybody_home_and_can_be_taken_up(search):
+def test_a_closed_search_dismisses_all_workers_and_can_be_resumed(search):
     trial = search.ask("a")
     search.oracle.close()
     assert search.oracle.get_trial(trial.trial_id).status == "STOPPED"
@@ -190,7 +190,7 @@ def test_a_worker_of_another_search_changes_nothing(search):
     assert [one.number for one in search.state().trials] == [trial.trial_id]
 
 
-def test_an_error_is_seen_and_blocks_nobody(search, monkeypatch):
+def test_an_error_is_reported_and_blocks_no_worker(search, monkeypatch):
     def full(path, text):
         raise OSError(28, "No space left on device")
 

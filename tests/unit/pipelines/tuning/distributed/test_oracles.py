@@ -46,7 +46,7 @@ def run_to_its_end(search, workers=2, restarts=False):
 
 
 @pytest.mark.parametrize("algorithm", ["random", "hyperband"])
-def test_a_chief_that_is_killed_all_the_time_draws_the_same(tmp_path, algorithm):
+def test_a_chief_that_is_killed_repeatedly_draws_the_same(tmp_path, algorithm):
     plan = toy_plan(algorithm, trials=None if algorithm == "hyperband" else 12, epochs=9)
     whole = run_to_its_end(Search(tmp_path / "whole", plan))
     assert run_to_its_end(Search(tmp_path / "killed", plan), restarts=True) == whole
@@ -67,7 +67,7 @@ def test_bayesian_optimization_learns_and_survives(tmp_path, monkeypatch):
     assert sum(last) / len(last) > sum(first) / len(first) + 0.1
 
 
-def test_rounds_of_hyperband_with_failures_go_on_with_their_best(tmp_path):
+def test_rounds_of_hyperband_with_failures_continue_with_their_best(tmp_path):
     search = Search(tmp_path, toy_plan("hyperband", trials=None, epochs=9))
     run_to_its_end(search)
     trials = {trial.number: trial for trial in search.state().trials}

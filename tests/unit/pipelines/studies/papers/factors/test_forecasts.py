@@ -38,7 +38,7 @@ def test_running_means_never_see_the_month_itself():
         np.testing.assert_array_equal(forecast(later, range(2, 4)), forecast(values, range(2, 4)))
 
 
-def test_r2_is_0_for_the_mean_so_far_and_1_for_what_is_right():
+def test_r2_is_0_for_the_mean_so_far_and_1_for_perfect_forecasts():
     least = np.array([4.0, 1.0])
     assert r2(least, least) == 0
     assert r2(np.zeros(2), least) == 1
@@ -65,7 +65,7 @@ def test_clark_west_finds_a_signal_under_noise_that_costs_more_than_it_brings():
     assert clark_west(targets, 0.3 * noise, means) > 0.01
 
 
-def test_ridge_finds_what_is_linear_and_keeps_still_where_nothing_is():
+def test_ridge_finds_a_linear_signal_and_none_in_noise():
     features = series(0, 1200).reshape(-1, 3)
     signal = features @ [1.0, -2.0, 0.0]
     known, asked = range(300), range(300, 400)
@@ -74,7 +74,7 @@ def test_ridge_finds_what_is_linear_and_keeps_still_where_nothing_is():
     assert ridge(features, series(1), known, asked).std() < 0.1
 
 
-def test_ridge_knows_nothing_of_what_it_is_asked_for():
+def test_ridge_does_not_see_the_targets_it_forecasts():
     features, targets = series(0, 1200).reshape(-1, 3), series(1)
     other = targets.copy()
     other[300:] += 1000
@@ -100,7 +100,7 @@ def test_volatility_is_known_at_the_end_of_its_month():
     np.testing.assert_array_equal(volatility(returns, 12)[11:20], found[11:20])
 
 
-def test_an_interval_is_wider_where_months_hang_together(monkeypatch):
+def test_an_interval_is_wider_for_correlated_months(monkeypatch):
     monkeypatch.setattr(forecasts, "REPEATS", 300)
     steps = series(0, 600)
     lasting = np.convolve(series(1, 620), np.ones(21) / np.sqrt(21), mode="valid")

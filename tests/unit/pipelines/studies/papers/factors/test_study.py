@@ -95,7 +95,7 @@ def test_arms_of_a_task_differ_in_net_and_fold_alone():
         assert differs == {"recipe", "model.preset", "model.match", "data"}
 
 
-def test_folds_are_put_one_after_the_other(tmp_path):
+def test_folds_are_concatenated(tmp_path):
     def placed(task, kind, tests, seed):
         return np.arange(tests.start, tests.stop) + 10_000.0 * seed
 
@@ -183,7 +183,7 @@ def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
     assert len(walked.opened) == 2
 
 
-def test_a_task_of_which_no_run_is_left_is_not_shown(tmp_path):
+def test_a_task_without_runs_is_not_shown(tmp_path):
     results = made(tmp_path, diverged={("return-plain-1960s", 0), ("return-plain-1990s", 1)})
     assert walk_forward(results, "return") is None
     assert {"size" in table.title for table in study.make_tables(results)} == {True}

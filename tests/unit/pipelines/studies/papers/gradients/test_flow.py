@@ -25,7 +25,7 @@ def net(kind="highway", **settings):
 @pytest.mark.parametrize(
     ("kind", "first"), [("highway", "highway_01"), ("residual", "residual_01_h"), ("plain", "plain_01")]
 )
-def test_norms_are_told_by_block(kind, first):
+def test_norms_are_reported_by_block(kind, first):
     made = net(kind)
     found = flow.norms(made, IMAGES, LABELS)
     names = [f"kernel/{block}" for block in (1, 2, 3)]
@@ -36,7 +36,7 @@ def test_norms_are_told_by_block(kind, first):
     assert len(set(found.values())) == len(found)
 
 
-def test_the_formula_is_what_was_measured():
+def test_the_formula_agrees_with_the_measurement():
     made = net(transform_bias=-1.0)
     found = flow.jacobians(made, IMAGES)
     assert found["error"] < 1e-3
@@ -47,7 +47,7 @@ def test_the_formula_is_what_was_measured():
 
 
 @pytest.mark.parametrize("kind", ["highway", "residual", "plain"])
-def test_what_gets_through_all_blocks_is_what_was_measured_of_them_at_once(kind):
+def test_the_gain_of_all_blocks_is_that_of_their_joint_jacobian(kind):
     # Wide enough that random weights change a gradient as much as they do on average.
     made = net(kind, width=50)
     blocks = keras.Model(made.get_layer("entry").output, made.get_layer("logits").input)
@@ -67,7 +67,7 @@ def test_closed_gates_leave_the_identity_alone():
         assert found[f"rest/{block}"] == pytest.approx(0, abs=1e-6)
 
 
-def test_a_factor_is_what_happens_to_a_gradient_of_random_direction():
+def test_a_factor_is_the_gain_of_a_gradient_of_random_direction():
     generator = np.random.default_rng(0)
     jacobian = generator.normal(size=(4, 5, 5))
     gradients = generator.normal(size=(4, 100_000, 5))

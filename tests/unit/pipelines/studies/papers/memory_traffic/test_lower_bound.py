@@ -21,7 +21,7 @@ def test_weights_go_with_the_parameters_and_activations_with_the_batch():
 
 
 @pytest.mark.parametrize(("kind", "passes"), [("highway", 31), ("residual", 17)])
-def test_a_block_more_adds_its_passes(kind, passes):
+def test_another_block_adds_its_passes(kind, passes):
     deep, flat = (
         least(kind, blocks=blocks, units=5, batch=8, inputs=20, parameters=0).activations for blocks in (7, 6)
     )

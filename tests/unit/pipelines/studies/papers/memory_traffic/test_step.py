@@ -49,7 +49,7 @@ def compiled():
 
 
 @pytest.mark.parametrize("kind", ["highway", pytest.param("residual", marks=pytest.mark.slow), "plain"])
-def test_a_block_more_moves_what_its_passes_do(compiled, kind):
+def test_another_block_moves_the_bytes_of_its_passes(compiled, kind):
     programs = {blocks: compiled(kind, blocks) for blocks in (1, 2)}
     counted = moved(programs[2][1].program) - moved(programs[1][1].program)
     by_hand = [
@@ -81,14 +81,14 @@ def test_steps_and_copies_take_turns(monkeypatch):
     assert len(set(ran[2:])) == 1
 
 
-def test_operands_and_results_are_counted_and_what_is_fused_is_not():
+def test_operands_and_results_are_counted_unless_they_are_fused():
     product = 4 * (32 + 64 + 32)
     fusion = 4 * (32 + 8 + 32)
     call = 4 * (32 + 4 + 4)
     assert moved(PROGRAM) == product + fusion + call
 
 
-def test_of_a_real_program_the_count_is_that_of_xla():
+def test_the_count_of_a_real_program_is_that_of_xla():
     def loss(weights, x):
         for weight in weights:
             x = jnp.tanh(x @ weight)
@@ -105,6 +105,6 @@ def test_a_loop_is_refused():
         moved(compiled.compile().as_text())
 
 
-def test_what_is_no_program_is_refused():
+def test_a_text_that_is_no_program_is_refused():
     with pytest.raises(ValueError, match="it has no entry computation"):
         moved("HloModule nothing\n")
