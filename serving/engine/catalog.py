@@ -18,7 +18,7 @@ from serving.errors import ModelError, ServingError, UnavailableError, UnknownMo
 from serving.manifest import NAME
 
 T = TypeVar("T")
-# Seconds that a model stays in service after its last version was removed: its folder may only be moved for a while.
+# Seconds that a model stays in service after its last version was removed: folders are moved away and come back.
 PATIENCE = 10.0
 # Maximum seconds between attempts to open a version whose files may not be to blame; the first retry comes after one
 # second, and the pause doubles each time.
@@ -306,7 +306,7 @@ class Catalog(Generic[T]):
         if temporary:
             pause = 0.0
         elif not isinstance(error, ModelError) or isinstance(error.__cause__, (OSError, MemoryError)):
-            # The disk, the memory, a busy machine or a bug may be the cause, and the files be fine.
+            # The disk, the memory, a busy machine or a bug may be to blame, and the files may be fine.
             pause = min(2 * before.pause or 1.0, LONGEST) if before and before.stamp == stamp else 1.0
         # A retry with the same outcome is not logged again.
         if before is None or before.reason != reason:

@@ -14,7 +14,7 @@ def test_a_written_manifest_is_read(version):
     assert Manifest.model_validate_json(found.model_dump_json()) == found
 
 
-def test_a_folder_without_manifest_is_no_version(tmp_path):
+def test_a_folder_without_a_manifest_is_not_a_version(tmp_path):
     with pytest.raises(ModelError, match=r"is not a model version: it has no manifest\.json"):
         read(tmp_path)
 

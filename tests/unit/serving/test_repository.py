@@ -17,12 +17,12 @@ def test_the_newest_version_is_by_number_not_by_name(version):
 
 
 @pytest.mark.parametrize("name", [".export-12", "0", "03", "-1", "1a", "²", "latest"])
-def test_other_names_are_no_versions(version, name):
+def test_other_names_are_not_versions(version, name):
     shutil.copytree(version, version.parent / name)
     assert versions(version.parent) == [1]
 
 
-def test_a_file_with_a_number_is_no_version(version):
+def test_a_file_with_a_number_is_not_a_version(version):
     (version.parent / "7").write_text("")
     assert versions(version.parent) == [1]
 

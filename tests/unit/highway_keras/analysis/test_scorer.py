@@ -184,7 +184,7 @@ def test_unsuitable_scores_are_rejected(asked, last, outputs, message):
         scores_of(model_of(last), asked, CLASSES, outputs)
 
 
-def test_a_model_trained_with_squared_errors_is_no_binary_classifier():
+def test_a_model_trained_with_squared_errors_is_not_a_binary_classifier():
     model = model_of(dense(1))
     model.compile(loss="mse")
     with pytest.raises(ValueError, match="is not a cross-entropy"):

@@ -67,7 +67,7 @@ def test_one_hot_labels_are_classes_and_other_targets_are_ignored():
 
 
 @pytest.mark.parametrize("y", [[0, 3], [-1, 0], [0.5, 1.0], [[1, 0], [0, 1]]], ids=["large", "small", "float", "width"])
-def test_labels_that_are_no_classes_are_rejected(y):
+def test_labels_that_are_not_classes_are_rejected(y):
     x, _ = examples("stacked", 2)
     with pytest.raises(ValueError, match=r"class numbers from 0 to 2"):
         gate_statistics(net("stacked"), [(x, np.array(y))], CLASSES)

@@ -78,7 +78,7 @@ def test_a_block_that_changes_the_shape_is_rejected(block, shapes):
         HighwayConnection(block()).build(shape)
 
 
-def test_what_is_no_layer_is_rejected():
+def test_a_block_that_is_not_a_layer_is_rejected():
     with pytest.raises(ValueError, match=r"`block` must be a Keras layer or model\. Received: block="):
         HighwayConnection(keras.ops.relu)
 

@@ -108,7 +108,7 @@ def test_training_gradients_are_those_of_the_published_normalization():
 
 @pytest.mark.parametrize("value", [{"epsilon": 1e-5}, 1, None, "yes"])
 @pytest.mark.parametrize("argument", ["batch_normalization", "use_bias"])
-def test_a_switch_that_is_no_bool_is_rejected(argument, value):
+def test_a_switch_that_is_not_a_bool_is_rejected(argument, value):
     with pytest.raises(ValueError, match=f"`{argument}` must be True or False. Received: {argument}="):
         Highway(**{argument: value})
 

@@ -74,7 +74,7 @@ def test_a_custom_function_may_be_a_gate():
     np.testing.assert_allclose(array(layer.gates(np.zeros((1, 2)))), 1 / (1 + np.exp(2)), rtol=1e-5)
 
 
-def test_the_error_says_why_an_activation_is_no_gate():
+def test_the_error_says_why_an_activation_cannot_be_a_gate():
     with pytest.raises(ValueError, match="mixes the elements of its input"):
         Highway(gate_activation="softmax")
     with pytest.raises(ValueError, match="leaves that range"):

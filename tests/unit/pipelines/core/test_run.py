@@ -80,7 +80,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_that_are_no_runs_are_distinguished(tmp_path, made):
+def test_folders_that_are_not_runs_are_distinguished(tmp_path, made):
     with pytest.raises(UserError, match="there is no run directory"):
         run.open_run(tmp_path / "none")
     with pytest.raises(UserError, match="is not a run directory"):

@@ -124,7 +124,7 @@ def test_evaluation_takes_every_example_in_order(count):
 
 
 @pytest.mark.parametrize("make", ["training", "evaluation"])
-def test_nothing_is_tuned_as_closing_would_stall(make):
+def test_pipelines_are_not_autotuned_as_closing_would_stall(make):
     dataset = (
         training(numbered(20), PLAIN, augment=MOVING, batch_size=8, seed=5, steps=4, classes=CLASSES)
         if make == "training"

@@ -104,7 +104,7 @@ def test_no_split_sees_the_targets_of_a_later_one(factors, stored):
             assert examples.labels[-1, 0] == stored["features"][start, 0]
 
 
-def test_it_is_described_as_a_regression(factors):
+def test_fama_french_is_described_as_a_regression(factors):
     info = describe("fama_french", factors, validation=50)  # Ignored: there is a validation split.
     assert (info.version, info.shape, info.labels, info.counts) == ("1.0.0", (4,), (), SPLITS)
 

@@ -41,7 +41,7 @@ def test_the_prepared_data_are_the_shipped_digits_each_once(digits):
     assert sorted(found) == shipped
 
 
-def test_it_is_described_like_mnist(digits):
+def test_mnist_5k_is_described_like_mnist(digits):
     info = describe("mnist_5k", digits, validation=123)  # Ignored: there is a validation split.
     assert (info.name, info.version, info.shape) == ("mnist_5k", "1.0.0", (28, 28, 1))
     assert info.labels == tuple("0123456789")

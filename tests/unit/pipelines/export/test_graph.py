@@ -122,7 +122,7 @@ def test_files_are_decoded_and_shown_to_the_same_net(count):
     assert found["probabilities"].shape == (count, 10)
 
 
-def test_a_file_that_is_no_image_fails():
+def test_a_file_that_is_not_an_image_fails():
     predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)))
     with pytest.raises(tf.errors.InvalidArgumentError):
         predict(tf.constant([b"hello"]))

@@ -109,14 +109,14 @@ def test_many_processes_export_at_once(tmp_path):
     assert all(name == text for name, text in found.items())
 
 
-def test_the_folder_of_a_version_is_no_model(tmp_path):
+def test_the_folder_of_a_version_is_not_a_model(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match="is one version of a model"):
         make(tmp_path / "1")
 
 
-def test_a_file_is_no_model(tmp_path):
+def test_a_file_is_not_a_model(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be used as a folder"):
         make(tmp_path / "file")

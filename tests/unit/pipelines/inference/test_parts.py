@@ -63,7 +63,7 @@ def test_groups_of_rows_are_large_however_small_the_parts(out, monkeypatch):
     assert [pq.ParquetFile(out).metadata.row_group(group).num_rows for group in range(3)] == [4, 4, 2]
 
 
-def test_a_file_half_written_by_a_killed_process_is_no_part(out, tmp_path):
+def test_a_file_half_written_by_a_killed_process_is_not_a_part(out, tmp_path):
     begin(out, "ab")
     folder = tmp_path / ".out.parquet.parts"
     (folder / ".00000001-x1y2.parquet").write_bytes(b"PAR1 and no more")

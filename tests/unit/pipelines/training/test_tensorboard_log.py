@@ -38,7 +38,7 @@ def test_an_earlier_log_is_replaced_and_no_epoch_appears_twice(tmp_path):
 
 
 @pytest.mark.parametrize(("gates", "drawn"), [(GATES, GATES), (GATES + 1, 0)])
-def test_nobody_tells_a_thousand_gates_apart(tmp_path, gates, drawn):
+def test_too_many_gates_to_tell_apart_are_not_logged(tmp_path, gates, drawn):
     row = {"epoch": 1, "loss": 1.0, **{f"gate/{index}": 0.5 for index in range(gates)}}
     with Curves(tmp_path, [row]):
         pass

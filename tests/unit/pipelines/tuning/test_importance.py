@@ -16,7 +16,7 @@ def test_the_hyperparameter_that_decides_is_the_most_important():
     assert 0.7 < found.r2 <= 1
 
 
-def test_what_makes_trials_fail_is_important_too():
+def test_a_hyperparameter_that_makes_trials_fail_is_important_too():
     state = searched_state(60, score=lambda values: 0.9, failed=())
     trials = [
         toy_trial(number, None, "failed", reason="dead gates", **trial.values)

@@ -131,7 +131,7 @@ def wrapped(error):
         wrapped(OSError(errno.ENOSPC, "No space left on device")),
     ],
 )
-def test_a_full_disk_is_no_bug(verb, capsys, error):
+def test_a_full_disk_is_not_a_bug(verb, capsys, error):
     verb(raises(error))
     assert cli.main(["train"]) == 2
     printed = capsys.readouterr().err

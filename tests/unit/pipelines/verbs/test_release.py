@@ -91,5 +91,5 @@ def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
     assert (status, "cannot be written to: Permission denied" in said) == (2, True)
 
 
-def test_a_folder_that_is_no_model_is_refused(tmp_path, capsys):
+def test_a_folder_that_is_not_a_model_is_refused(tmp_path, capsys):
     assert "it has no versions" in run(capsys, tmp_path)[1]

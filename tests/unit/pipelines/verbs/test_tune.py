@@ -97,7 +97,7 @@ def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
     assert parse_tune([str(path), "--trials", "3"]).plan.space == recipe.search
 
 
-def test_a_file_that_is_no_recipe_is_reported_by_its_fields(tmp_path):
+def test_a_file_that_is_not_a_recipe_is_reported_by_its_fields(tmp_path):
     path = tmp_path / "best.json"
     path.write_text('{"source": "me", "published": "none", "provenance": {}}')
     with pytest.raises(UserError, match=r"best.json is not a recipe file: config is missing"):

@@ -205,7 +205,7 @@ def test_a_new_version_is_served_without_a_restart(client, version):
     assert client.get("/v2/models/tiny").json()["versions"] == ["2"]
 
 
-def test_nothing_is_served(tmp_path):
+def test_an_empty_repository_serves_nothing(tmp_path):
     with LoadedClient(make_app(Settings(models=tmp_path))) as client:
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v2/health/ready").status_code == 503

@@ -90,5 +90,5 @@ def test_paper_stays_paper(paper):
     assert written(tf.constant(canvas((90, 90, 90), paper)))[0, 0] == paper[0]
 
 
-def test_nothing_at_all_is_white():
+def test_an_empty_canvas_is_white():
     assert (written(tf.zeros((3, 3, 4), tf.uint8)).numpy() == 255).all()

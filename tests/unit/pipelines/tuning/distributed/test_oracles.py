@@ -81,7 +81,7 @@ def test_rounds_of_hyperband_with_failures_continue_with_their_best(tmp_path):
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 9, 10, 27])
-def test_what_hyperband_will_train_is_known_beforehand(tmp_path, monkeypatch, epochs):
+def test_the_trials_of_hyperband_are_known_beforehand(tmp_path, monkeypatch, epochs):
     monkeypatch.setattr(fault_tolerance, "write_text", lambda path, text: None)
     plan = toy_plan("hyperband", trials=None, epochs=epochs)
     search = Search(tmp_path, plan)

@@ -105,6 +105,6 @@ def test_a_loop_is_refused():
         moved(compiled.compile().as_text())
 
 
-def test_a_text_that_is_no_program_is_refused():
+def test_text_that_is_not_a_program_is_refused():
     with pytest.raises(ValueError, match="it has no entry computation"):
         moved("HloModule nothing\n")
