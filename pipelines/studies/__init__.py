@@ -1,4 +1,4 @@
-"""Studies as data, a file each: arms, published numbers, tables and figures. Imports no framework."""
+"""Studies as data, one file each: arms, published numbers, tables and figures. Imports no framework."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from pipelines.core.errors import unknown
 if TYPE_CHECKING:
     from pipelines.studies.framework.study import Study
 
-# Imported on demand: they import matplotlib.
+# Imported on demand, because they import matplotlib.
 _MODULES = {
     "depth-contrast": "pipelines.studies.papers.depth_contrast",
     "bias": "pipelines.studies.papers.bias",
@@ -36,13 +36,13 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> "Study":
-    """Returns the study of that name.
+    """Returns a study by name.
 
     Args:
         name: one of `names()`.
 
     Raises:
-        UserError: there is no such study; the error proposes the nearest name.
+        UserError: no study has this name; the error suggests the nearest one.
 
     Example:
         len(get("depth-contrast").arms)  # 12

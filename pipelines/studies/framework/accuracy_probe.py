@@ -1,6 +1,6 @@
 """Accuracy and loss on the test images during training, to compare with a source's log.
 
-They are only recorded: nothing in training reads them.
+Training records them and never uses them.
 """
 
 from collections.abc import Collection
@@ -17,12 +17,12 @@ ACCURACY, LOSS = "test_accuracy", "test_loss"
 
 
 def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
-    """Evaluates a net on the test images of its run, after some steps.
+    """Builds a probe that evaluates a net on the test images of its run at given steps.
 
     Args:
         run: run of a classifier.
         data_dir: folder of prepared data; None for the default of TFDS.
-        steps: numbers of the steps.
+        steps: steps after which the net is evaluated.
 
     Returns:
         A probe with the columns "test_accuracy", a share, and "test_loss", in nats.
@@ -33,7 +33,7 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
     Example:
         Study(..., probe=lambda run, data_dir: on_test(run, data_dir, (600, 6_000, 60_000)))
     """
-    # Studies are listed without a framework.
+    # Imported here, because studies are listed without a framework.
     from pipelines.data import batches, preprocess, sources
     from pipelines.training import evaluation
 

@@ -1,4 +1,4 @@
-"""Training curves, and accuracy over depth, of classifiers of ten classes."""
+"""Training curves and depth sweeps of ten-class classifiers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from pipelines.core.plotting import GREY, legend, listed_ticks, log_ticks, share
 from pipelines.studies.framework.results import Results
 
 GUESSING = math.log(10)
-"""Loss of a net that gives each of ten classes the same probability, in nats."""
+"""Loss of a uniform prediction over ten classes, in nats."""
 LOSS_TITLE = f"Training loss in the last epoch; guessing gives ln 10 = {GUESSING:.3f}"
 BLOCK, EPOCH = "block, from the input", "epoch (0: before training)"
 
 
 class Line(NamedTuple):
-    """Look of an arm in a figure."""
+    """Appearance of an arm in a figure."""
 
     arm: str
     label: str
@@ -25,15 +25,15 @@ class Line(NamedTuple):
 
 
 def runs_and_mean(axes: Any, x: Any, runs: np.ndarray, line: Line, *, centre: Any = np.mean, **options: Any) -> None:
-    """Draws each run as a thin line, and their mean as a thick one.
+    """Draws each run as a thin line and their mean as a thick one.
 
     Args:
         axes: where to draw.
         x: x coordinates of the values.
         runs: float [runs, values].
         line: colour, style and label.
-        centre: takes the mean, or another centre, along an axis.
-        options: options of the thick line.
+        centre: reduces the runs along an axis, such as `np.mean` or `np.median`.
+        options: plot options of the thick line.
     """
     if len(runs) > 1:
         axes.plot(x, runs.T, line.style, color=line.colour, lw=0.8, alpha=0.5)
@@ -41,22 +41,22 @@ def runs_and_mean(axes: Any, x: Any, runs: np.ndarray, line: Line, *, centre: An
 
 
 def thin(results: Results, centre: str = "means") -> str:
-    """The caption of `runs_and_mean`; empty where no arm has several runs."""
+    """Returns the caption for `runs_and_mean`; empty if no arm has several runs."""
     return f"Thin lines are single seeds, thick lines their {centre}." if results.several else ""
 
 
 def mark_guessing(axes: Any) -> None:
-    """Draws the loss of guessing as a dashed line."""
+    """Draws the loss of uniform guessing as a dashed line."""
     axes.axhline(GUESSING, color=GREY, ls="--", lw=1, label="guessing, ln 10")
 
 
 def sweep(axes: Any, results: Results, lines: Mapping[int, Sequence[Line]]) -> None:
-    """Draws test accuracy over depth: each run, and the means.
+    """Draws test accuracy over depth: each run and the means.
 
     Args:
         axes: where to draw.
         results: results of all runs.
-        lines: the arms of each depth; arms of one label are joined.
+        lines: arms at each depth; means of arms that share a label are joined by a line.
     """
     for look in dict.fromkeys(line._replace(arm="") for arms in lines.values() for line in arms):
         means = {}
@@ -81,7 +81,7 @@ def loss_panels(figure: Any, results: Results, panels: Mapping[str, Sequence[Lin
     Args:
         figure: an empty figure.
         results: results of all runs.
-        panels: the arms of each panel, by its title.
+        panels: arms of each panel, by panel title.
         log: whether the axis of losses is logarithmic.
     """
     row = figure.subplots(1, len(panels), sharey=True)
@@ -106,7 +106,7 @@ def loss_panels(figure: Any, results: Results, panels: Mapping[str, Sequence[Lin
 
 
 def learning_curves(figure: Any, results: Results, lines: Sequence[Line], *, log: bool = False) -> None:
-    """Draws training loss and training accuracy over epochs: each seed, and the mean.
+    """Draws training loss and training accuracy over epochs: each seed and the mean.
 
     Args:
         figure: an empty figure.

@@ -1,4 +1,4 @@
-"""The figures of a study, each with the label of a short schedule."""
+"""Writes the figures of a study; those of a short schedule carry a label."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from pipelines.core.files import replacing
 from pipelines.core.plotting import ORANGE, STYLE, saved
 
 COLOURS = 48
-"""Colours of an animation: lines and letters need few, and the file grows with them."""
+"""Palette size of an animation: lines and text need few colours, and more of them make a larger file."""
 DPI = 80
 """Dots per inch of an animation."""
 LETTERS = 11
@@ -29,7 +29,7 @@ class FigureFile:
     """A figure in a file.
 
     Args:
-        file: its name.
+        file: file name.
         title: title of its section.
         caption: what its axes and legend cannot say; may be empty.
     """
@@ -40,7 +40,7 @@ class FigureFile:
 
 
 class Figures:
-    """Writes the figures of a study, and keeps their titles and captions for its page.
+    """Writes the figures of a study and keeps their titles and captions for its page.
 
     Args:
         folder: folder to write to.
@@ -59,7 +59,7 @@ class Figures:
 
     @contextmanager
     def figure(self, name: str, size: tuple[float, float], title: str, caption: str = "") -> Iterator[Any]:
-        """Yields an empty figure, and writes it when the block ends.
+        """Yields an empty figure and writes it when the block ends.
 
         Args:
             name: name of the file, without suffix.
@@ -83,14 +83,14 @@ class Figures:
         seconds: float = 0.6,
         caption: str = "",
     ) -> None:
-        """Writes an animated GIF that repeats, and rests on its last frame.
+        """Writes an animated GIF that loops and pauses on its last frame.
 
         Args:
             name: name of the file, without suffix.
             size: size in inches.
             title: title of the figure and of its section.
             draw: draws a frame, counted from 0, into an empty figure.
-            frames: how many.
+            frames: number of frames.
             seconds: seconds per frame.
             caption: see `figure`.
         """
@@ -103,7 +103,7 @@ class Figures:
                 self._head(figure, title)
                 canvas.draw()
                 images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]))
-        # One palette for all, or colours would change from frame to frame.
+        # One palette for all frames, or colours would flicker.
         palette = images[-1].quantize(COLOURS)
         images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
         durations = [round(1000 * seconds)] * (frames - 1) + [round(4000 * seconds)]

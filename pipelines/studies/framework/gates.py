@@ -22,7 +22,7 @@ def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
     """
     with figures.figure("gate_evolution", (8.2, 4.8), f"Mean transform gate over training, {net}") as figure:
         axes = figure.subplots()
-        # On a linear scale gates that open a hundredfold in a few blocks would leave all others black.
+        # On a linear scale, a few gates that open a hundredfold would leave all others black.
         norm = "log" if gates.max() > WIDE * gates.min() > 0 else "linear"
         mesh = heat_map(axes, gates.T, first=(1, 0), norm=norm)
         axes.set_xlabel(EPOCH)
@@ -33,7 +33,7 @@ def evolution(figures: Figures, gates: np.ndarray, net: str) -> None:
 
 
 def final(figures: Figures, gates: np.ndarray, bias: float, net: str) -> None:
-    """Draws final_gates.png: the mean gate of each block after training, and where its initial bias put it.
+    """Draws final_gates.png: the mean gate of each block after training, and the value that its initial bias gives.
 
     Args:
         figures: receives the figure.

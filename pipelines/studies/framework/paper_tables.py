@@ -1,4 +1,4 @@
-"""Studies of the paper's tables: our accuracies next to those that it prints or cites."""
+"""Studies of the paper's tables: our accuracies next to those that the paper reports or cites."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.waypoints import Log
 
 SEEDS = 5
-"""Runs behind the paper's means and deviations."""
+"""Number of runs behind the paper's means and standard deviations."""
 LABEL = f"short schedule: {EPOCHS} epochs in place of the recorded training"
 SHORTER = (
     f"No net is trained in full. One cycle of the learning rate in {EPOCHS} epochs replaces the recorded training; "
@@ -30,9 +30,9 @@ class PaperNet:
 
     Args:
         name: name of the net.
-        published: accuracy, as far as the paper prints it.
+        published: accuracy, as far as the paper reports it.
         parameters: parameter count as printed in the paper, rounded; None if it prints none.
-        arm: arm of the study that trains the net; empty if only the paper has it.
+        arm: arm of the study that trains the net; empty if only the paper trained it.
         recipe: recipe of the arm.
     """
 
@@ -64,11 +64,11 @@ def study(
         source: paper and table.
         asks: its question, in one line.
         nets: rows of the table.
-        short: rows of the table of the short study; empty if a CPU trains the nets in full.
-        counts: examples of the data.
+        short: rows of the short study's table; empty if a CPU can train the nets in full.
+        counts: sizes of the data set.
         differs: differences from the source.
-        log: log of the authors; None if these nets have none.
-        label: label of a study that is itself short.
+        log: the authors' log; None if they left none for these nets.
+        label: label of the study if it is itself a short one.
     """
     names = {net.arm: net.name for net in nets if net.recipe}
 
@@ -103,7 +103,7 @@ def study(
 
 
 def table(results: Results, nets: Sequence[PaperNet]) -> Table:
-    """Parameters, epochs and accuracy of each net, ours next to the paper's.
+    """Tabulates parameters, epochs and accuracy of each net, ours next to the paper's.
 
     Args:
         results: results of all runs.
@@ -130,7 +130,7 @@ def _row(results: Results, net: PaperNet) -> tuple[str, ...]:
 
 
 def draw(results: Results, figures: Figures, nets: Sequence[PaperNet]) -> None:
-    """Draws accuracies.png: each of our runs, and what the paper prints, net by net.
+    """Draws accuracies.png: each of our runs next to the paper's results, net by net.
 
     Args:
         results: results of all runs.

@@ -22,7 +22,7 @@ class Result:
     Args:
         arm: name of the arm.
         seed: seed of the run.
-        run: its directory.
+        run: run directory.
         rows: rows of metrics.csv, one per epoch.
         evaluation: evaluation on the test split; None if the run diverged.
     """
@@ -109,7 +109,7 @@ class Results:
         return tables.measured(self.accuracies(arm), len(self.of(arm)))
 
     def final_losses(self, arm: str) -> list[float]:
-        """The training loss in the last epoch, of the runs of an arm that did not diverge."""
+        """Training loss in the last epoch of each run of an arm that did not diverge."""
         return [float(losses[-1]) for losses in self.curves(arm, "loss")]
 
     def parameters(self, arm: str) -> str:
@@ -117,21 +117,21 @@ class Results:
         return next((tables.number(result.run.record.parameters) for result in self.of(arm)), tables.MISSING)
 
     def lost(self, arm: str) -> bool:
-        """True if an arm was run, and every run of it diverged."""
+        """True if an arm was run and all of its runs diverged."""
         return bool(self.of(arm)) and not any(result.evaluation for result in self.of(arm))
 
     def measured(self, arm: str, name: str) -> np.ndarray:
-        """A measured array of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
+        """Stacks a measured array of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
         return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
 
     def probed(self, arm: str) -> dict[str, np.ndarray]:
-        """Measurements of `Study.probe`, of each run of an arm that did not diverge.
+        """Collects the measurements of `Study.probe` from each run of an arm that did not diverge.
 
         Args:
-            arm: its name.
+            arm: name of the arm.
 
         Returns:
-            "step" to the steps, float [rows], the same for all runs; every other column to float [runs, rows].
+            Arrays by column: "step" is float [rows], the same for all runs; every other column is float [runs, rows].
             Empty if every run diverged.
 
         Raises:
@@ -152,11 +152,11 @@ class Results:
         return columns | {"step": np.array(steps[0])}
 
     def curves(self, arm: str, column: str) -> np.ndarray:
-        """A column of metrics.csv over epochs, of each run of an arm that did not diverge.
+        """Collects a column of metrics.csv from each run of an arm that did not diverge.
 
         Args:
-            arm: its name.
-            column: such as "loss".
+            arm: name of the arm.
+            column: name of the column, such as "loss".
 
         Returns:
             float [runs, epochs]; no rows if every run diverged.
@@ -165,10 +165,10 @@ class Results:
         return np.array([[row[column] for row in result.rows] for result in whole])
 
     def gates(self, arm: str) -> np.ndarray:
-        """The mean transform gate of each layer before training and after each epoch, of each run of an arm.
+        """Collects the mean transform gate of each layer before training and after each epoch from each run of an arm.
 
         Args:
-            arm: its name; its net has gates.
+            arm: name of an arm whose net has gates.
 
         Returns:
             float [runs, 1 + epochs, layers]; no rows if every run diverged.
@@ -189,7 +189,7 @@ def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
     """Reads the finished runs of a study.
 
     Args:
-        runs: arm, seed and run directory of each.
+        runs: arm, seed and run directory of each run.
 
     Returns:
         The results, in the same order.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Published(Frozen):
-    """An arm's published results, as far as the source has them: test accuracies as shares."""
+    """Published results of an arm, as far as the source has them. Test accuracies are shares."""
 
     best: float | None = None
     """Best run."""
@@ -59,7 +59,7 @@ class Counts(Frozen):
     test: NonNegative
     """Test examples."""
     drawn: bool = True
-    """A budget may draw some at random; false for a time series."""
+    """True if a budget may draw a random subset; false for a time series."""
 
 
 class Arm(Frozen):
@@ -68,11 +68,11 @@ class Arm(Frozen):
     config: Config
     """The training; the study sets its seed."""
     published: Published = Published()
-    """Results of the source."""
+    """Results reported by the source."""
     provenance: Provenance = Provenance()
     """Sources of the numbers in the configuration."""
     data: Counts | None = None
-    """Size of its data; not needed where the configuration takes a subset."""
+    """Size of the data set; not needed if the configuration takes a subset."""
 
     @model_validator(mode="after")
     def _examples_are_known(self) -> Self:
@@ -92,7 +92,7 @@ class Arm(Frozen):
 
 
 class StudyResults(Protocol):
-    """Results as a study's page needs them: `Results` of seeds, or `Trials` of drawn settings."""
+    """Interface of results to a study's page: `Results` over seeds, or `Trials` over drawn settings."""
 
     @property
     def runs(self) -> "Sequence[Run]":
@@ -112,7 +112,7 @@ Found = TypeVar("Found", bound=StudyResults)
 class Study(Generic[Found]):
     """A study that `highway reproduce` runs.
 
-    The runs of an arm differ in their seeds (`Results`), or in settings that are drawn at random (`Trials`).
+    The runs of an arm differ either in their seeds (`Results`) or in randomly drawn settings (`Trials`).
 
     Args:
         name: name on the command line.
@@ -120,20 +120,20 @@ class Study(Generic[Found]):
         source: paper, table or figure.
         asks: its question, in one line.
         arms: what is compared, by name.
-        seeds: runs of each arm, with the seeds 0, 1, ...; in a search the settings drawn for each.
+        seeds: runs of each arm, with the seeds 0, 1, ...; in a search, settings drawn for each arm.
         differs: differences from the source, one sentence each.
         tables: makes tables of the results, next to the source's numbers.
         draw: draws the figures.
-        measure: measures a trained run further, in the process that trained it: from the run and the folder of prepared
-            data to arrays, which are saved in the run directory. None for nothing.
-        probe: measures a net during training, at given steps. None for nothing.
-        search: space of the settings that are drawn for each run; arms differ only in their nets. None for runs that
+        measure: takes further measurements of a trained run, in the process that trained it. It receives the run and
+            the folder of prepared data and returns arrays, which are saved in the run directory. None if not needed.
+        probe: takes measurements at given steps during training. None if not needed.
+        search: space from which the settings of each run are drawn; arms differ only in their nets. None if runs
             differ in their seeds.
-        short: the same study with trainings that a CPU finishes; None if its own trainings are short enough.
+        short: the same study with runs that a CPU can finish; None if its own runs are short enough.
         label: printed on every table and figure of a study that trains less than the source.
-        weights: evaluated: those after the last step, or of the epoch with the best validation score.
-        draws: number of subsets of the data that the source draws, by seed; further seeds cycle through them with
-            weights of their own. None if every seed draws a subset of its own.
+        weights: weights to evaluate: those after the last step, or of the epoch with the best validation score.
+        draws: number of data subsets that the source draws, one per seed; further seeds cycle through these subsets
+            with weights of their own. None if every seed draws its own subset.
     """
 
     name: str

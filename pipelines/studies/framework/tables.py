@@ -1,4 +1,4 @@
-"""Tables in Markdown, and accuracies in the form: best (mean ± std, n)."""
+"""Markdown tables, and accuracies in the form "best (mean ± std, n)"."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ MISSING = "-"
 """Cell without a number."""
 
 SPREAD = "best (mean ± standard deviation over seeds, n = runs)"
-"""The form of `measured`, for notes."""
+"""Format of `measured`, for table notes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The settings that a study has drawn at random, for its tables and figures."""
+"""Randomly drawn settings of a study, for its tables and figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Tried:
         score: validation accuracy of the best epoch; None if it failed.
         reason: reason for the failure; empty if it did not fail.
         seconds: duration of training.
-        run: its directory; None if its processes died before they made one.
+        run: run directory; None if the processes died before they created one.
     """
 
     arm: str

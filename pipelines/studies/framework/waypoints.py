@@ -24,11 +24,11 @@ COLOURS = (BLUE, ORANGE, GREEN)
 
 @dataclass(frozen=True)
 class Log:
-    """The recorded part of a log of the authors, of one run.
+    """The recorded part of the authors' log of one run.
 
     Args:
         name: name in tables and legends.
-        accuracies: share of the test images by step.
+        accuracies: test accuracy, a share, by step.
     """
 
     name: str
@@ -41,10 +41,10 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
     Args:
         run: the run.
         data_dir: folder of prepared data; None for the default of TFDS.
-        steps: steps of a log.
+        steps: steps of the authors' log.
 
     Returns:
-        The probe of `on_test`, at those of the steps that the run reaches.
+        The probe of `on_test`, at all of these steps that the run reaches.
     """
     each, epochs = run.record.steps_per_epoch, run.config.epochs
     asked = {epochs * each, *(epoch * each for epoch in EPOCHS), *steps}
@@ -52,7 +52,7 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
 
 
 def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
-    """Accuracies at the steps of the authors' log, and at the end of each run.
+    """Tabulates accuracies at the steps of the authors' log and at the end of each run.
 
     Args:
         results: results of all runs.
@@ -87,13 +87,13 @@ def accuracies(results: Results, arm: str) -> dict[int, list[float]]:
 
 
 def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log | None) -> None:
-    """Draws waypoints.png: the error on test images over steps, of each run, and in the authors' log.
+    """Draws waypoints.png: the error on test images over steps, in each run and in the authors' log.
 
     Args:
         results: results of all runs.
         figures: receives the figure.
         names: names of the arms in tables and legends.
-        log: log of the authors; None if these nets have none.
+        log: the authors' log; None if they left none for these nets.
     """
     found = {arm: accuracies(results, arm) for arm in names}
     title = "Error on test images during training" + (", and the authors' log" if log else "")
@@ -109,7 +109,7 @@ def draw(results: Results, figures: Figures, names: Mapping[str, str], log: Log 
         if log:
             errors = [100 * (1 - share) for share in log.accuracies.values()]
             axes.plot(list(log.accuracies), errors, "x", color="black", ms=8, mew=1.8, label=log.name)
-        # Numbers of steps are too wide for more labels than these.
+        # Step counts are too wide for more labels.
         log_ticks(axes.xaxis, lambda value, _: tables.number(round(value)), fine=30)
         log_ticks(axes.yaxis, lambda value, _: f"{value:g}%", fine=math.inf)
         axes.set_xlabel("steps")

@@ -1,1 +1,1 @@
-"""The studies: a file each, or a folder where a study measures something of its own."""
+"""The studies: one file each, or a folder if a study needs measurements of its own."""

@@ -1,11 +1,11 @@
-"""The nets of the studies `gates`, `routing` and `lesions`: those of the paper's section 4, and a convolutional one.
+"""The nets of the studies `gates`, `routing` and `lesions`: the paper's nets of section 4, and a convolutional net.
 
-Command     highway reproduce gates, routing or lesions; each reuses nets that another has trained
+Command     highway reproduce gates, routing or lesions; each reuses nets that another study has trained
 Nets        section 4: 50 layers of 50 tanh units on MNIST (gate bias -2) and CIFAR-100 (-4); and the convolutional net
             of width 16 of Table 1
 Data        statistics and lesions on training images, as in the paper; accuracies on test images
-Sources     the paper prints depth, width, activation and gate biases, and not learning rate, its decay, batch size and
-            epochs: see pipelines/recipes/dense.py for what is assumed, and mnist_conv.py for the convolutional net
+Sources     the paper gives depth, width, activation and gate biases, but not learning rate, decay, batch size or
+            epochs: see pipelines/recipes/dense.py for what we assume, and mnist_conv.py for the convolutional net
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class Numbers:
 
     Args:
         title: title of the table.
-        rows: name of each number to its format and the paper's observation.
+        rows: format of each number and the paper's observation, by name of the number.
         of: returns the numbers of a run, one per row; None where a net has no such number.
         note: note below the table.
     """
@@ -120,7 +120,7 @@ def study(
         title: title of its page.
         place: section and figure of the paper.
         asks: its question.
-        numbers: what it compares with the paper.
+        numbers: numbers to compare with the paper.
         measure: measures a run.
         draw: draws the figures.
         differs: further differences from the source.

@@ -1,12 +1,12 @@
-"""Low and high gate biases of dense highway nets, over depth: a map.
+"""A map of dense highway nets over depth and gate bias, from very low to high biases.
 
 Command     highway reproduce bias
 Net         one plain and 9 to 299 highway layers of 50 ReLU units, gate bias from -20 to 10, and a softmax; and the
             plain layer alone
 Data        MNIST, all 60,000 training images
 Published   very low and very high biases fail to converge in reasonable time; no figures (a TensorFlow study of 2015)
-Sources     width, activation and data are recorded. The training is that of the nets of 1,000 layers: Adam 1e-3, batch
-            128, three epochs, kernels by normalized initialization; it is assumed, as are depths and biases
+Sources     width, activation and data are recorded. Depths and biases are assumed, and so is the training, which is
+            that of the 1,000-layer nets: Adam 1e-3, batch 128, three epochs, normalized initialization of the kernels
 Measured    docs/results/bias
 """
 
@@ -29,7 +29,7 @@ DEPTHS = (10, 30, 100, 300)
 """Hidden layers; the first is plain."""
 BIASES = (-20.0, -10.0, -6.0, -4.0, -2.0, 0.0, 2.0, 10.0)
 ALONE = "1-layer"
-"""The plain layer without any block: what a net computes whose gates are all closed."""
+"""The plain layer without any block: the function of a net whose gates are all closed."""
 ASSUMED = (
     "model.depth",
     "optimizer.name",
@@ -46,7 +46,7 @@ def arm(depth: int, bias: float) -> str:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Accuracy and loss over depth and bias."""
+    """Tabulates accuracy and loss over depth and bias."""
 
     def over_depth(title: str, cell: Any, note: str) -> Table:
         rows = [(str(depth), *(cell(arm(depth, bias)) for bias in BIASES)) for depth in DEPTHS]
@@ -92,7 +92,7 @@ def chart(results: Results, figures: Figures) -> None:
     caption = "Means over seeds." if results.several else ""
     with figures.figure("bias_map", (11.5, 3.9), "Gate bias and depth", caption) as figure:
         sides = figure.subplots(1, 2)
-        # Better is brighter on both.
+        # Brighter is better in both panels.
         for axes, values, title, options, form in (
             (sides[0], 100 * accuracy, "test accuracy, %", {}, ".1f"),
             (sides[1], loss, "training loss, last epoch", {"cmap": "viridis_r", "norm": LogNorm()}, ".2g"),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 SAMPLE = 2000
-"""Rows on which a silhouette is computed: its cost grows with their square."""
+"""Rows on which a silhouette is computed; its cost is quadratic in their number."""
 RESTARTS = 4
 
 
@@ -59,7 +59,7 @@ def class_shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.n
 
 
 def purity(assigned: np.ndarray, labels: np.ndarray) -> float:
-    """Share of rows that are of the commonest class of their cluster."""
+    """Share of rows that belong to the most common class of their cluster."""
     pairs = np.zeros((assigned.max() + 1, labels.max() + 1), int)
     np.add.at(pairs, (assigned, labels), 1)
     return float(pairs.max(axis=1).sum() / len(labels))

@@ -1,13 +1,13 @@
-"""Highway against plain nets over depth on few digits, after a study in NumPy.
+"""Highway versus plain nets over depth on a small part of MNIST, after a NumPy study.
 
 Command     highway reproduce depth-contrast
 Net         a projection from 784 to 50 tanh units, then 5 to 100 blocks of 50 tanh units, highway (gate bias -2) or
             plain, and a softmax; weights U(±1/sqrt(fan_in))
-Data        MNIST, 6,000 training and 2,000 test images, drawn by the seed as the source draws them; pixels in [-1, 1]
+Data        MNIST, 6,000 training and 2,000 test images, drawn from the seed as in the source; pixels in [-1, 1]
 Published   test accuracies after the last epoch and training losses of 5 to 50 blocks, one run each, and three runs of
             30 blocks
-Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks has all numbers of the training: Adam
-            5e-3 with epsilon 1e-8, global clip at 5.0, batch 128, 12 epochs. Nets of 100 blocks are ours
+Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks gives the whole training setup: Adam
+            5e-3 with epsilon 1e-8, global clip at 5.0, batch 128, 12 epochs. We added the nets of 100 blocks
 Measured    docs/results/depth-contrast
 """
 
@@ -38,7 +38,7 @@ from pipelines.studies.papers.numpy_runs import COLUMNS, DRAWS, KINDS, PUBLISHED
 
 BLOCKS = (5, 10, 20, 30, 50, 100)
 SHOWN = 30
-"""Blocks of the nets whose training is shown in detail, as in the source."""
+"""Depth, in blocks, of the nets whose training is shown in detail, as in the source."""
 BIAS = -2.0
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 
@@ -61,7 +61,7 @@ RECORDED = (
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Accuracy and loss over depth, next to the source's."""
+    """Tabulates accuracy and loss over depth, next to the source's."""
     accuracies, losses = (
         tuple((str(blocks), *(cell for kind in KINDS for cell in cells(results, kind, blocks))) for blocks in BLOCKS)
         for cells in (_accuracy, _loss)

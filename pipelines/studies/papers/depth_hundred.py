@@ -1,11 +1,11 @@
-"""Nets of 100 blocks on all of MNIST: an open question of the study in NumPy.
+"""Nets of 100 blocks on all of MNIST: an open question of the NumPy study.
 
 Command     highway reproduce depth-hundred
-Net         as depth-twins, only of 100 blocks
+Net         as in depth-twins, with 100 blocks only
 Data        MNIST, all 60,000 training images, pixels in [-1, 1]
 Published   nothing
 Sources     the training is that of depth-contrast, recorded for a tenth of the images and at most 50 blocks; depth,
-            gate bias -4 and all nets but highway and plain ones of 50 units are ours
+            gate bias -4 and all nets except the 50-unit highway and plain ones are our additions
 Measured    docs/results/depth-hundred
 """
 
@@ -24,7 +24,7 @@ GATED = "highway-low"
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Accuracy and loss of each net."""
+    """Tabulates accuracy and loss of each net."""
 
     def row(net: str) -> tuple[str, ...]:
         name = nets.name(net, BLOCKS)

@@ -1,10 +1,11 @@
-"""Clusters of the routes that examples take through the gates: an open question of the study in NumPy.
+"""Clusters of the routes that examples take through the gates: an open question of the NumPy study.
 
 Command     highway reproduce depth-routes
 Net         the highway net of 30 blocks of depth-contrast
-Data        MNIST without 5,000 training images, which are held out; the routes are theirs
+Data        MNIST; 5,000 training images are held out, and the routes of these are clustered
 Published   nothing
-Sources     the training is that of depth-contrast; all images instead of its subset, and the held-out ones, are ours
+Sources     the training is that of depth-contrast; using all images instead of its subset, and holding some out, is
+            our choice
 Measured    docs/results/depth-routes
 """
 
@@ -29,7 +30,7 @@ ARM = numpy_runs.arm("highway", depth_contrast.SHOWN)
 CLUSTERS = 10
 """The number of classes, chosen before anything was measured."""
 TYPICAL = 12
-"""Images shown of each cluster: the nearest to its centre."""
+"""Images shown per cluster: those nearest to its centre."""
 VIEWS = {
     "gates": "every gate",
     "layers": "mean gate of each block",
@@ -47,10 +48,10 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
         data_dir: folder of prepared data.
 
     Returns:
-        `labels` `[images]`; for each view `VIEW`, the cluster of each image, `VIEW/silhouette`, and `VIEW/explained`,
-        the share of all variance between the classes; for the gates' clusters `images`, the nearest to the centre,
-        uint8 `[clusters, TYPICAL, h, w, c]`, black if a cluster has fewer, and `profile`, their mean gates by block,
-        `[clusters, blocks]`.
+        `labels`, `[images]`. For each view: `VIEW`, the cluster of each image; `VIEW/silhouette`; and
+        `VIEW/explained`, the share of the variance that is between classes. For the clusters of the view "gates":
+        `images`, those nearest to each centre, uint8 `[clusters, TYPICAL, h, w, c]`, black where a cluster has fewer;
+        and `profile`, the mean gates by block, `[clusters, blocks]`.
     """
     from pipelines.core import frameworks
 
@@ -71,7 +72,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     views = {
         "gates": signatures(net, x, per="unit"),
         "layers": signatures(net, x, per="layer"),
-        # The same seed draws the same weights.
+        # The seed reproduces the initial weights.
         "untrained": signatures(build(config, info, run.record.precision.policy), x, per="unit"),
         "pixels": x.reshape(len(x), -1),
     }
@@ -98,7 +99,7 @@ def _typical(images: np.ndarray, found: clusters.Clusters) -> np.ndarray:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Agreement of the clusters of each view with the classes, and between seeds."""
+    """Tabulates how well the clusters of each view agree with the classes and between seeds."""
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
     def row(view: str) -> tuple[str, ...]:

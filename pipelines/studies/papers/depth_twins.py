@@ -1,9 +1,9 @@
-"""Highway, residual and plain nets at matched depth and parameters: an open question of the study in NumPy.
+"""Highway, residual and plain nets at matched depth and parameters: an open question of the NumPy study.
 
 Command     highway reproduce depth-twins
-Net         as depth-contrast, of 10, 30 and 100 blocks; also residual ones (x + H) and plain ones (H), of 50 units
-            like the highway nets, and of 71, for as many parameters per block
-Data        as depth-contrast: 6,000 training and 2,000 test images of MNIST, drawn by the seed
+Net         as in depth-contrast, with 10, 30 and 100 blocks; also residual nets (x + H) and plain nets (H) with 50
+            units like the highway nets, or with 71, which gives as many parameters per block
+Data        as in depth-contrast: 6,000 training and 2,000 test images of MNIST, drawn by the seed
 Published   highway and plain nets of 50 units up to 30 blocks (depth-contrast); nothing about the others
 Sources     the training is that of depth-contrast, recorded for its nets; for the others it is assumed, with the
             gate bias -4
@@ -26,7 +26,7 @@ BLOCKS = (10, 30, 100)
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Accuracy, loss and parameters of each net over depth."""
+    """Tabulates accuracy, loss and parameters of each net over depth."""
 
     def over_depth(title: str, cell: Callable[[str], str], note: str) -> Table:
         head = ("net", *(f"{blocks} blocks" for blocks in BLOCKS))

@@ -4,7 +4,7 @@ Command     highway reproduce fitnets      (--schedule short on a CPU)
 Net         highway A, B and C of 11, 19 and 32 layers
 Data        CIFAR-10, all images
 Published   Table 2, including the FitNets and their teacher as cited there
-Sources     the recipes fitnet_a, fitnet_b and fitnet_c have the provenance of each number, `recipes.short` that of the
+Sources     see the recipes fitnet_a, fitnet_b and fitnet_c for the provenance of each number, `recipes.short` for the
             short trainings
 Measured    docs/results/fitnets and fitnets-highway-b
 """

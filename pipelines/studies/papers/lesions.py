@@ -17,11 +17,11 @@ from pipelines.studies.papers import analysis_nets
 from pipelines.studies.papers.analysis_nets import TITLES, Numbers
 
 OF_UNITS = 5000
-"""Training images for lesions of units; lesions of layers use all."""
+"""Training images used for lesions of units; lesions of layers use all."""
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """Scores the training images with each layer closed, and some of them with each unit or channel closed."""
+    """Scores all training images with each layer closed, and a part of them with each unit or channel closed."""
     net, part = analysis_nets.training(run, data_dir)
     from pipelines.analysis import examples, measuring, storage
 
@@ -66,7 +66,7 @@ def _numbers(result: Result) -> tuple[float | None, ...]:
 
 
 def draw_figures(results: Results, figures: Figures) -> None:
-    """Draws, for each net, the lesion curves of all seeds and the map of units of the first."""
+    """Draws, for each net, the lesion curves of all seeds and the first seed's map of units."""
     frameworks.load()
     from highway_keras.analysis import plots
     from pipelines.analysis import storage

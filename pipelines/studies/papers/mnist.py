@@ -3,8 +3,8 @@
 Command     highway reproduce mnist
 Net         one plain and eight highway convolutions of 16 or 32 filters, and a softmax
 Data        MNIST, all images
-Published   Table 1, including Maxout and DSN as cited there; the authors' log of the net of 32 filters
-Sources     the recipes mnist_conv_16 and mnist_conv_32 have the provenance of each number
+Published   Table 1, including Maxout and DSN as cited there; the authors' log of the net with 32 filters
+Sources     see the recipes mnist_conv_16 and mnist_conv_32 for the provenance of each number
 Measured    docs/results/mnist, mnist-width-16 and mnist-width-32
 """
 

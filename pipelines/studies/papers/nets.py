@@ -1,7 +1,7 @@
-"""Highway, residual and plain nets of equal depth, of equal width or with equally many parameters.
+"""Highway, residual and plain nets of equal depth, with equal width or equally many parameters.
 
-All are trained like those of `depth_contrast`. A block of 71 units without a gate has as many parameters as a highway
-block of 50 (`highway_keras.models`).
+All are trained like the nets of `depth_contrast`. A block of 71 units without a gate has as many parameters as a
+highway block of 50 units (`highway_keras.models`).
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Contender:
 
     Args:
         title: title in tables and legends.
-        model: the net, without its depth.
-        colour: colour of its lines.
-        style: style of its lines.
+        model: model configuration without depth.
+        colour: line colour.
+        style: line style.
     """
 
     title: str
@@ -63,8 +63,8 @@ def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
 
     Args:
         net: one of `NETS`.
-        blocks: blocks after the projection.
-        whole: train on all of MNIST instead of the subset.
+        blocks: number of blocks after the projection.
+        whole: whether to train on all of MNIST instead of the subset.
 
     Example:
         arm("residual-wide", 30).config.model.match  # "parameters"

@@ -1,6 +1,6 @@
-"""The recorded runs of a study in NumPy, and ours on the same images.
+"""The recorded runs of a NumPy study, and ours on the same images.
 
-Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: a run of each net, three of 30 blocks
+Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: one run per net, three at 30 blocks
 """
 
 import math
@@ -15,7 +15,7 @@ from pipelines.studies.framework.tables import MISSING, Table
 
 KINDS = ("highway", "plain")
 COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
-"""Columns of a table with both kinds, each next to the source's."""
+"""Table columns: both kinds of nets, each next to the source's."""
 ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
     ("highway", 5): (0.903,),
     ("highway", 10): (0.913,),
@@ -34,12 +34,12 @@ RUNS = tuple(
 )
 """Blocks and seeds of its runs, equal for both kinds."""
 DRAWS = 1 + max(seed for _, seed in RUNS)
-"""Number of the source's seeds, which draw its images too."""
+"""Number of the source's seeds, each of which also draws its own images."""
 LOSSES = {
     "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
     "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
 }
-"""Training losses of the source's runs of seed 0."""
+"""Training losses of the source's runs with seed 0."""
 PUBLISHED = {
     (kind, blocks): Published.of(*scores, loss=LOSSES[kind][blocks]) for (kind, blocks), scores in ACCURACIES.items()
 }
@@ -51,7 +51,7 @@ def arm(kind: str, blocks: int) -> str:
 
 
 def compared(results: Results) -> Table:
-    """Each run of the source next to ours on its images, and the mean of all."""
+    """Tabulates each run of the source next to ours on its images, and the mean of all."""
     rows = [
         (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))
         for blocks, seed in RUNS
@@ -68,7 +68,7 @@ def compared(results: Results) -> Table:
 
 
 def _means(results: Results, kind: str) -> tuple[str, str]:
-    """The mean over the rows, ours with the difference from the source; missing where a row has no run of ours."""
+    """Means over the rows, ours with the difference from the source; ours is missing if a row lacks runs of ours."""
     groups = [_scores(results, kind, blocks, seed) for blocks, seed in RUNS]
     theirs = statistics.mean(ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS)
     if not all(groups):
@@ -78,9 +78,9 @@ def _means(results: Results, kind: str) -> tuple[str, str]:
 
 
 def _error(groups: list[list[float]]) -> str:
-    """The standard error of the mean difference between groups of runs and one other run of each.
+    """The standard error of the mean difference between groups of runs and a single other run for each group.
 
-    Empty if no group has two runs, from which the spread of runs could be estimated.
+    Empty if no group has two runs, without which the spread of runs cannot be estimated.
     """
     free = sum(len(scores) - 1 for scores in groups)
     if not free:
@@ -95,7 +95,7 @@ def _cells(results: Results, kind: str, blocks: int, seed: int) -> tuple[str, st
 
 
 def _scores(results: Results, kind: str, blocks: int, seed: int) -> list[float]:
-    """Accuracies on the images of one of the source's seeds, of the runs that did not diverge."""
+    """Accuracies of the runs on the images of one of the source's seeds, without runs that diverged."""
     return [run.accuracy for run in _on(results, kind, blocks, seed) if run.accuracy is not None]
 
 

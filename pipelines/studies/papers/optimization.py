@@ -1,9 +1,9 @@
 """Optimization of highway and plain nets of 10 to 100 layers: Srivastava, Greff, Schmidhuber 2015, Figures 1 and 5.
 
 Command     highway reproduce optimization
-Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain ones of 71, which is about 5,000
-            parameters per layer in both, and a softmax
-Data        MNIST; 5,000 training images are held out for the validation accuracy, by which nothing is chosen
+Net         one plain layer, then 9, 19, 49 or 99 highway layers of 50 units or plain layers of 71, both with about
+            5,000 parameters per layer, and a softmax
+Data        MNIST; 5,000 training images are held out for a validation accuracy that is reported but chooses nothing
 Search      100 random settings for each of the eight nets: learning rate, momentum, decay, activation and, for
             highway nets, the gate bias
 Published   curves, and the text: highway nets of 50 and 100 layers do as well as those of 10 and 20; plain nets of 10
@@ -35,10 +35,10 @@ PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
 KINDS = tuple(PRESETS)
 VALIDATION = 5000
 SETTINGS = 100
-"""Settings of each net."""
+"""Number of settings drawn for each net."""
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 CLOSE = 0.02
-"""A net has learned if its loss is lower than that of guessing by more nats than this."""
+"""Margin in nats: a net has learned if its loss is below that of guessing by more than this."""
 SAID = {
     10: "plain nets below 1e-4",
     20: "plain nets below 1e-4",
@@ -53,7 +53,7 @@ def arm(kind: str, depth: int) -> str:
 
 
 def make_tables(trials: Trials) -> list[Table]:
-    """Losses over depth next to the source's text, outcomes of all settings, and the best ones."""
+    """Tabulates losses over depth next to the source's text, outcomes of all settings, and the best settings."""
     return [
         Table(
             "Training loss in the last epoch",
@@ -122,7 +122,7 @@ def draw_figures(trials: Trials, figures: Figures) -> None:
 
 
 def curves(trials: Trials, figures: Figures) -> None:
-    """Draws training loss over epochs: the best setting of each net, and the mean of its ten best."""
+    """Draws training loss over epochs: the best setting of each net and the mean of its ten best."""
     losses = {name: [tried.losses for tried in trials.ranked(name)] for name in STUDY.arms}
     if any(losses.values()):
         title = "Training loss of highway and plain nets by depth"
@@ -132,7 +132,7 @@ def curves(trials: Trials, figures: Figures) -> None:
 
 
 def settings(trials: Trials, figures: Figures) -> None:
-    """Draws the training loss in the last epoch of every setting, by net; failed ones are above all others."""
+    """Draws the training loss in the last epoch of every setting, by net; failed settings are above all others."""
     with figures.figure("every_setting", (9, 4.8), "Every setting") as figure:
         axes = figure.subplots()
         top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
@@ -161,7 +161,7 @@ def _learned(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def _end(trials: Trials, name: str, count: int) -> float | None:
-    """The mean training loss in the last epoch of the best settings of an arm; None if all failed."""
+    """Mean training loss in the last epoch over the best settings of an arm; None if all failed."""
     best = [tried.loss for tried in trials.ranked(name)[:count]]
     return sum(best) / len(best) if best else None
 

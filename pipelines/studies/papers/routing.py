@@ -19,11 +19,11 @@ from pipelines.studies.papers.analysis_nets import TITLES, Numbers
 SHOWN = {"mnist": (0, 7), "mnist-conv": (0, 7), "cifar100": (0, 1)}
 """The classes that the paper shows."""
 ROUTED = 5000
-"""Training images whose routes are measured one by one."""
+"""Training images whose routes are measured individually."""
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:
-    """Measures gate statistics for each class of the training images, and the routes of some of them."""
+    """Measures gate statistics for each class over the training images, and the routes of some images."""
     net, part = analysis_nets.training(run, data_dir)
     from highway_keras.analysis import explained_by_class, signatures
     from pipelines.analysis import examples, measuring, storage

@@ -1,12 +1,12 @@
 """A dense highway net of 1,000 layers on MNIST, at four gate biases.
 
 Command     highway reproduce thousand
-Net         that of the recipe mnist_dense_1000: one plain and 999 highway layers of 50 tanh units; gate bias -20, -10,
+Net         the net of the recipe mnist_dense_1000: one plain and 999 highway layers of 50 tanh units; gate bias -20, -10,
             -6 or -4
 Data        MNIST, all 60,000 training images
 Published   about 95% on test images at a gate bias of about -20 (a TensorFlow study of 2015)
-Sources     those of the recipe; the bias of -20 is the source's, and all four were tried beforehand: one seed, test
-            accuracy after 1, 2 and 3 epochs
+Sources     those of the recipe. The bias of -20 is the source's; all four were tried beforehand, with one seed and the
+            test accuracy after 1, 2 and 3 epochs
 Measured    docs/results/thousand
 """
 
@@ -33,10 +33,10 @@ BEFOREHAND = {
     -20.0: (0.923, 0.939, 0.949),
     -10.0: (0.942, 0.958, 0.965),
     -6.0: (0.939, 0.956, 0.964),
-    # Only recorded as staying at chance.
+    # The record says only that it stayed at chance.
     -4.0: (),
 }
-"""Gate bias to accuracy on test images after 1, 2 and 3 epochs, one seed each."""
+"""Accuracy on test images after 1, 2 and 3 epochs, by gate bias; one seed each."""
 BIASES = tuple(BEFOREHAND)
 EPOCHS = 3
 SHOWN = -10.0
@@ -76,7 +76,7 @@ def make_tables(results: Results) -> list[Table]:
 
 
 def _first_epochs(results: Results, bias: float) -> list[str]:
-    """Returns the accuracy after each of the first epochs, alternating with that tried beforehand."""
+    """Returns the accuracy after each of the first epochs, alternating with the one recorded beforehand."""
     ours = after_epochs(results, bias)
     cells = []
     for epoch in range(EPOCHS):
@@ -115,7 +115,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 
 
 def training(results: Results, figures: Figures) -> None:
-    """Draws accuracy and loss on the test images through training, and the accuracies tried beforehand."""
+    """Draws accuracy and loss on the test images over training, and the accuracies recorded beforehand."""
     with figures.figure("training", (11, 4.4), "1,000 layers in training", thin(results)) as figure:
         left, right = figure.subplots(1, 2)
         for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
@@ -141,7 +141,7 @@ def training(results: Results, figures: Figures) -> None:
 
 
 def over_depth(results: Results, figures: Figures) -> None:
-    """Draws the mean gate of each layer after training, for each bias, and where the bias alone puts it."""
+    """Draws the mean gate of each layer after training, for each bias, and its value by the bias alone."""
     title = "Mean transform gate over 1,000 layers, after training"
     with figures.figure("gates_over_depth", (9.5, 4.8), title) as figure:
         axes = figure.subplots()

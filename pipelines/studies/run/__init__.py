@@ -1,1 +1,1 @@
-"""Runs studies in processes that may be killed at any moment, and writes the page of each."""
+"""Runs studies in processes that may be killed at any moment, and writes their pages."""

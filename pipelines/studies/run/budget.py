@@ -7,7 +7,7 @@ from pipelines.core.config import Config
 from pipelines.studies.framework.study import Arm, Counts
 
 FEWEST_TESTED = 100
-"""Lower limit on test examples: an accuracy on fewer means nothing."""
+"""Minimum number of test examples: an accuracy on fewer means nothing."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ def reduced(
 ) -> Scope:
     """Reduces a study to a share of its work.
 
-    Seeds, epochs and examples are reduced by equal factors, each making up for the rounding of the one before. A run
-    has at least one epoch of one batch.
+    Seeds, epochs and examples are reduced by equal factors; each factor makes up for the rounding of the one before. A
+    run has at least one epoch of one batch.
 
     Args:
         arms: arms of the full study.
         seeds: runs of each arm, in full.
         share: share of the work, greater than 0 and at most 1.
-        label: label of the study itself.
-        defined: runs of each arm that the study defines; the label says so if there are fewer.
-        each: name of an arm's runs in the label.
-        tested: whether runs are evaluated on test examples, so that the label gives their number.
+        label: label of the unreduced study.
+        defined: number of runs of each arm that the study defines; the label states if fewer are run.
+        each: word for an arm's runs in the label.
+        tested: whether runs are evaluated on test examples; if so, the label gives their number.
 
     Example:
         reduced(study.arms, seeds=3, share=0.01).seeds  # 1
@@ -80,7 +80,7 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
     Args:
         config: configuration of the full run.
         share: share of its steps to run.
-        counts: number of examples of its data.
+        counts: sizes of its data set.
 
     Returns:
         A configuration of at least one step.
@@ -104,7 +104,7 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
     """Returns the changed fields of the schedule, which counts in steps."""
     kept = config.schedule
     if kept.kind == "step":
-        # Some may fall together: the rate then falls once.
+        # Boundaries may coincide after rounding; the rate then drops once.
         return {"boundaries": tuple(sorted({max(1, round(boundary * ratio)) for boundary in kept.boundaries}))}
     if kept.kind == "exponential":
         return {"decay_steps": max(1, round(kept.decay_steps * ratio))}
@@ -114,7 +114,7 @@ def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
 
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:
-    """Formats a reduction, once for all arms that share it."""
+    """Formats a reduction; arms that share it are named once."""
     unlike = dict.fromkeys(pairs)
     if len(unlike) > 1 and all(some == whole for some, whole in unlike):
         return f"all {what}"

@@ -18,7 +18,7 @@ from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import Member, Supervisor
 
 INTERVAL = 0.1
-"""Seconds between two checks of the process that measures."""
+"""Seconds between two checks on the measuring process."""
 
 
 def show(data_dir: Path | None, console: Console) -> None:
@@ -53,7 +53,7 @@ def show(data_dir: Path | None, console: Console) -> None:
 def _measure_all(listed: dict[str, Study], data_dir: Path | None, console: Console) -> dict[str, UserError]:
     """Times each net without a cached timing; returns the missing data sets, each with its error."""
     nets = [(name, arm, kind.config) for name, study in listed.items() for arm, kind in study.arms.items()]
-    # Arms that differ only in irrelevant fields are one net.
+    # Arms that differ only in irrelevant fields share a file and are timed once.
     missing = {step_timing.file(net[-1]): net for net in nets if step_timing.cached(net[-1]) is None}
     refused: dict[str, UserError] = {}
     began = time.monotonic()
@@ -79,7 +79,7 @@ def _waiting(listed: dict[str, Study], data: str) -> list[str]:
 
 
 def _seconds(study: Study) -> float | None:
-    """Seconds of a study; None if one of its nets could not be timed."""
+    """Estimated seconds of a study; None if one of its nets could not be timed."""
     timings = {name: step_timing.cached(arm.config) for name, arm in study.arms.items()}
     known = {name: timing for name, timing in timings.items() if timing}
     return step_timing.of_study(known, study.arms, study.seeds) if len(known) == len(timings) else None

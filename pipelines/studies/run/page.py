@@ -1,4 +1,4 @@
-"""The page of a study, with tables, figures and how everything was made; and its results.csv."""
+"""The page of a study, with tables, figures and how everything was made, and its results.csv."""
 
 import csv
 import io
@@ -120,7 +120,7 @@ def repeatable(command: str) -> str:
 
 
 def numbered(numbers: Sequence[int]) -> str:
-    """Whole numbers in ascending order; a gapless series of four or more by its first and last.
+    """Lists whole numbers in ascending order, shortening a gapless series of four or more to its first and last.
 
     Example:
         numbered(range(36))  # "0 to 35"
@@ -137,7 +137,7 @@ def _time(seconds: list[float]) -> str:
 
 
 def _once(texts: Iterable[str]) -> str:
-    """Joins the different ones of some texts, in order."""
+    """Joins the distinct texts, in order of first appearance."""
     return "; ".join(dict.fromkeys(texts))
 
 

@@ -1,4 +1,4 @@
-"""Runs a study, and writes a page with its tables and figures next to the source's own numbers."""
+"""Runs a study and writes a page with its tables and figures next to the source's own numbers."""
 
 import os
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ def reproduce(
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Runs a study, or resumes it, and writes its page.
+    """Runs or resumes a study and writes its page.
 
     Args:
         name: name of the study.
         to: its folder; None for studies/NAME.
-        seeds: runs of each arm; None for the study's.
+        seeds: runs of each arm; None for the study's own number.
         budget: share of the work.
-        schedule: "full" or "short"; None is short where there is no GPU or TPU, if the study has a short one.
+        schedule: "full" or "short"; None chooses the short one, if the study has it, where there is no GPU or TPU.
         arms: arms to run; empty for all.
         workers: number of runs at the same time.
         data_dir: folder of prepared data; None for the default of TFDS.
@@ -88,15 +88,15 @@ def reproduce(
 
 
 def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:
-    """Returns the study of that name, in full or short, and which of the two.
+    """Returns a study by name, on its full or short schedule, and the schedule chosen.
 
     Args:
         name: name of the study.
-        asked: the schedule; None takes the short one, if the study has one, where there is no GPU or TPU.
+        asked: the schedule; None chooses the short one, if the study has it, where there is no GPU or TPU.
         console: where to note that the short schedule was chosen automatically.
 
     Raises:
-        UserError: there is no such study, or it has no short schedule.
+        UserError: no study has this name, or it has no short schedule.
     """
     study = studies.get(name)
     if study.short is None:

@@ -1,4 +1,4 @@
-"""Measures how long the steps of a net take on this machine, in a process of its own, and caches the result."""
+"""Measures how long a net's training steps take on this machine, in a separate process, and caches the result."""
 
 import hashlib
 import json
@@ -19,36 +19,36 @@ from pipelines.studies.framework.study import Arm
 from pipelines.training.processes.task import Task, perform
 
 SECONDS = 2.0
-"""Length of a measurement; one execution if that takes longer."""
+"""Duration of a measurement; it has at least one execution."""
 MOST = 200
-"""Executions of a measurement at most."""
+"""Maximum number of executions in a measurement."""
 IRRELEVANT: dict[str, Any] = {
     **dict.fromkeys(("recipe", "seed", "epochs", "schedule", "label_smoothing", "data", "validation", "subset"), True),
     "model": {"transform_bias", "initializer"},
 }
-"""Fields of a configuration that do not affect the time of a step; of the data only its name does."""
+"""Fields of a configuration that do not affect the time of a step; of the data, only the data set's name does."""
 
 
 class Timing(Frozen):
     """Times of a net on a machine."""
 
     start: Positive
-    """Seconds from the start of a process to the end of its first execution: imports, data, net, compilation."""
+    """Seconds from the start of the process to the end of its first execution: imports, data, net, compilation."""
     step: Positive
-    """Seconds of each further step."""
+    """Seconds per further step."""
 
     def of_run(self, arm: Arm) -> float:
-        """Seconds of a run: its start and its training, without evaluation and figures."""
+        """Estimated seconds of a run: its start and training, without evaluation and figures."""
         return self.start + arm.config.epochs * (arm.counts.train // arm.config.batch_size) * self.step
 
 
 def of_study(timings: Mapping[str, Timing], arms: Mapping[str, Arm], seeds: int) -> float:
-    """Seconds of all runs of a study, one after the other.
+    """Estimated seconds of all runs of a study, one after the other.
 
     Args:
         timings: timings of each arm's net.
         arms: arms of the study.
-        seeds: runs of each arm.
+        seeds: number of runs of each arm.
     """
     return seeds * sum(timings[name].of_run(arm) for name, arm in arms.items())
 
@@ -60,7 +60,7 @@ def file(config: Config) -> Path:
         "cpu": cpu,
         "features": features,
         "cores": environment.cores(),
-        # A machine that gets a GPU takes other times.
+        # Adding a GPU changes the timings.
         "devices": environment.devices(),
         "versions": environment.versions(),
         "backend": os.environ.get("KERAS_BACKEND"),
@@ -73,7 +73,7 @@ def file(config: Config) -> Path:
 
 
 def cached(config: Config) -> Timing | None:
-    """The cached timing of a net on this machine; None if there is none that can be read."""
+    """The cached timing of a net on this machine; None if it is missing or unreadable."""
     try:
         return Timing.model_validate_json(file(config).read_bytes())
     except (OSError, ValidationError):
@@ -112,7 +112,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     from pipelines.data import batches, catalog, preprocess, sources
     from pipelines.training.prepare import prepare
 
-    # Listing studies must not download anything; our own data sets come with packages.
+    # Listing studies must not download anything; our own data sets come with installed packages.
     if catalog.base_name(config.data) not in catalog.OWN and catalog.find(config.data, data_dir) is None:
         raise UserError(f"the data set '{config.data}' is not prepared: highway data prepare {config.data}")
     ready = prepare(config, data_dir)
@@ -121,7 +121,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     each = ready.model.steps_per_execution
 
     def train(executions: int) -> float:
-        """Seconds of some executions; `fit` ends when the last has computed."""
+        """Returns the seconds that executions take; `fit` returns when the last one has been computed."""
         steps = executions * each
         data = batches.training(
             examples,

@@ -5,7 +5,7 @@ The folder of a study:
     study.json       the plan
     runs/ARM-seed-0/ the run directory of an arm with a seed
     logs/            output of the processes that trained them
-    search/          instead of both if settings are drawn at random: a search folder of `highway tune`
+    search/          in place of runs/ and logs/ if settings are drawn at random: a search folder of `highway tune`
     results.csv      one row per run
     figures/         plots
     README.md        tables next to the source's numbers, figures, and how everything was made
@@ -26,7 +26,7 @@ Schedule = Literal["full", "short"]
 
 
 class StudyPlan(Frozen):
-    """The common part of all runs of a study in one folder; more seeds only add runs."""
+    """The part of a study that all runs in one folder share. Seeds are not in it: more of them only add runs."""
 
     study: str
     """Name of the study."""
@@ -35,9 +35,9 @@ class StudyPlan(Frozen):
     schedule: Schedule = "full"
     """Full or short trainings."""
     backend: str
-    """Backend of Keras."""
+    """Keras backend."""
     arms: dict[str, Config]
-    """Trainings by name."""
+    """Training configurations by name of the arm."""
 
 
 def run_folder(folder: Path, arm: str, seed: int) -> Path:
@@ -76,7 +76,7 @@ def begun(folder: Path) -> bool:
 
 
 def forget(folder: Path) -> None:
-    """Removes the plan and logs of a study that never began, and its folder if it is empty then."""
+    """Removes the plan and logs of a study that never began, and its folder if that leaves it empty."""
     (folder / FILE).unlink(missing_ok=True)
     shutil.rmtree(folder / "logs", ignore_errors=True)
     with suppress(OSError):
@@ -84,7 +84,7 @@ def forget(folder: Path) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Removes half-written files of killed processes; no other process may be writing."""
+    """Removes half-written files of killed processes; no other process may be writing to the folder."""
     for path in (folder, folder / "figures", search_folder(folder)):
         remove_leftovers(path)
     for runs in (folder / "runs", search_folder(folder) / "trials"):
@@ -93,7 +93,7 @@ def clean(folder: Path) -> None:
 
 
 def locked(folder: Path) -> AbstractContextManager[None]:
-    """Holds the study for this process, until the block ends or the process dies.
+    """Locks the study for this process until the block ends or the process dies.
 
     Raises:
         UserError: another process holds it.

@@ -22,7 +22,7 @@ class StudyTask(TrainTask):
 
     @property
     def done(self) -> bool:
-        """True if nothing is left to do. A diverged run is done: that is its result."""
+        """True if nothing is left to do. A diverged run is done, because diverging is its result."""
         if not super().done:
             return False
         return (
@@ -31,7 +31,7 @@ class StudyTask(TrainTask):
 
 
 def act(task: StudyTask) -> None:
-    """Takes a run to its end, and skips the parts that are done.
+    """Completes a run, skipping the parts that are done.
 
     Raises:
         UserError: the run cannot be trained, evaluated or measured.
@@ -41,7 +41,7 @@ def act(task: StudyTask) -> None:
     train.act(task, study.probe)
     if task.done or study.measure is None:
         return
-    # NumPy counts the cores when it is imported: not before they are chosen.
+    # Imported late, because NumPy counts the cores on import and they must be chosen first.
     import numpy as np
 
     remove_leftovers(task.folder)

@@ -1,4 +1,4 @@
-"""Trains the runs of a study, or searches its settings; runs that another study has made are copied."""
+"""Trains the runs of a study, or searches its settings; copies runs that another study has already made."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def train_runs(
         UserError: the data is missing, or a process dies again and again.
     """
     members: list[Member] = []
-    # Seed by seed: a study that is stopped has runs of every arm, and its time left is estimated well.
+    # Seed by seed, so that a stopped study has runs of every arm, and the time left is estimated well.
     for seed in range(scope.seeds):
         for name, config in scope.arms.items():
             path = run_folder(folder, name, seed)
@@ -75,7 +75,7 @@ def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path |
 
     Args:
         config: configuration of the run, with its seed.
-        weights: weights that are evaluated.
+        weights: weights to evaluate.
         backend: Keras backend.
         folder: folder of the study that needs the run.
 
@@ -101,15 +101,15 @@ def _same(path: Path, config: Config, weights: Weights, backend: str) -> bool:
             found is None or found.weights == weights
         )
     except (UserError, OSError):
-        return False  # Of another version, or being removed.
+        return False  # The run is of another version or is being removed.
 
 
 def copy(path: Path, to: Path) -> None:
-    """Copies a run directory, completely or not at all, without the measurements of its study.
+    """Copies a run directory atomically, without the measurements of its study.
 
     Args:
         path: path returned by `find`.
-        to: the run directory to make.
+        to: run directory to create.
     """
     # `study_plan.clean` removes a folder of this name if the process is killed.
     aside = to.parent / f".{to.name}-{os.getpid()}"
@@ -126,7 +126,7 @@ def copy(path: Path, to: Path) -> None:
 def search_settings(
     study: Study, scope: Scope, folder: Path, *, data_dir: Path | None, workers: int, console: Console
 ) -> None:
-    """Draws and trains all settings of a study, or resumes its search: one search over all nets.
+    """Draws and trains all settings of a study in one search over all nets, or resumes it.
 
     Args:
         study: study that draws settings.
@@ -150,7 +150,7 @@ def search_settings(
 
 
 def planned(study: Study, scope: Scope) -> SearchPlan:
-    """Plans the search of a study: every arm is a net, and the nets take turns.
+    """Plans the search of a study, in which every arm is a net and the nets take turns.
 
     Args:
         study: study that draws settings; its arms differ only in their nets.

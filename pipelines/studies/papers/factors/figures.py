@@ -43,7 +43,7 @@ def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
 
 
 def over_time(figures: Figures, shown: Findings, task: str, asked: str) -> None:
-    """Draws gates_over_time_TASK.png: volatility and, below it, the out-of-sample mean gate; arguments as `gains`."""
+    """Draws gates_over_time_TASK.png: volatility and, below it, the out-of-sample mean gate; same arguments as `gains`."""
     title = f"Volatility and gates over time, forecasts of {asked}"
     with figures.figure(f"gates_over_time_{task}", (10, 6), title) as figure:
         top, bottom = figure.subplots(2, 1, sharex=True)
@@ -62,7 +62,7 @@ def over_time(figures: Figures, shown: Findings, task: str, asked: str) -> None:
 
 
 def by_volatility(figures: Figures, shown: Findings, task: str, asked: str) -> None:
-    """Draws gates_by_volatility_TASK.png: the mean gate by fifths of volatility; arguments as `gains`."""
+    """Draws gates_by_volatility_TASK.png: the mean gate by fifths of volatility; same arguments as `gains`."""
     title = f"Gates in quiet and wild months, forecasts of {asked}"
     with figures.figure(f"gates_by_volatility_{task}", (7.6, 4.4), title) as figure:
         axes = figure.subplots()

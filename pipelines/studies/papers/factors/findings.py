@@ -1,4 +1,4 @@
-"""Findings of a walk-forward: accuracy of the forecasts and behaviour of the gates, with confidence intervals."""
+"""Findings of a walk-forward validation: accuracy of the forecasts and behaviour of the gates, with confidence intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

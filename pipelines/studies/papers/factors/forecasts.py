@@ -10,7 +10,7 @@ REPEATS = 1000
 """Bootstrap resamples."""
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
 FOLDS = 5
-"""Splits in time by which ridge regression chooses its penalty."""
+"""Time-series splits with which ridge regression chooses its penalty."""
 
 Statistic = Callable[..., float]
 
@@ -54,10 +54,10 @@ def exponential_mean(series: np.ndarray, places: range, decay: float) -> np.ndar
 
 
 def ridge(features: np.ndarray, targets: np.ndarray, known: range, asked: range) -> np.ndarray:
-    """Forecasts by ridge regression; the penalty is chosen by splits in time of the known places.
+    """Forecasts by ridge regression; the penalty is chosen by time-series cross-validation on the known places.
 
     Args:
-        features: float [n, f]; standardized by the known places.
+        features: float [n, f]; standardized with the statistics of the known places.
         targets: float [n].
         known: places to learn from.
         asked: places to forecast.
@@ -133,7 +133,7 @@ def interval(statistic: Statistic, *series: np.ndarray) -> tuple[float, float]:
 
     Args:
         statistic: takes arrays as long as the series.
-        *series: float [n] each; all are resampled by the same months, in blocks of the optimal length.
+        *series: float [n] each; all are resampled at the same months, in blocks of the optimal length.
 
     Returns:
         Lower and upper bound.

@@ -1,13 +1,13 @@
 """The factor model on real months: forecasts against simple baselines, gates against volatility.
 
 Command     highway reproduce factors
-Net         one plain and four highway layers of 128 relu units, gate bias -1, one output; plain and residual twins of
-            as many parameters
-Data        fama_french: the four US factors, monthly, July 1926 to November 2018. Eight folds: each learns from all
-            months before a decade, the last fifth of which chooses the epoch, and forecasts the decade
+Net         one plain and four highway layers of 128 relu units, gate bias -1, one output; plain and residual twins
+            with as many parameters
+Data        fama_french: the four US factors, monthly, July 1926 to November 2018. Eight folds: each forecasts a decade
+            from all months before it, the last fifth of which choose the epoch
 Published   none: the article describes the net and says that its gates close in calm and open in complex regimes
-Sources     the net is the article's; data, folds and training are ours. No month was used to choose a number of the
-            training: Adam with Keras's default rate, 30 epochs, batch and scaling of the recipe `factor`
+Sources     the net is the article's; data, folds and training are ours. No training setting was chosen by results on
+            any month: Adam with Keras's default rate, 30 epochs, batch and scaling of the recipe `factor`
 Measured    docs/results/factors
 """
 

@@ -1,7 +1,7 @@
 """Walk-forward validation over the months of the factors.
 
-A fold learns from the months before a decade and forecasts the decade. Concatenated, the folds are one series of
-forecasts, each made from what came before its decade.
+A fold learns from the months before a decade and forecasts the decade. Concatenated, the folds form one series of
+forecasts, each based only on data from before its decade.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pipelines.studies.papers.factors import forecasts
 KINDS = {"return": ("highway", "plain", "residual"), "size": ("highway", "plain")}
 """Kinds of nets of each task: next month's return, or its absolute size."""
 WEIGHTS: Weights = "best"
-"""The epoch that did best on the months held back."""
+"""Weights of the epoch that did best on the held-out months."""
 RIDGE, RIDGE_SIZES, CONSTANT = "ridge", "ridge with sizes", "mean before the decade"
 """Linear in the factors; in the factors and their absolute sizes; constant."""
 RECENT, SMOOTHED = "mean of the last 12 sizes", "exponential mean of sizes (0.9)"
@@ -28,7 +28,7 @@ RECENT, SMOOTHED = "mean of the last 12 sizes", "exponential mean of sizes (0.9)
 FOLDS = {decade: french_factors.fold(decade) for decade in DECADES}
 TESTS = tuple(fold["test"] for fold in FOLDS.values())
 TESTED = range(TESTS[0].start, TESTS[-1].stop)
-"""Examples of all tests, which are contiguous."""
+"""Examples of all test decades, which are contiguous."""
 TIMES = np.array([month // 100 + (month % 100 - 1) / 12 for month in MONTHS.tolist()])[TESTED]
 """Time of each forecast, in years."""
 
@@ -47,7 +47,7 @@ class WalkForward:
         forecasts: forecasts by kind of net and by baseline, float [runs, n].
         opened: mean gate of each highway net minus its mean over all months before the decade, float [runs, n].
         untrained: the same before training.
-        levels: mean gate of each decade before and after training, means over runs, float [decades, 2].
+        levels: mean gate in each decade before and after training, averaged over runs, float [decades, 2].
     """
 
     targets: np.ndarray
@@ -113,7 +113,7 @@ def walk_forward(results: Results, task: str) -> WalkForward | None:
         task: one of `KINDS`.
 
     Returns:
-        The forecasts; a seed that diverged in one fold is left out of all. None if no seed of a kind is left.
+        The forecasts; a seed that diverged in one fold is left out of all. None if a kind has no seeds left.
     """
     asked = _asked(task)
     runs = {kind: _whole(results, task, kind) for kind in KINDS[task]}
@@ -139,7 +139,7 @@ def walk_forward(results: Results, task: str) -> WalkForward | None:
 
 
 def _whole(results: Results, task: str, kind: str) -> list[dict[str, Fold]]:
-    """Returns the measured folds of each seed of a kind that finished in every fold."""
+    """Returns the measured folds of each seed that finished in every fold, for one kind of net."""
     folds = {
         name: {one.seed: one.measured for one in results.of(arm(task, kind, name)) if one.evaluation} for name in FOLDS
     }

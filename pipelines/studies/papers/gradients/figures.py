@@ -16,7 +16,7 @@ COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 
 
 def at_start(results: Results, figures: Figures) -> None:
-    """Draws the norm of the gradient by block before training, a panel for each depth."""
+    """Draws the norm of the gradient by block before training, one panel per depth."""
     title, caption = "Gradient by block before training", thin(results, "medians")
     with figures.figure("gradients_at_start", (11, 4.2), title, caption) as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
@@ -35,7 +35,7 @@ def at_start(results: Results, figures: Figures) -> None:
 
 
 def through_training(results: Results, figures: Figures) -> None:
-    """Draws the norm of the gradient by block and epoch, a panel for each kind, on one scale."""
+    """Draws the norm of the gradient by block and epoch, one panel per kind, all on one scale."""
     known = {kind: norms for kind in KINDS if len(norms := by_block(results, kind, SHOWN, "kernel"))}
     with figures.figure(
         "gradients_through_training", (11, 4.2), f"Gradient by block through training, {SHOWN} blocks"
@@ -56,7 +56,7 @@ def through_training(results: Results, figures: Figures) -> None:
 
 
 def all_blocks(results: Results, figures: Figures) -> None:
-    """Draws the factor of all blocks on a gradient's length, through training."""
+    """Draws how much all blocks together scale the length of a gradient, over training."""
     with figures.figure("all_blocks", (11, 4.0), "A gradient on its way through all blocks") as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
         for axes, blocks in zip(panels, BLOCKS, strict=True):
@@ -81,14 +81,14 @@ def jacobian(results: Results, figures: Figures) -> None:
             axes.plot(blocks, values["identity"], color=BLUE, label="1 - T, by the formula")
             axes.plot(blocks, values["diagonal"], "o", color="black", ms=4, mfc="none", label="diagonal, as measured")
             axes.plot(blocks, values["rest"], color=ORANGE, label="all but 1 - T")
-        # Once both are drawn: it ends the search for the upper limit.
+        # Only after both are drawn, because this turns off autoscaling of the upper limit.
         panels[0].set_ylim(bottom=0)
         panels[0].set_ylabel("mean, or factor on the length of a gradient")
         legend(figure)
 
 
 def paths(results: Results, figures: Figures) -> None:
-    """Draws how much of a gradient reaches each block from the last one, in all and by 1 - T alone."""
+    """Draws how much of a gradient at the last block reaches each block, in total and through 1 - T alone."""
     title = f"A gradient on its way down, {SHOWN} highway blocks"
     caption = "From the output of the last block to the input of each."
     with figures.figure("paths", (11, 4.4), title, caption) as figure:
@@ -110,7 +110,7 @@ def _by_block(axes: Any, title: str) -> None:
 
 
 def _twice(panels: Any, results: Results, *quantities: str) -> list[tuple[Any, dict[str, np.ndarray]]]:
-    """The panels before and after training, with the quantities of each block then."""
+    """Pairs the panels before and after training with the quantities of each block at that time."""
     found = {name: by_block(results, "highway", SHOWN, name) for name in quantities}
     for axes, when in zip(panels, ("before training", "after training"), strict=True):
         _by_block(axes, when)

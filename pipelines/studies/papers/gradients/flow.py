@@ -1,23 +1,23 @@
 """Gradient flow through a dense net, measured on a few training images after each epoch.
 
-Blocks are counted from 1 at the input. By block, of every net:
+Blocks are counted from 1 at the input. Columns for every net:
 
     kernel/BLOCK     norm of the gradient of the mean loss with respect to the kernel of H
-    gain/BLOCK       factor of this block and all after it on the length of a gradient of random direction: root mean
+    gain/BLOCK       factor by which this block and all later ones scale a gradient of random direction: root mean
                      square factor of the product of their Jacobians dy/dx
 
-and of a highway net, whose block has the Jacobian diag(1 - T) + the rest:
+Further columns for a highway net, whose blocks have the Jacobian diag(1 - T) + the rest:
 
     gate/BLOCK       norm of the gradient with respect to the kernel of T
     identity/BLOCK   mean of 1 - T, which the formula puts on the diagonal
-    diagonal/BLOCK   mean of the diagonal of the Jacobian, measured by differences
+    diagonal/BLOCK   mean of the diagonal of the Jacobian, measured by finite differences
     rest/BLOCK       factor of the rest alone
-    path/BLOCK       factor of diag(1 - T) of this block and all after it, multiplied
-    error            between the Jacobian of the formula and the measured one, at the worst block and image: norm of the
-                     difference over the norm of the measured one
+    path/BLOCK       factor of the product of diag(1 - T) over this block and all later ones
+    error            relative error of the formula at the worst block and image: norm of the difference between the
+                     Jacobian by the formula and the measured one, over the norm of the measured one
 
 The norm of a kernel's gradient alone does not show how far gradients reach: it is the product of the norms of the
-block's input and of the gradient at its output, and is constant where both fade from block to block.
+block's input and of the gradient at its output, and stays constant where one shrinks as the other grows.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ EXAMPLES = 256
 FEW = 16
 """Training images for Jacobians."""
 STEP = 0.01
-"""Step of the differences: in float32 a smaller one loses more to rounding than it gains."""
+"""Step of the finite differences: in float32, a smaller one loses more to rounding than it gains in accuracy."""
 ENDS = ("entry", "logits")
 """The layers around the blocks."""
 
@@ -54,7 +54,7 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
     Returns:
         A probe with the columns above.
     """
-    # Studies are listed without a framework.
+    # Imported here, because studies are listed without a framework.
     from pipelines.data import batches, preprocess, sources
 
     config = run.config
@@ -71,15 +71,15 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
 
 
 def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The norm of the gradient by block.
+    """Computes the norm of the gradient by block.
 
     Args:
         net: a dense net.
-        x: images, as the net takes them.
+        x: preprocessed images.
         y: their classes, one-hot.
 
     Returns:
-        The columns "kernel/BLOCK", and of a highway net "gate/BLOCK".
+        The columns "kernel/BLOCK" and, for a highway net, "gate/BLOCK".
     """
     from highway_keras.analysis import classification
     from highway_keras.analysis.gradients import gradient_norms
@@ -91,14 +91,14 @@ def norms(net: "keras.Model", x: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def jacobians(net: "keras.Model", x: np.ndarray) -> dict[str, float]:
-    """Factors of the blocks on gradients, and for a highway net the formula next to the measured Jacobian.
+    """Computes how blocks scale gradients and, for a highway net, the formula next to the measured Jacobian.
 
     Args:
-        net: a dense net, with a stack "highway", or the plain or residual twin of such a net.
-        x: images, as the net takes them.
+        net: a dense net with a stack "highway", or the plain or residual twin of such a net.
+        x: preprocessed images.
 
     Returns:
-        The columns "gain/BLOCK", and of a highway net those from "identity/BLOCK" on.
+        The columns "gain/BLOCK" and, for a highway net, those from "identity/BLOCK" on.
     """
     import keras
 
@@ -119,7 +119,7 @@ def jacobians(net: "keras.Model", x: np.ndarray) -> dict[str, float]:
 
 
 def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
-    """The Jacobians of plain or residual blocks: diag(slope of H) W, of the latter and the identity."""
+    """Returns the Jacobians of plain or residual blocks: diag(slope of H) W, plus the identity in residual ones."""
     import keras
 
     from highway_keras.layers.equations import DERIVATIVES
@@ -137,7 +137,7 @@ def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
 
 
 def _downwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
-    """The factor of each block and all after it, from their Jacobians."""
+    """Returns the factor of each block together with all later ones, from their Jacobians."""
     columns, product = {}, np.eye(of_blocks[0].shape[-1])
     for number, of_block in reversed(list(enumerate(of_blocks, 1))):
         product = product @ of_block
@@ -146,7 +146,7 @@ def _downwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
 
 
 def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> dict[str, float]:
-    """The Jacobians of highway blocks by the formula, next to the measured ones."""
+    """Compares the Jacobians of highway blocks by the formula with the measured ones."""
     columns: dict[str, float] = {}
     for number, (parts, whole) in enumerate(zip(formula, measured, strict=True), 1):
         columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())
@@ -157,10 +157,10 @@ def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> d
 
 
 def differences(block: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
-    """The Jacobian of a block by central differences.
+    """Measures the Jacobian of a block by central differences.
 
     Args:
-        block: keeps the number of units.
+        block: a block with as many outputs as inputs.
         x: its inputs, `[examples, units]`.
 
     Returns:
@@ -176,7 +176,7 @@ def differences(block: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray
 
 
 def factor(jacobian: np.ndarray) -> float:
-    """Factor of a Jacobian on the length of a gradient of random direction: root mean square, also over examples.
+    """Factor by which a Jacobian scales a gradient of random direction: root mean square, also over examples.
 
     Args:
         jacobian: `[..., outputs, inputs]`.

@@ -8,17 +8,17 @@ from pipelines.studies.papers.numpy_runs import arm
 KINDS = ("highway", "residual", "plain")
 BLOCKS = (10, 30, 50)
 SHOWN = 30
-"""Blocks of the nets that are shown in detail."""
+"""Depth, in blocks, of the nets that are shown in detail."""
 
 
 def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndarray:
-    """A probed quantity of every block, the median over the runs that did not diverge.
+    """Reads a probed quantity of every block: the median over the runs that did not diverge.
 
     Args:
         results: results of the study.
         kind: kind of net.
         blocks: number of blocks of the net.
-        quantity: such as "kernel", see `flow`.
+        quantity: column such as "kernel", see `flow`.
 
     Returns:
         float [1 + epochs, blocks]; no rows if every run diverged.
@@ -30,7 +30,7 @@ def by_block(results: Results, kind: str, blocks: int, quantity: str) -> np.ndar
 
 
 def reach(results: Results, kind: str, blocks: int) -> np.ndarray:
-    """Factor of all blocks on the length of a gradient: float [1 + epochs], median over runs."""
+    """Factor by which all blocks together scale a gradient: float [1 + epochs], median over runs."""
     return by_block(results, kind, blocks, "gain")[:, 0]
 
 

@@ -1,12 +1,12 @@
 """Gradient flow through plain, residual and highway nets, at initialization and during training.
 
 Command     highway reproduce gradients
-Net         those of depth-contrast with 10, 30 and 50 blocks: a projection from 784 to 50 tanh units, then blocks of 50
+Net         nets of depth-contrast with 10, 30 and 50 blocks: a projection from 784 to 50 tanh units, then blocks of 50
             tanh units, highway (gate bias -2), residual (x + H) or plain, and a softmax; weights U(±1/sqrt(fan_in))
-Data        6,000 training and 2,000 test images of MNIST, those of depth-contrast
+Data        the 6,000 training and 2,000 test images of MNIST in depth-contrast
 Published   only the formula: dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx, whose first part does not depend
             on the weights
-Sources     the training is recorded, see depth-contrast; the residual nets are ours
+Sources     the training is recorded, see depth-contrast; the residual nets are our addition
 Measured    docs/results/gradients
 """
 
@@ -23,7 +23,7 @@ from pipelines.studies.papers.numpy_runs import DRAWS, arm
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Reach of the gradient, and the Jacobians against the formula."""
+    """Tabulates how far gradients reach, and the Jacobians against the formula."""
     reached, scaled = [], []
     for blocks in BLOCKS:
         for kind in KINDS:
@@ -62,7 +62,7 @@ def make_tables(results: Results) -> list[Table]:
 
 
 def _norms(results: Results, kind: str, blocks: int) -> list[str]:
-    """Norms in the first and the last block and the factor of all blocks, before and after training."""
+    """Norms in the first and last block, and the factor of all blocks, before and after training."""
     kernels, factors = by_block(results, kind, blocks, "kernel"), reach(results, kind, blocks)
     if not len(factors):
         return [MISSING] * 6
@@ -70,7 +70,7 @@ def _norms(results: Results, kind: str, blocks: int) -> list[str]:
 
 
 def _jacobians(results: Results, blocks: int) -> list[str]:
-    """Means over the blocks and factors of all of them, before and after training, and the worst error."""
+    """Means over blocks and factors of all blocks, before and after training, and the worst error."""
     found = {name: by_block(results, "highway", blocks, name) for name in ("identity", "diagonal", "gain", "path")}
     if not len(found["identity"]):
         return [MISSING] * 9

@@ -1,7 +1,7 @@
 """Lower bound of the bytes that a training step reads and writes, from the passes that each kind of block needs.
 
-Products write their results, because no compiler fuses two of them; all elementwise work between two products is one
-pass. A program that moves more has passes that could be fused.
+Matrix products write their results to memory, because no compiler fuses two of them; all elementwise work between two
+products is one pass. A program that moves more bytes has passes that could be fused.
 """
 
 from typing import Literal, NamedTuple
@@ -20,7 +20,7 @@ class Pass(NamedTuple):
 
 
 def _gradients_of_map() -> tuple[Pass, ...]:
-    """Returns the passes from the gradient of W x + b to those of W, b and x."""
+    """Returns the passes that turn the gradient of W x + b into the gradients of W, b and x."""
     return Pass("gradient of W", 2, 0), Pass("gradient of b", 1, 0), Pass("gradient of x", 1, 1)
 
 
@@ -42,7 +42,7 @@ PASSES: dict[Kind, tuple[Pass, ...]] = {
         Pass("W x", 1, 1),
         Pass("W_T x", 1, 1),
         Pass("H, T and y from both and x", 3, 3),
-        # Reads those of y, H, T and x; writes those of both maps and of the carried share.
+        # Reads the gradient of y, and H, T and x; writes the gradients of both maps and of the carried input.
         Pass("gradient through blend, H and T", 4, 3),
         *_gradients_of_map(),
         *_gradients_of_map(),
@@ -55,7 +55,7 @@ WEIGHT_PASSES = (
     Pass("gradient of x", 1, 0),
     Pass("gradient of W", 0, 1),
     Pass("global norm of the gradient", 1, 0),
-    # Reads gradient, weight and two moments; writes weight and moments.
+    # Reads the gradient, the weight and two moments; writes the weight and the moments.
     Pass("Adam", 4, 3),
 )
 
@@ -64,9 +64,9 @@ class Moved(NamedTuple):
     """Bytes per step."""
 
     weights: int
-    """Weights, their gradients, and the state of the optimizer."""
+    """Bytes of weights, their gradients and the optimizer's state."""
     activations: int
-    """Inputs, and activations of the blocks with their gradients."""
+    """Bytes of inputs, and of the blocks' activations and their gradients."""
 
     @property
     def total(self) -> int:
@@ -75,7 +75,7 @@ class Moved(NamedTuple):
 
 
 def arrays(passes: tuple[Pass, ...]) -> int:
-    """Returns how many arrays some passes read and write.
+    """Returns the number of arrays that passes read and write.
 
     Example:
         arrays(PASSES["plain"])  # 12
@@ -92,7 +92,7 @@ def least(
     inputs: int,
     parameters: int,
 ) -> Moved:
-    """Returns the lower bound for a step of Adam with a clipped global norm.
+    """Returns the lower bound for a step of Adam with clipping by global norm.
 
     Args:
         kind: kind of block.
@@ -103,12 +103,12 @@ def least(
         parameters: number of parameters of the whole net.
 
     Returns:
-        Bytes, without softmax and loss (ten numbers per example).
+        Bytes, without those of softmax and loss (ten numbers per example).
 
     Example:
         least("plain", blocks=30, units=50, batch=128, inputs=784, parameters=116_260)
     """
-    # The projection is a plain layer whose input needs no gradient; product and gradient of W both read the inputs.
+    # The projection is a plain layer whose input needs no gradient; the product and the gradient of W read the inputs.
     projection = batch * (2 * inputs + (arrays(PASSES["plain"]) - 2 - 2) * units)
     return Moved(
         weights=FLOAT * arrays(WEIGHT_PASSES) * parameters,

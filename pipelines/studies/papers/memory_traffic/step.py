@@ -1,8 +1,8 @@
 """A training step as one compiled program, on either backend: the bytes that it moves, and its time.
 
-It contains loss, gradients and the optimizer's update, and no metrics. Bytes are counted from the program's HLO text
-like "bytes accessed" of XLA's cost analysis, which TensorFlow does not expose: each instruction reads its operands and
-writes its result; values inside a fusion are free. The count does not separate caches from memory.
+The step consists of loss, gradients and the optimizer's update, without metrics. Bytes are counted from the program's
+HLO text like "bytes accessed" in XLA's cost analysis, which TensorFlow does not expose: each instruction reads its
+operands and writes its result; values inside a fusion are free. The count does not distinguish caches from memory.
 """
 
 import math
@@ -16,12 +16,12 @@ import keras
 import numpy as np
 
 COPIED = 2**28
-"""Bytes copied to measure memory bandwidth: more than caches hold."""
+"""Bytes copied to measure memory bandwidth: more than the caches hold."""
 _SIZES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s64": 8, "u64": 8, "f64": 8}
 _ARRAY = re.compile(r"\b(pred|bf16|[suf]\d+)\[([\d,]*)\]")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)")
 _NAME = re.compile(r"%?([A-Za-z_][\w.-]*)")
-# These only name existing arrays.
+# These only refer to existing arrays.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id"}
 _LOOP = re.compile(r" (while|conditional)\(")
 
@@ -32,7 +32,7 @@ class Step(NamedTuple):
     program: str
     """Optimized HLO, as text."""
     run: Callable[[int], None]
-    """Runs that many steps and returns when they are done."""
+    """Runs a given number of steps and returns when they are done."""
 
 
 def compiled(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndarray, y: np.ndarray) -> Step:
@@ -40,12 +40,12 @@ def compiled(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: np.ndar
 
     Args:
         net: returns logits. TensorFlow trains its weights, JAX copies of them.
-        optimizer: not built yet.
+        optimizer: an optimizer that is not built yet.
         x: a batch of inputs.
         y: its one-hot labels.
 
     Returns:
-        The step, which repeats this batch.
+        The step, which always trains on this batch.
     """
     optimizer.build(net.trainable_variables)
     return (_on_jax if keras.backend.backend() == "jax" else _on_tensorflow)(net, optimizer, x, y)
@@ -93,7 +93,7 @@ def _on_tensorflow(net: keras.Model, optimizer: keras.optimizers.Optimizer, x: n
     def run(steps: int) -> None:
         for _ in range(steps):
             step(*batch)
-        # The update is done when the weights can be read.
+        # Reading the weights waits for the update.
         net.trainable_variables[0].numpy()
 
     return Step(step.experimental_get_compiler_ir(*batch)(stage="optimized_hlo"), run)
@@ -109,7 +109,7 @@ def moved(program: str) -> int:
         Bytes read and written by all instructions of the entry computation.
 
     Raises:
-        ValueError: no entry computation, or a loop or conditional, whose iterations the text need not contain.
+        ValueError: the text has no entry computation, or has a loop or conditional, whose iterations it may not state.
 
     Example:
         moved(jax.jit(step).lower(x).compile().as_text())
@@ -117,7 +117,7 @@ def moved(program: str) -> int:
     _, entry, rest = program.partition("\nENTRY ")
     if not entry:
         raise ValueError("The text is not a compiled program: it has no entry computation.")
-    # Also in computations that are called.
+    # Searches the whole text, because a called computation may contain the loop.
     if loop := _LOOP.search(program):
         raise ValueError(f"A program with a loop cannot be counted from its text. Received: '{loop[1]}'")
     sizes: dict[str, int] = {}
@@ -134,7 +134,7 @@ def moved(program: str) -> int:
 
 
 def _operands(text: str) -> list[str]:
-    """Returns the operand names of an instruction, from the text after its opening bracket."""
+    """Returns the operand names of an instruction from the text after its opening bracket."""
     depth = 1
     for place, letter in enumerate(text):
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -152,13 +152,13 @@ def _bytes(kind: str) -> int:
 
 
 def alternating(step: Step, cores: int, *, rounds: int, seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """Times steps and copies of memory in turns, so that other work on the machine affects both.
+    """Times steps and memory copies alternately, so that other work on the machine affects both alike.
 
     Args:
         step: step to time.
-        cores: threads that copy at the same time, a part each.
-        rounds: turns.
-        seconds: duration of the steps in a turn; at least one step runs.
+        cores: number of threads that copy at the same time, one part each.
+        rounds: number of rounds, each of steps and a copy.
+        seconds: duration of the steps in a round; at least one step runs.
 
     Returns:
         Seconds per step, and bytes per second of copying (read and written), each `[rounds]`.

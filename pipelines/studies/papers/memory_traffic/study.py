@@ -1,10 +1,10 @@
-"""Memory traffic of a training step, highway against plain and residual: an open question of the NumPy study.
+"""Memory traffic of a training step, highway versus plain and residual nets: an open question of the NumPy study.
 
 Command     highway reproduce data-movement, on a quiet machine
 Net         10 blocks in two sizes: 50 units and batches of 128, as in depth-contrast, which fit into caches; and 1,024
-            units and batches of 16, whose weights do not. Next to each highway net, a residual and a plain one of equal
-            width and of equal parameter count. All are built as single layers, so that only the kind differs
-Data        a small part of depth-contrast's: one epoch of ten steps, because only a step is measured
+            units and batches of 16, whose weights do not. Each highway net is compared with residual and plain nets of
+            equal width and of equal parameter count. All are built from single layers, so that only the kind differs
+Data        a small part of depth-contrast's data: one epoch of ten steps, because only a step is measured
 Published   nothing
 Sources     training as in depth-contrast; sizes and twins are ours
 Measured    docs/results/data-movement
@@ -30,7 +30,7 @@ from pipelines.studies.papers.nets import NETS
 
 ROUNDS = 15
 SECONDS = 0.1
-"""Seconds of steps in a round."""
+"""Duration of the steps in a round."""
 STEPS = 10
 """Training steps before the measurement."""
 
@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[str, Kind]] = {
 
 
 def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
-    """Counts the bytes that a step of a run's net moves, and times it in turns with copies of memory.
+    """Counts the bytes that a training step moves, and times it alternately with memory copies.
 
     Args:
         run: a finished run.
@@ -66,7 +66,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
 
     Returns:
         `counted`, bytes of the compiled program; `weights` and `activations`, the lower bound; `seconds` per step and
-        `bandwidth` of copying, one per round.
+        `bandwidth` of copies, one value per round.
     """
     from pipelines.core import environment, frameworks
 
@@ -85,7 +85,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     net = unstacked(load_model(run))
     compiled = step.compiled(net, optimizers.build(config.optimizer, config.optimizer.learning_rate), x, y)
     seconds, bandwidth = step.alternating(compiled, environment.cores(), rounds=ROUNDS, seconds=SECONDS)
-    # An arm is named after its size and its net.
+    # The name of an arm is SIZE-NET.
     kind = KINDS[config.recipe.partition("-")[2]][1]
     bound = least(
         kind,
@@ -105,7 +105,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
 
 
 class Traffic(NamedTuple):
-    """Measurements of an arm. Times are the best of all rounds, the least disturbed by other work."""
+    """Measurements of an arm. Times are the best of all rounds: the ones least disturbed by other work."""
 
     parameters: int
     counted: float
@@ -140,7 +140,7 @@ def traffic(results: Results) -> dict[str, dict[str, Traffic]]:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Tabulates bytes and times of each net, a table for each size."""
+    """Tabulates bytes and times of each net, one table per size."""
     head = (
         "net", "parameters", "MB per step, counted", "relative to plain", "MB, lower bound", "of these, activations",
         "ms per step", "relative to plain", "GB/s of the step", "GB/s of a copy",
@@ -177,7 +177,7 @@ def _row(one: Traffic, plain: Traffic | None) -> tuple[str, ...]:
 
 
 def draw_figures(results: Results, figures: Figures) -> None:
-    """Draws bytes and time of a step of every net, a row for each size."""
+    """Draws bytes and time of a step for every net, one row per size."""
     by_size = {size: nets for size, nets in traffic(results).items() if nets}
     if not by_size:
         return
