@@ -28,7 +28,7 @@ class DivergedError(Exception):
     """The loss is no longer finite.
 
     Args:
-        step: the step, counted from 1, at which it was noticed.
+        step: step at which this was noticed, counted from 1.
     """
 
     def __init__(self, step: int) -> None:
@@ -37,11 +37,11 @@ class DivergedError(Exception):
 
 
 class StepCounter(keras.callbacks.Callback):
-    """Counts steps for the callbacks after it: Keras counts those of an epoch from 0 wherever a run resumes.
+    """Counts steps for the callbacks after it: after a resume in mid-epoch, Keras counts that epoch's steps from 0.
 
     Args:
         progress: the progress of the run; changed in place.
-        metrics: running metrics of the first epoch, if the run resumes in the middle of it.
+        metrics: running metrics of the first epoch, if the run resumes in mid-epoch.
     """
 
     def __init__(self, progress: Progress, metrics: Sequence[np.ndarray]) -> None:
@@ -50,7 +50,7 @@ class StepCounter(keras.callbacks.Callback):
         self.metrics = metrics
 
     def on_epoch_begin(self, _epoch: int, _logs: Any = None) -> None:
-        """Keras's hook; it has just reset the metrics."""
+        """Keras's hook, called just after Keras has reset the metrics."""
         self.first = self.progress.step
         if self.metrics:
             _restore(self.model, self.metrics)
@@ -63,7 +63,7 @@ class StepCounter(keras.callbacks.Callback):
 
 
 def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
-    # On TensorFlow Keras creates the metrics in the first step; a dummy batch creates them here.
+    # On TensorFlow, Keras creates the metrics in the first step; a dummy batch creates them now.
     nothing = np.zeros((1, *model.output_shape[1:]), "float32")
     model.compute_metrics(None, nothing, nothing)
     for variable, value in zip(model.metrics_variables, metrics, strict=True):
@@ -71,7 +71,7 @@ def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
 
 
 class StopOnNaN(keras.callbacks.Callback):
-    """Raises `DivergedError` when the loss is no longer finite, before anything of that step is saved.
+    """Raises `DivergedError` when the loss is no longer finite, before that step is saved.
 
     Args:
         progress: the progress of the run.
@@ -84,7 +84,7 @@ class StopOnNaN(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keras's hook."""
         del batch
-        # The loss in the logs is the mean of the epoch so far: once it is not finite, it stays so.
+        # The loss in the logs is the mean over the epoch so far, so it never becomes finite again.
         if logs and not math.isfinite(float(logs["loss"])):
             raise DivergedError(self.progress.step)
 
@@ -106,7 +106,7 @@ class ResetWatchdog(keras.callbacks.Callback):
     """Resets a watchdog after every execution of training or validation, and after every epoch.
 
     Args:
-        reset: resets it.
+        reset: resets the watchdog.
     """
 
     def __init__(self, reset: Callable[[], None]) -> None:
@@ -131,13 +131,13 @@ class ResetWatchdog(keras.callbacks.Callback):
 class ProbeCallback(keras.callbacks.Callback):
     """Writes a row of measurements for each probed step, without changing training.
 
-    It comes after the step counter and before the callback that saves: a row is on disk before the state of its step,
-    and a resumed run drops the rows after its checkpoint, so that an interrupted run ends with the same rows.
+    It comes after the step counter and before the callback that saves. A row is therefore on disk before the state of
+    its step, and as a resumed run drops the rows after its checkpoint, an interrupted run ends with the same rows.
 
     Args:
         path: the table.
-        net: the net without loss and optimizer, which shares its weights with the trained model: running it does not
-            touch the metrics of the epoch.
+        net: the net without loss and optimizer, which shares its weights with the trained model. Running it does not
+            touch the epoch's metrics.
         progress: the progress of the run.
         probe: the measurements and their steps.
     """
@@ -163,16 +163,16 @@ class ProbeCallback(keras.callbacks.Callback):
             self._measure()
 
     def _measure(self) -> None:
-        # On JAX, reading the model brings the weights up to this step.
+        # On JAX, accessing the model brings its weights up to date.
         _ = self.model
         table.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
 
 
 class SaveRun(keras.callbacks.Callback):
-    """Saves every epoch, and the training state when due, after the last step, and before a signal ends the run.
+    """Saves every epoch, and saves the training state when due, after the last step, and before a signal ends the run.
 
-    An epoch is a row of metrics.csv, its TensorBoard curves, best.keras if it is the best so far, and run.json. The
-    state comes last: a run that is killed before it repeats the epoch and writes the same again.
+    For an epoch it writes a row of metrics.csv, TensorBoard curves, best.keras if the epoch is the best so far, and
+    run.json. The state comes last: a run that is killed before then repeats the epoch and writes the same files again.
 
     Args:
         run: the run directory.
@@ -200,7 +200,7 @@ class SaveRun(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del batch, logs
-        # After the last step of an epoch there is more to save than the state.
+        # The last step of an epoch is left to `on_epoch_end`, which has more than the state to save.
         if self.progress.step % self.run.record.steps_per_epoch:
             self._save_if_due()
 
@@ -231,7 +231,7 @@ class SaveRun(keras.callbacks.Callback):
         if self.stop.by or step == self.steps or self.timer.due(step):
             self._count_seconds()
             started = time.perf_counter()
-            # On JAX, reading the model also brings its variables up to this step.
+            # On JAX, accessing the model also brings its variables up to date.
             checkpoint.save(self.run.path / CHECKPOINTS, self.model, self.progress, self.origin)
             self.timer.saved(step, time.perf_counter() - started)
         if self.stop.by:

@@ -1,11 +1,11 @@
-"""Checkpoints: the training state in one file, and the one before it.
+"""Checkpoints: the training state in one file, and the previous state in another.
 
 `state.npz` holds every variable of the model (including seed generators, which no Keras file format saves) and of the
 optimizer (momentum, averaged weights, loss scale), the running metrics of the epoch, the progress of the run, and its
-origin. Variables are stored by position: names repeat, and a seed generator has no path.
+origin. Variables are stored by position, because names repeat and a seed generator has no path.
 
-The file is written aside, flushed to disk and renamed; the one it replaces stays as `previous.npz`, in case the disk
-damages the newest. Every array has a checksum, so that damage is noticed.
+The file is written to a temporary name, flushed to disk and renamed; the one it replaces is kept as `previous.npz`, in
+case the disk damages the newest. Every array has a checksum, so that damage is noticed.
 """
 
 import json
@@ -25,13 +25,13 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import Run
 
-# Format 1 had "progress" in place of a head, and only the ends of epochs.
+# Format 1 had "progress" in place of a head, and was only written at the end of an epoch.
 FORMAT = 2
 NEWEST, PREVIOUS = "state.npz", "previous.npz"
 Interval = int | Literal["auto"]
 """Steps between two saves, or "auto"."""
-# Share of the time so far that "auto" spends on saving. Training is slower for a moment after a save, which costs
-# several times as much as the save: all in all it stays below 2% (docs/training.md).
+# Share of the elapsed time that "auto" spends on saving. Training slows down for a moment after each save, which costs
+# several times as much as the save itself; the total stays below 2% (docs/training.md).
 SHARE = 0.002
 
 
@@ -41,9 +41,9 @@ class Progress:
 
     Args:
         step: steps done.
-        seconds: wall time spent on them.
-        best: highest validation accuracy so far, or for a regression minus the lowest validation loss.
-        best_epoch: its epoch, counted from 1; 0 for none.
+        seconds: wall time spent on these steps.
+        best: highest validation accuracy so far; for a regression, the negative of the lowest validation loss.
+        best_epoch: epoch of `best`, counted from 1; 0 for none.
     """
 
     step: int = 0
@@ -54,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The state that `load` returns; variables go into the model.
+    """The state that `load` returns, besides the variables, which go into the model.
 
     Args:
         progress: progress of the run.
@@ -70,8 +70,8 @@ class TrainingState:
 class SaveTimer:
     """Decides when the state is saved.
 
-    "auto" saves after the first execution, so that a read-only folder is noticed at once; every later save waits until
-    all of them, including itself, take no more than `SHARE` of the time that has passed.
+    "auto" saves after the first execution, so that a read-only folder is noticed at once. Every later save waits until
+    all saves, including itself, take no more than `SHARE` of the elapsed time.
 
     Args:
         interval: steps between two saves, or "auto". An execution of several steps is not split: the save follows the
@@ -95,20 +95,20 @@ class SaveTimer:
         self.last = 0.0
 
     def due(self, step: int) -> bool:
-        """Returns whether the state after `step` steps is to be saved."""
+        """Returns whether the state after `step` steps must be saved."""
         if self.interval == "auto":
             return self.spent + self.last <= SHARE * (self.clock() - self.since)
         return step // self.interval > self.step // self.interval
 
     def saved(self, step: int, seconds: float) -> None:
-        """Notes that the state after `step` steps was saved in `seconds`."""
+        """Records that the state after `step` steps was saved in `seconds`."""
         self.step = step
         self.last = seconds
         self.spent += seconds
 
 
 def origin(run: Run) -> dict[str, Any]:
-    """Returns everything that decides the numbers of a run; checkpoints of another origin are refused."""
+    """Returns everything that determines the numbers of a run; checkpoints of another origin are refused."""
     record = run.record
     return {
         "configuration": run.config.model_dump(mode="json"),
@@ -120,7 +120,7 @@ def origin(run: Run) -> dict[str, Any]:
 
 
 def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mapping[str, Any]) -> None:
-    """Writes the state atomically, and keeps the one before it.
+    """Writes the state atomically and keeps the previous one.
 
     Args:
         folder: folder of the checkpoints.
@@ -143,18 +143,18 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
 
 
 def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> TrainingState | None:
-    """Loads the newest readable state into a model. If that is the previous one, it becomes the newest.
+    """Loads the newest readable state into a model. If that is the previous state, it becomes the newest.
 
     Args:
         folder: folder of the checkpoints.
-        model: a compiled model like the saved one; its optimizer is built here if needed.
+        model: a compiled model like the saved one; its optimizer is built if needed.
         belongs_to: the result of `origin`.
 
     Returns:
         The state, besides the variables; None if nothing was ever saved.
 
     Raises:
-        UserError: both files are damaged, or the readable one is of another run, version or net.
+        UserError: both files are damaged, or the readable one belongs to another run, version or net.
     """
     damaged = []
     for path in (folder / NEWEST, folder / PREVIOUS):
@@ -163,13 +163,13 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
         except FileNotFoundError:
             continue
         except Exception as error:
-            # zipfile, zlib, numpy and json raise many kinds of errors for a damaged file.
+            # For a damaged file, zipfile, zlib, numpy and json raise many kinds of errors.
             damaged.append(f"{path} is damaged ({type(error).__name__})")
             continue
         _refuse_others(path, head, belongs_to)
         _put(path, values, model)
         if path.name == PREVIOUS:
-            # It must not be the next one that a save drops.
+            # Otherwise the next save would drop the only good state.
             path.replace(folder / NEWEST)
         return TrainingState(Progress(**head["progress"]), metrics, tuple(damaged))
     if damaged:
@@ -185,12 +185,12 @@ def _names(kind: str, count: int) -> list[str]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    # Given a path, numpy leaves an unreadable file open.
+    # If given a path, numpy leaves an unreadable file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         if "progress" in arrays.files:
             return {"format": 1}, (), ()
         head = json.loads(str(arrays["head"]))
-        # By name: the directory at the end of the file has no checksum.
+        # Looked up by name, because the directory at the end of the file has no checksum.
         values = tuple(arrays[name] for name in _names("variable", head["variables"]))
         return head, values, tuple(arrays[name] for name in _names("metric", head["metrics"]))
 
@@ -217,7 +217,7 @@ def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str,
 
 
 def _completed(belongs_to: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Adds the fields that configurations have gained since, whose defaults change nothing."""
+    """Adds the fields that configurations have gained since the checkpoint; their defaults change nothing."""
     try:
         config = Config.model_validate(belongs_to.get("configuration"))
     except ValidationError:
@@ -235,7 +235,7 @@ def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _put(path: Path, values: tuple[np.ndarray, ...], model: keras.Model) -> None:
     if not model.optimizer.built:
-        # It would have no variables yet, and silently lose its momentum.
+        # An optimizer that is not built has no variables, and would silently lose its momentum.
         model.optimizer.build(model.trainable_variables)
     variables = _variables(model)
     if [value.shape for value in values] != [tuple(variable.shape) for variable in variables]:

@@ -1,4 +1,4 @@
-"""Evaluates a run on the test split, which nothing else reads."""
+"""Evaluates a run on the test split, which training never sees."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pipelines.training.evaluation import Evaluation, Regression
 
 
 def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = None) -> Evaluation | Regression:
-    """Evaluates a run on the test split, and writes evaluation.json, report.md and a figure (confusion or forecast).
+    """Evaluates a run on the test split and writes evaluation.json, report.md and a figure (confusion or forecast).
 
     Args:
         path: the run directory.
@@ -22,7 +22,7 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
         The metrics: a `Regression` if the data have no classes.
 
     Raises:
-        UserError: the run has no such net, a file is damaged, or the data has no test split or is another version.
+        UserError: the run lacks these weights, a file is damaged, or the data has no test split or another version.
 
     Example:
         evaluate(Path("runs/demo")).accuracy

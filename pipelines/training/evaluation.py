@@ -1,4 +1,4 @@
-"""Evaluation of classifiers and regressions: metrics from outputs and labels. Needs numpy only."""
+"""Evaluation of classifiers and regressions: metrics from outputs and labels. Imports no framework."""
 
 import math
 from pathlib import Path
@@ -19,9 +19,9 @@ class ClassResult(Frozen):
     """One class of the test split."""
 
     label: str
-    """Its name."""
+    """Name of the class."""
     count: int
-    """Its examples."""
+    """Number of its examples."""
     correct: int
     """Correctly classified examples."""
 
@@ -57,7 +57,7 @@ class Evaluation(Frozen):
 
     @property
     def summary(self) -> str:
-        """The result in a few words."""
+        """One-line summary of the result."""
         return f"test accuracy {self.accuracy:.2%}"
 
 
@@ -77,8 +77,8 @@ class Regression(Frozen):
     mae: float
     """Mean absolute error, in the unit of the target."""
     r2: float
-    """1 - (squared errors of the net) / (squared errors of the mean of the training targets): 1 is perfect, 0 as good
-    as that mean, negative worse."""
+    """1 - (squared errors of the net) / (squared errors of the mean of the training targets): 1 is perfect, 0 is as
+    good as that mean, negative is worse."""
     training_mean: float
     """Mean of the training targets."""
 
@@ -89,7 +89,7 @@ class Regression(Frozen):
 
     @property
     def summary(self) -> str:
-        """The result in a few words."""
+        """One-line summary of the result."""
         return f"test R² {self.r2:.4f}"
 
 
@@ -147,7 +147,7 @@ def measure_regression(
         The evaluation.
 
     Raises:
-        UserError: all targets equal the mean of training, so that there is no variance to explain.
+        UserError: all targets equal the training mean, so that there is no variance to explain.
 
     Example:
         measure_regression(model.predict(inputs), targets, 0.65, "final", "fama_french 1.0.0").r2
@@ -169,7 +169,7 @@ def measure_regression(
 
 
 def interval(correct: int, count: int) -> tuple[float, float]:
-    """Computes Wilson's 95% interval of a share, which stays inside [0, 1] and is accurate near its ends.
+    """Computes Wilson's 95% interval of a share, which stays inside [0, 1] and is accurate near both ends.
 
     Args:
         correct: hits.

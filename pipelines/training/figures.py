@@ -14,10 +14,10 @@ from pipelines.training.table import Row, read
 
 
 def draw_training(run: Run) -> None:
-    """Draws figures/learning_curve.png, and figures/gates.png where the net has gates.
+    """Draws figures/learning_curve.png and, if the net has gates, figures/gates.png.
 
     Args:
-        run: a run with at least one epoch done.
+        run: a run; nothing is drawn before its first epoch is done.
     """
     rows = read(run.path / "metrics.csv")
     if not rows:
@@ -89,7 +89,7 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
 
 
 def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: str) -> None:
-    """Draws the mean gate of each layer: before, after and during training.
+    """Draws the mean gate of each layer before, after and during training.
 
     Args:
         figure: an empty figure.
@@ -102,7 +102,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     steps = np.array([0, *(row["step"] for row in rows)])
     numbers = np.arange(1, len(layers) + 1)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-    # Gates that start nearly closed may end magnitudes higher; those of hundreds of layers are no line.
+    # Gates that start nearly closed may end orders of magnitude higher; hundreds of layers need points, not a line.
     first = np.array(list(before.values()))
     logarithmic = history[-1].max() > 20 * first.min() > 0
     after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MARKED else {"marker": "o", "ms": 4}
@@ -117,7 +117,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     left.set_ylabel("mean of T (0: layer carries its input on)")
     left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     left.legend(loc="best" if len(layers) <= MARKED else "upper left")
-    # The column of an epoch reaches back to the epoch before.
+    # An epoch's column spans the steps since the epoch before.
     norm = "log" if logarithmic and history.min() > 0 else "linear"
     mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis", norm=norm)
     right.grid(visible=False)
@@ -132,7 +132,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
 def confusion(figure: Figure, result: Evaluation, title: str) -> None:
     """Draws the confusion matrix.
 
-    Rows are shares of the true class; up to 20 classes have names and counts.
+    Rows are shares of the true class; names and counts are shown for up to 20 classes.
 
     Args:
         figure: an empty figure.
@@ -143,7 +143,7 @@ def confusion(figure: Figure, result: Evaluation, title: str) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes = figure.subplots()
     axes.grid(visible=False)
-    # Errors are rare: a square root makes them visible next to the diagonal.
+    # Errors are rare; a square-root scale makes them visible next to the diagonal.
     image = axes.imshow(shares, cmap="Blues", norm=mpl.colors.PowerNorm(0.5, 0, 1))
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
@@ -162,7 +162,7 @@ def confusion(figure: Figure, result: Evaluation, title: str) -> None:
 
 
 def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
-    """Draws predictions and targets: over the test split, and against each other.
+    """Draws predictions and targets over the test split and against each other.
 
     Args:
         figure: an empty figure.

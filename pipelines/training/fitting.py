@@ -1,4 +1,4 @@
-"""Fits a net from the progress of its run to the end, and saves everything on the way."""
+"""Trains a net from the progress of its run to the end, saving everything on the way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from pipelines.training.probe import PROBE_FILE, Probes
 from pipelines.training.progress import ProgressBar
 from pipelines.training.tensorboard_log import Curves
 
-# Examples for the mean gates of each epoch.
+# Number of examples over which mean gates are taken after each epoch.
 GATE_EXAMPLES = 256
 
 
@@ -44,7 +44,7 @@ class Options:
         data_dir: folder of prepared data; None for the default of TFDS.
         console: where to print progress.
         interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
-        callbacks: called after those of every run; an error they raise ends training at once.
+        callbacks: further callbacks, called after the built-in ones; an error that they raise ends training at once.
         probe: measurements during training; None for none.
     """
 
@@ -57,12 +57,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Training:
-    """Everything that is needed to train a run to its end.
+    """Everything needed to train a run to its end.
 
     Args:
         run: the run directory.
         net: the net without loss and optimizer, so that it can be saved.
-        model: the same weights, compiled.
+        model: a compiled model with the same weights.
         fitted: the preprocessing.
         examples: the training examples.
         state: the state of the run; its progress is changed in place.
@@ -79,7 +79,7 @@ class Training:
 
 
 def finish(training: Training) -> None:
-    """Trains a run to its last step, and saves the net.
+    """Trains a run to its last step and saves the net.
 
     Args:
         training: the run and everything it needs.
@@ -94,12 +94,12 @@ def finish(training: Training) -> None:
     except DivergedError as error:
         run.update(state="diverged")
         raise UserError(_diverged(run, error.step)) from error
-    # Replaces the weights by their moving average, if there is one; `fit` did so unless it had no epoch left.
+    # Replaces the weights by their moving average, if there is one. `fit` does so too, unless no epoch was left.
     model.optimizer.finalize_variable_values(model.trainable_variables)
     with replacing(run.path / FILES["final"]) as aside:
         training.net.save(aside)
     (run.path / CHECKPOINTS / PREVIOUS).unlink(missing_ok=True)
-    # Again, for a run that was killed between its last checkpoint and this line, and has no epoch left.
+    # Repeated for a run that was killed between its last checkpoint and this line: it has no epoch left to record.
     record(run, training.state.progress)
     run.update(state="finished")
 
@@ -128,10 +128,10 @@ def _fit(training: Training) -> None:
         Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves,
         signals.noted(options.console) as stop,
     ):
-        # A callback sees the counts and logs of those before it.
+        # The order matters: a callback sees the counts and logs of the ones before it.
         callbacks = [
             *([ValidateAveraged()] if config.optimizer.ema is not None else []),
-            # The running metrics after an epoch are those of its validation.
+            # After an epoch, the running metrics are those of its validation, which must not be restored.
             StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
             *probes,
@@ -172,7 +172,8 @@ def _fit(training: Training) -> None:
             )
 
         if progress.step % steps_per_epoch:
-            # All epochs of a call to `fit` have the same length, and it ends by replacing the weights by their average.
+            # The rest of an epoch needs its own call, as all epochs of a `fit` have the same length. Any call to `fit`
+            # ends by replacing the weights by their average, which the copy undoes.
             weights: list[np.ndarray] = []
             copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: weights.extend(_values(model)))
             train(progress.step // steps_per_epoch + 1, copy)

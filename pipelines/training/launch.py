@@ -1,4 +1,4 @@
-"""Starts or resumes a training run, and trains it to its end."""
+"""Starts or resumes a training run and trains it to its end."""
 
 import dataclasses
 import datetime
@@ -28,14 +28,14 @@ from pipelines.training.probe import PROBE_FILE, cut
 
 __all__ = ["Options", "resume", "start"]
 
-# Packages whose versions do not change the numbers of the remaining steps: their results are stored in the run.
+# Packages whose versions do not affect the remaining steps, because their results are stored in the run.
 INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
 
 
 def start(config: Config, path: Path, options: Options) -> Run:
     """Trains a new run to its end.
 
-    Nothing is written before data, net and optimizer exist: an invalid configuration leaves no folder.
+    Nothing is written before data, net and optimizer exist, so an invalid configuration leaves no folder behind.
 
     Args:
         config: the configuration.
@@ -46,7 +46,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         The finished run.
 
     Raises:
-        UserError: the folder exists, the data or the net cannot be made, or training diverged.
+        UserError: the folder exists, the data cannot be loaded, the net cannot be built, or training diverged.
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
     refuse_existing(path)
@@ -74,11 +74,11 @@ def start(config: Config, path: Path, options: Options) -> Run:
 
 
 def resume(path: Path, options: Options) -> Run:
-    """Resumes an interrupted run from its last checkpoint, and trains it to its end.
+    """Resumes an interrupted run from its last checkpoint and trains it to its end.
 
     Args:
         path: the run directory.
-        options: options of this process; the interval may differ from before.
+        options: options of this process; its interval may differ from the one before.
 
     Returns:
         The finished run.
@@ -89,7 +89,7 @@ def resume(path: Path, options: Options) -> Run:
     """
     run = open_run(path)
     with locked(run):
-        # Another process may have finished it between the two lines above.
+        # Reopened, because another process may have finished it between the two lines above.
         run = open_run(path)
         config, console, steps_per_epoch = run.config, options.console, run.record.steps_per_epoch
         _refuse_resuming(run)
@@ -106,7 +106,7 @@ def resume(path: Path, options: Options) -> Run:
         model = compiled(net, config, precision, steps_per_epoch, accelerated, regression=not info.labels)
         state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run)) or TrainingState()
         step = state.progress.step
-        # On another machine an execution may have had another number of steps.
+        # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
         examples = _training_examples(config, options.data_dir)
         for folder in (path, path / CHECKPOINTS):

@@ -1,6 +1,6 @@
-"""Many small training steps on JAX as one program on all cores of a CPU, and fast drawing of initial weights.
+"""Many small JAX training steps as one program on all cores of a CPU, and fast drawing of initial weights.
 
-Imports Keras and NumPy only: the benchmarks run it in an environment without pydantic and TensorFlow.
+Imports Keras and NumPy only, because the benchmarks run it in an environment without pydantic and TensorFlow.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
-# Fewer examples do not keep a core busy: at 30 layers of 50 units, one core (Xeon, avx512_bf16) trained 370 steps/s of
-# 128 examples, 630 of 64, 910 of 32 and 1,150 of 16.
+# Fewer examples do not keep a core busy: with 30 layers of 50 units, one core (Xeon, avx512_bf16) trained 370 steps/s
+# at 128 examples, 630 at 64, 910 at 32 and 1,150 at 16.
 FEWEST_EXAMPLES = 32
 AXIS = "batch"
 # Elements up to which copying a gradient is faster than a separate exchange.
@@ -21,20 +21,20 @@ SMALL = 65_536
 
 
 class ManySteps(keras.Model):
-    """A functional model whose `fit`, on JAX only, runs `steps_per_execution` steps in one compiled loop.
+    """A functional model whose `fit` runs `steps_per_execution` steps in one compiled loop. JAX only.
 
-    Keras would run a program per step, and the matrix product of a narrow net keeps only one core busy. Here each batch
-    is divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of single steps on one
-    device up to rounding, as gradients are averaged over devices first.
+    Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
+    batch is divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of single steps on
+    one device up to rounding, because gradients are averaged over devices first.
 
-    The loss must be a mean over the batch, and the state of a metric a sum over examples, as in Keras. A model with
+    As in Keras, the loss must be a mean over the batch and the state of a metric a sum over examples. A model with
     state of its own, such as the seed of a dropout layer, trains on one device.
 
     Args:
         inputs: inputs of the model.
         outputs: outputs of the model.
         batch_size: examples per step.
-        **kwargs: as `keras.Model`.
+        **kwargs: further arguments of `keras.Model`.
 
     Example:
         model = ManySteps(net.input, net.output, batch_size=128)
@@ -80,7 +80,7 @@ class ManySteps(keras.Model):
         program = jax.jit(execution, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
 
         def stacked(*arrays: Any) -> Any:
-            """Stacks batches in one array; the part of each device is copied once."""
+            """Stacks batches into one array, copying each device's part once."""
             shape = len(arrays), *arrays[0].shape
             parts = divided.addressable_devices_indices_map(shape)
             local = [
@@ -92,14 +92,14 @@ class ManySteps(keras.Model):
             batches = list(islice(iterator, self.steps_per_execution))
             if not batches:
                 raise StopIteration
-            # An epoch starts with its state on one device; replicated to all, the program compiles only once.
+            # At the start of an epoch, the state is on one device; replicating it avoids a second compilation.
             return program(jax.device_put(state, whole), jax.tree.map(stacked, *batches))
 
         return train_function
 
 
 def _averaging() -> Callable[[Any], Any]:
-    """Returns an identity that averages its gradients over devices: small ones together, as each exchange is a wait."""
+    """Returns an identity that averages its gradients over devices: small ones together, as each exchange must wait."""
     import jax
     from jax.flatten_util import ravel_pytree
 
@@ -119,7 +119,7 @@ def _averaging() -> Callable[[Any], Any]:
 
 
 def devices(batch_size: int, available: int) -> int:
-    """Returns the number of devices for a batch: as many as divide it evenly and have enough work each.
+    """Returns the number of devices for a batch: as many as divide it evenly with enough work for each.
 
     Args:
         batch_size: examples per step.
@@ -134,10 +134,10 @@ def devices(batch_size: int, available: int) -> int:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Disables most optimizations of programs that JAX compiles in the block, for drawing initial weights.
+    """Disables most JAX compiler optimizations in the block, to draw initial weights quickly.
 
-    JAX compiles a program for each shape of weights, which takes 0.3 to 0.7 s each; without most optimizations 0.1 s.
-    Numbers differ by rounding at most. Other backends do not compile for that.
+    JAX compiles a program for each shape of weights, which takes 0.3 to 0.7 s, or 0.1 s without most optimizations.
+    Numbers differ by rounding at most. Other backends do not compile to draw weights.
 
     Example:
         with drawing():

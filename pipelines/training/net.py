@@ -12,7 +12,7 @@ from pipelines.training.many_steps import ManySteps, drawing
 from pipelines.training.precision import Policy, policy
 
 # In executions of 36 steps or more, a dense net of 30 layers trains 1.5 (TensorFlow) to 2.2 times (JAX) as many steps
-# per second as in single ones; from 100 layers on there is no gain. Longer executions only take memory.
+# per second as with one step per execution; from 100 layers on there is no gain. Longer executions only take memory.
 MANY_STEPS = 50
 LAYERS_PER_EXECUTION = 3000
 
@@ -26,7 +26,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
         precision: Keras dtype policy.
 
     Returns:
-        The net, from preprocessed inputs to logits or to a number; not compiled, so that it can be saved alone.
+        The net, from preprocessed inputs to logits or to a number. It is not compiled, so that it can be saved alone.
 
     Raises:
         UserError: the library refuses the settings, the images are too small for the net, or a setting does not apply
@@ -122,15 +122,15 @@ def compiled(
 
 
 def steps_per_execution(config: Config, steps_per_epoch: int, stacked: int) -> int:
-    """Returns the largest divisor of an epoch's steps up to the wanted number.
+    """Returns the number of steps per execution: the largest divisor of an epoch's steps up to the requested number.
 
-    Otherwise the last execution of an epoch would run past its end.
+    With a number that is no divisor, the last execution of an epoch would run past its end.
 
     Args:
-        config: the wanted number, or "auto".
+        config: the requested number, or "auto".
         steps_per_epoch: steps in an epoch.
-        stacked: layers of the net's stack if it trains on a CPU, else 0. With "auto" an execution then takes a fraction
-            of a second: long enough to make the cost of the call negligible, short enough to show progress.
+        stacked: layers in the net's stack if it trains on a CPU, else 0. With "auto", an execution of a stack takes a
+            fraction of a second: long enough to make the cost of the call negligible, short enough to show progress.
     """
     short = min(MANY_STEPS, max(1, LAYERS_PER_EXECUTION // stacked)) if stacked else 1
     asked = short if config.steps_per_execution == "auto" else config.steps_per_execution

@@ -1,4 +1,4 @@
-"""Optimizers, learning rate schedules, and the moving average of the weights."""
+"""Optimizers, learning-rate schedules and the moving average of the weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,14 +23,14 @@ from pipelines.core.errors import UserError
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")
 class BiasRateSGD(keras.optimizers.SGD):
-    """SGD with another learning rate for biases, like Caffe's `lr_mult`.
+    """SGD with a separate learning rate for biases, like Caffe's `lr_mult`.
 
-    The multiplier is on the rate inside the momentum, so with a constant rate it is on the whole step.
+    The multiplier scales the rate inside the momentum; with a constant rate, this scales the whole step.
 
     Args:
         learning_rate: number or schedule, for everything but biases.
-        bias_multiplier: factor on it for each variable whose name contains "bias".
-        **kwargs: as `keras.optimizers.SGD`.
+        bias_multiplier: factor on the rate of each variable whose name contains "bias".
+        **kwargs: further arguments of `keras.optimizers.SGD`.
     """
 
     def __init__(self, learning_rate: Any = 0.01, bias_multiplier: float = 1.0, **kwargs: Any) -> None:
@@ -52,11 +52,11 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
     """Builds the Keras optimizer of a configuration.
 
     Args:
-        settings: the optimizer and its numbers.
-        learning_rate: a number or a schedule, from `rate`.
+        settings: the optimizer and its hyperparameters.
+        learning_rate: number or schedule, from `rate`.
 
     Returns:
-        The optimizer, without variables yet. With `settings.ema` it keeps a moving average of the weights.
+        The optimizer, not built yet. With `settings.ema` it keeps a moving average of the weights.
     """
     shared: dict[str, Any] = {"global_clipnorm": settings.clip_norm}
     if settings.ema is not None:
@@ -74,7 +74,7 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
             return keras.optimizers.Adam(learning_rate, epsilon=epsilon, **shared)
         case AdamW(epsilon=epsilon, weight_decay=weight_decay):
             decayed = keras.optimizers.AdamW(learning_rate, weight_decay, epsilon=epsilon, **shared)
-            # Decay of its bias would open a gate that starts closed.
+            # Weight decay of its bias would open a gate that starts closed.
             decayed.exclude_from_weight_decay(var_names=["bias"])
             return decayed
         case _:
@@ -85,8 +85,8 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
     """Builds the learning rate of a Keras optimizer.
 
     Args:
-        schedule: the schedule and its numbers.
-        learning_rate: the initial learning rate; with warm-up, that at its end.
+        schedule: the schedule and its parameters.
+        learning_rate: the initial learning rate; with warm-up, the rate at its end.
         steps: steps of the whole run, at the end of which the cosine reaches zero.
 
     Returns:
@@ -102,7 +102,7 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
         case ConstantSchedule():
             return learning_rate
         case StepSchedule(boundaries=boundaries, factor=factor):
-            # Keras still takes the old rate at the boundary itself; Caffe, and so our recipes, take the new one.
+            # At the boundary itself, Keras still uses the old rate; Caffe, and so our recipes, use the new one.
             return keras.optimizers.schedules.PiecewiseConstantDecay(
                 [boundary - 1 for boundary in boundaries],
                 [learning_rate * factor**power for power in range(len(boundaries) + 1)],
@@ -129,10 +129,10 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
 
 @contextmanager
 def averaged(model: keras.Model) -> Iterator[None]:
-    """Replaces the weights by their moving average until the block ends; does nothing without one.
+    """Replaces the weights by their moving average until the block ends; does nothing if there is none.
 
-    Keras's `SwapEMAWeights` swaps by adding and subtracting, which changes last bits, so that validation would change
-    training. This copies.
+    Keras's `SwapEMAWeights` swaps by adding and subtracting, whose rounding would let validation change training. This
+    one copies.
 
     Args:
         model: a compiled model.
@@ -143,7 +143,7 @@ def averaged(model: keras.Model) -> Iterator[None]:
     weights = [np.array(variable.numpy()) for variable in model.trainable_variables]
     model.optimizer.finalize_variable_values(model.trainable_variables)
     for variable in model.trainable_variables:
-        # On JAX the line above makes one array of average and weight, and validation donates the weights' memory.
+        # On JAX, average and weight now share one array, whose memory validation would donate.
         variable.assign(np.array(variable.numpy()))
     try:
         yield

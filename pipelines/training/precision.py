@@ -1,7 +1,7 @@
-"""The number format of a run, and the choice of "auto" for a machine.
+"""The number format of a run, and what "auto" chooses for a machine.
 
-Measured on two busy cores of an Intel Xeon with amx_bf16, TensorFlow 2.21: median milliseconds of a training step at
-batch 100, float32 / mixed_bfloat16: mnist_conv_16 82 / 59, mnist_conv_32 171 / 109, fitnet_a 207 / 136,
+Measured on two busy cores of an Intel Xeon with amx_bf16, TensorFlow 2.21, as median milliseconds of a training step at
+batch 100 in float32 / mixed_bfloat16: mnist_conv_16 82 / 59, mnist_conv_32 171 / 109, fitnet_a 207 / 136,
 fitnet_c 2016 / 1105, cifar10_19 2991 / 1137, mnist_dense_50 10 / 32. Convolutions gain; small dense layers lose.
 """
 
@@ -59,7 +59,7 @@ def _of_cpu(net: keras.Model, machine: Machine) -> Precision:
 def policy(name: Policy) -> Iterator[None]:
     """Sets Keras's global dtype policy until the block ends.
 
-    Keras adds loss scaling only to a model that is built under the policy: the policies of its layers do not count.
+    Keras adds loss scaling only to a model that is built under the global policy, whatever the policies of its layers.
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)

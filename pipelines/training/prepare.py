@@ -17,7 +17,7 @@ from pipelines.training.precision import resolve
 
 @dataclass(frozen=True)
 class Prepared:
-    """A net that is ready to be trained.
+    """A net that is ready for training.
 
     Args:
         data: the data.
@@ -25,7 +25,7 @@ class Prepared:
         precision: the number format and its reason.
         steps_per_epoch: steps in an epoch.
         net: the net without loss and optimizer, so that it can be saved.
-        model: the same weights, compiled.
+        model: a compiled model with the same weights.
     """
 
     data: DataInfo

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipelines.core.run import Run
 
 PROBE_FILE = "watched.csv"
-"""The table of a run's measurements: a row per probed step."""
+"""The table of a run's measurements: one row per probed step."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Probe:
     """Measurements and the steps at which they are taken.
 
     Args:
-        steps: the steps, 0 being before the first. Inside an execution of several steps nothing can be measured: the
-            row of such a step is measured at the end of the execution, and has that step.
+        steps: the steps, where 0 is before the first one. Nothing can be measured inside an execution of several steps:
+            a step there is measured at the end of the execution, and its row carries that last step.
         measure: maps the net with the weights of that step to numbers by column, always the same columns. It may run
-            the net in inference, and must not change it.
+            the net in inference but must not change it.
 
     Example:
         Probe({0, 600}, lambda net: {"accuracy": accuracy(net.predict(images, verbose=0), labels)})
@@ -35,17 +35,17 @@ class Probe:
 
 
 Probes = Callable[["Run", Path | None], Probe]
-"""Makes the probe of a run, given the folder of prepared data."""
+"""Builds the probe of a run, given the run and the folder of prepared data."""
 
 
 def cut(path: Path, step: int) -> None:
-    """Drops the rows after a step, and one that was being written when its process was killed.
+    """Drops the rows after a step, and a row that was being written when its process was killed.
 
     Args:
         path: the table, which may be missing.
-        step: the step from which a run resumes; at 0 it starts anew, and no row stays.
+        step: step from which a run resumes; at 0 it starts anew, and all rows are dropped.
     """
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    # All rows before the last are whole, in the order of their steps.
+    # Rows are in the order of their steps, and only the last one may be incomplete.
     rows = [line for line in lines[1:] if line.endswith("\n")]
     table.truncate(path, sum(float(row.partition(",")[0]) <= step for row in rows) if step else 0)

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 
 from pipelines.training.checkpoint import Progress
 
-# Faster than the eye, but not so fast that every step waits for the accelerator.
+# Fast enough for the eye, but not so fast that every step waits for the accelerator.
 INTERVAL = 0.1
 LINE = {
     "loss": "loss {:.4f}",
@@ -23,12 +23,12 @@ LINE = {
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows epoch, loss, accuracy or mean absolute error, the same on validation, examples a second and the time left.
+    """Shows epoch, loss, accuracy or mean absolute error, validation score, examples per second and the time left.
 
     Args:
         console: where to print.
         epochs: epochs of the whole run.
-        steps_per_epoch: steps in each.
+        steps_per_epoch: steps per epoch.
         batch_size: examples per step.
         progress: the progress of the run.
     """

@@ -1,4 +1,4 @@
-"""report.md: a run on one page."""
+"""report.md: one-page report of a run."""
 
 from collections.abc import Sequence
 

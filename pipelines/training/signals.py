@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: a training run saves and ends; a process that started others ends them first."""
+"""SIGTERM and Ctrl-C: a training run saves and ends; a process that has started others ends them first."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ class StopRequest:
     """A request to end training.
 
     Args:
-        by: the first signal; None so far.
+        by: the first signal; None if none has come yet.
     """
 
     by: signal.Signals | None = None
@@ -28,11 +28,11 @@ class StopRequest:
 
 @contextmanager
 def noted(console: Console) -> Iterator[StopRequest]:
-    """Notes the first SIGINT or SIGTERM in the block; a second one ends the process at once.
+    """Records the first SIGINT or SIGTERM in the block; a second one ends the process at once.
 
-    Python runs a handler only when the framework returns to it, which can take many seconds while a program compiles.
-    A thread answers at once, so that a second signal does not wait either. An ignored signal, as in a background job,
-    stays ignored. Outside the main thread, which gets all signals, nothing changes.
+    Python runs a signal handler only when the framework returns to it, which can take many seconds while a program
+    compiles. A thread responds at once, also to a second signal. An ignored signal, as in a background job, stays
+    ignored. Outside the main thread, which gets all signals, nothing changes.
 
     Args:
         console: where to report signals.
@@ -57,7 +57,7 @@ def noted(console: Console) -> Iterator[StopRequest]:
     before = signal.set_wakeup_fd(write)
     try:
         for number in handlers:
-            # Only a signal with a handler in Python is written to the descriptor.
+            # Only signals with a Python handler are written to the descriptor.
             signal.signal(number, lambda *_: None)
         yield stop
     finally:
@@ -71,7 +71,7 @@ def noted(console: Console) -> Iterator[StopRequest]:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raises signals in the block as errors, so that a process can end the ones it started.
+    """Turns signals in the block into errors, so that a process can end the ones that it started.
 
     Raises:
         StoppedError: SIGTERM or SIGINT came.

@@ -1,4 +1,4 @@
-"""metrics.csv: a row per epoch, with the columns of the first."""
+"""metrics.csv: one row per epoch, with the columns of the first row."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ Row = dict[str, float]
 
 
 def append(path: Path, row: Row) -> None:
-    """Appends a row, after the head if it is the first.
+    """Appends a row; the first row is preceded by a head.
 
     Args:
         path: the file; created if missing.
@@ -23,7 +23,7 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         writer.writerow(row)
     writer.writerow([f"{value:.9g}" for value in row.values()])
-    # Unbuffered, and truncated if a full disk cuts a row short: other commands read the file meanwhile.
+    # Other commands read the file meanwhile: it is unbuffered, and truncated if a full disk cuts a row short.
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Row]:
 
 
 def truncate(path: Path, rows: int) -> None:
-    """Drops all but the first rows: a killed run may have written more than its checkpoint has.
+    """Keeps only the first rows: a killed run may have written more rows than its checkpoint has epochs.
 
     Raises:
         UserError: there are fewer rows.

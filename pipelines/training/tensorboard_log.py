@@ -1,4 +1,4 @@
-"""tensorboard/: the rows of metrics.csv as curves, in a folder for training and one for validation."""
+"""tensorboard/: the rows of metrics.csv as curves, in one folder for training and one for validation."""
 
 import shutil
 from pathlib import Path
@@ -10,17 +10,17 @@ import tensorflow as tf
 from pipelines.training.table import Row
 
 VALIDATION = "val_"
-# Most curves of mean gates. Those of 999 layers took more than a second per epoch, and are indistinguishable.
+# Maximum number of curves of mean gates. 999 of them took more than a second per epoch, and are indistinguishable.
 GATES = 100
-# Columns that are positions, not values.
+# Columns that give positions on an axis, not values.
 AXES = ("epoch", "step", "seconds")
 
 
 class Curves:
-    """Writes event files for TensorBoard, with the names of Keras's callback.
+    """Writes event files for TensorBoard, with the same names as Keras's callback.
 
-    That callback buffers events for up to two minutes, which a kill loses, and repeats those of epochs that are trained
-    again. Here all rows are rewritten when a run resumes, and each epoch is on disk when it ends.
+    That callback buffers events for up to two minutes, which are lost if the process is killed, and repeats the events
+    of epochs that are trained again. Here each epoch is on disk when it ends, and all rows are rewritten on resuming.
 
     Args:
         folder: folder of the event files; its content is replaced.

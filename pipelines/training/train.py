@@ -1,4 +1,4 @@
-"""Trains a run to its end, new or interrupted, and draws its figures, without a command line."""
+"""Functions that train a new or interrupted run to its end and draw its figures, for use without a command line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,13 +43,14 @@ def train(
         The finished run.
 
     Raises:
-        UserError: the folder exists, data or net cannot be made, the disk is full, or training diverges.
+        UserError: the folder exists, the data cannot be loaded, the net cannot be built, the disk is full, or training
+            diverges.
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
 
     Example:
         train(recipes.get("demo").config, Path("runs/demo"))
     """
-    # Checked here too, as the frameworks take seconds to import.
+    # Checked here too, because importing the frameworks takes seconds.
     refuse_existing(path)
     return _complete(
         config, path, data_dir=data_dir, interval=interval, console=console, probe=probe, reset_watchdog=reset_watchdog
@@ -70,7 +71,7 @@ def resume(
     Args:
         path: the run directory.
         data_dir: see `train`.
-        interval: see `train`; it may differ from before.
+        interval: see `train`; it may differ from the one before.
         console: see `train`.
         probe: see `train`.
         reset_watchdog: see `train`.
@@ -126,7 +127,7 @@ def _complete(
 
 @contextmanager
 def _advice(path: Path, console: Console) -> Iterator[None]:
-    """Reports how to resume a run that is interrupted in the block."""
+    """Prints how to resume a run that is interrupted in the block."""
     try:
         yield
     except KeyboardInterrupt:

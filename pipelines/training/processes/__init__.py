@@ -1,1 +1,1 @@
-"""Processes that a command starts on this machine: each has a task, restarts when it dies, and ends with its parent."""
+"""Processes that a command starts locally: each has a task, is restarted when it dies, and ends with its parent."""

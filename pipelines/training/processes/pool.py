@@ -1,4 +1,4 @@
-"""A pool of processes that train many runs, with their progress and the time left."""
+"""A pool of processes that train many runs, showing progress and the time left."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from pipelines.training.processes.train import TrainTask
 INTERVAL = 0.2
 """Seconds between two checks of the runs."""
 REPORT_INTERVAL = 300.0
-"""Seconds between two lines of progress, where there is no bar."""
+"""Seconds between two lines of progress where there is no bar."""
 
 
 def train_all(
@@ -31,10 +31,10 @@ def train_all(
     """Trains runs to their end, each in its own process; the next starts as soon as one ends.
 
     Args:
-        members: one per run, with a `TrainTask`; their cores are assigned here.
+        members: one process per run, with a `TrainTask`; their cores are assigned here.
         workers: number of runs at the same time.
-        console: where to print a line per finished run, and a bar on a terminal or a line from time to time elsewhere.
-        label: stands before the bar, or begins the line ("retrains").
+        console: where to print a line per finished run, and a bar on a terminal or occasional lines elsewhere.
+        label: text before the bar, or at the start of those lines ("retrains").
         result: describes the result of a finished run.
 
     Raises:
@@ -86,7 +86,7 @@ def _jobs(members: Sequence[Member]) -> dict[str, Job]:
 
 
 def _job(member: Member) -> Job:
-    """Returns the rest of a run."""
+    """Returns the remaining work of a run, and its pace so far."""
     work = _work(member)
     if not member.task.folder.exists():
         return Job(work)

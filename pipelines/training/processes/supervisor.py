@@ -1,4 +1,4 @@
-"""Supervises processes on this machine: starts them, and restarts those that die."""
+"""Supervises processes on this machine: starts them and restarts those that die."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from pipelines.core.errors import StoppedError, UserError
 from pipelines.training.processes.task import AGAIN, LIMIT, Task
 
 QUICK = 60.0
-"""Seconds after its start within which the death of a process counts as quick: it may never have worked."""
+"""Seconds after its start within which a death counts as quick: the process may never have worked."""
 DEATHS = 5
 """Quick deaths in a row after which a process is not restarted."""
 GRACE = 10.0
 """Seconds between asking a process to end and killing it."""
 TAIL = 1000
-"""Characters of a log that an error quotes."""
+"""Characters at the end of a log that an error quotes."""
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Member:
     Args:
         name: its name in messages.
         task: its task.
-        environment: environment variables, besides those of this process.
+        environment: environment variables in addition to those of this process.
         log: file for its output.
-        leads: whether the others depend on it: they end before it, and when it is gone.
+        leads: whether the others depend on it: on shutdown they end first, and they end when it is gone.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Member:
         """Starts or restarts the process, which ends when this one does."""
         self.forget()
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        # A killed process leaves temporary files behind, such as those that TensorFlow generates of Python functions.
+        # A killed process leaves temporary files behind, such as those that TensorFlow generates from Python functions.
         self.temporary = tempfile.TemporaryDirectory(prefix="highway-", ignore_cleanup_errors=True)
         own = {environment.COMMAND: environment.command(), "TMPDIR": self.temporary.name}
         with self.log.open("ab") as log:
@@ -62,14 +62,14 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                # Only the process that the user started gets Ctrl-C.
+                # Ctrl-C must reach only the process that the user started.
                 start_new_session=True,
             )
         self.started = time.monotonic()
 
     @property
     def done(self) -> bool:
-        """True if it has ended with success."""
+        """True if the process has ended successfully."""
         return self.process is not None and self.process.poll() == 0
 
     def forget(self) -> None:
@@ -87,7 +87,7 @@ class Member:
 
 
 class DiedError(UserError):
-    """A process dies again and again; its output is in its log."""
+    """A process keeps dying; its output is in its log."""
 
 
 class Supervisor:
@@ -95,8 +95,8 @@ class Supervisor:
 
     Args:
         members: the processes, in the order of their start; a leading one comes first.
-        say: prints a line when a process died.
-        then: processes that take over, one each, the place and the cores of the next member that is done.
+        say: prints a line when a process has died.
+        then: processes in waiting; each takes over the place and the cores of the next member that is done.
     """
 
     def __init__(self, members: Sequence[Member], say: Callable[[str], None], then: Sequence[Member] = ()) -> None:
@@ -109,7 +109,7 @@ class Supervisor:
             for member in self.members:
                 member.start()
         except BaseException as error:
-            # A signal at this moment ends the processes started so far.
+            # A signal that comes now must end the processes started so far.
             self.__exit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -135,12 +135,12 @@ class Supervisor:
                 member.forget()
 
     def works(self) -> bool:
-        """Restarts processes that died, and returns whether any work is left.
+        """Restarts processes that died and returns whether any work is left.
 
         Raises:
-            UserError: a process reports a user error, or dies again and again.
+            UserError: a process reports a user error, or keeps dying.
         """
-        # A process that is started here counts as working, even if it ends before the check below.
+        # A process started in this loop counts as working, even if it ends before the check below.
         working: list[Member] = []
         for place, member in enumerate(self.members):
             if member.done and self.then:

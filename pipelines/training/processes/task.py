@@ -1,4 +1,4 @@
-"""The work of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
+"""The life of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
 
 import faulthandler
 import os
@@ -16,18 +16,18 @@ from pipelines.core.guard import guarded
 AGAIN = 75
 """Exit status of a process that asks to be restarted, with fresh memory or with other work."""
 LIMIT = 30 * 60.0
-"""Seconds in which an execution of training or validation ends: compiling a deep net takes many minutes."""
+"""Time limit in seconds for an execution of training or validation. Compiling a deep net takes many minutes."""
 
 
 class Task(Frozen):
-    """Base of all tasks; each kind of work has its own."""
+    """Base class of tasks; each kind of work has its own."""
 
     module: ClassVar[str]
     """The module that performs the task when run as a program."""
     program: ClassVar[str]
     """The command that starts the process, for messages."""
     role: str
-    """Tells the kinds of processes of a command apart."""
+    """Kind of the process, among those of its command."""
     folder: Path
     """The folder to work on."""
     data_dir: Path | None
@@ -46,12 +46,12 @@ def perform(kind: type[Work], act: Callable[[Work], None]) -> NoReturn:
 
     Args:
         kind: the kind of task.
-        act: performs it.
+        act: performs the task.
     """
     task = kind.model_validate_json(sys.argv[1])
     Thread(target=_end_with_parent, name="parent", daemon=True).start()
     if task.cores and hasattr(os, "sched_setaffinity"):
-        # Before any framework counts the cores and starts its threads.
+        # This must come before a framework counts the cores and starts its threads.
         os.sched_setaffinity(0, task.cores)
     try:
         status = guarded(task.program, lambda: act(task))
@@ -67,13 +67,13 @@ def perform(kind: type[Work], act: Callable[[Work], None]) -> NoReturn:
 def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
     """Ends the process by SIGALRM if it hangs inside a framework, where no Python thread may ever run again.
 
-    The stack of every thread is written to stderr before.
+    The stack of every thread is written to stderr first.
 
     Args:
-        limit: seconds without a reset.
+        limit: seconds without a reset after which the process ends.
 
     Yields:
-        Resets the watchdog; to be called in the main thread.
+        A function that resets the watchdog, to be called in the main thread.
 
     Example:
         with watchdog() as reset:
@@ -95,6 +95,6 @@ def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
 
 
 def _end_with_parent() -> None:
-    # The other end of the pipe closes when the parent ends, however it does.
+    # The other end of the pipe closes when the parent ends, even if it is killed.
     sys.stdin.buffer.read()
     os._exit(1)

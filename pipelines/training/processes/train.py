@@ -1,4 +1,4 @@
-"""A process that trains one run to its end, new or interrupted, and evaluates it if asked to."""
+"""A process that trains one run to its end, whether new or interrupted, and evaluates it if asked to."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ EVALUATION = "evaluation.json"
 PATIENCE = 30.0
 """Seconds to wait for a run that another process holds."""
 INTERVAL = 0.2
-"""Seconds between two attempts to lock it."""
+"""Seconds between two attempts to lock the run."""
 
 
 class TrainTask(Task):
@@ -28,18 +28,18 @@ class TrainTask(Task):
     config: Config
     """Configuration of a new run; an existing run keeps its own."""
     evaluate: bool = False
-    """Whether to evaluate it on the test split at its end."""
+    """Whether to evaluate the run on the test split at its end."""
     weights: Weights = "final"
     """The weights to evaluate."""
 
     @property
     def done(self) -> bool:
-        """True if nothing is left to do. A diverged run is done: that is its result."""
+        """True if nothing is left to do. A diverged run is done, because diverging is its result."""
         return _trained(self.folder) and (not self.evaluate or _evaluated(self.folder) or diverged(self.folder))
 
 
 def act(task: TrainTask, probe: Probes | None = None) -> None:
-    """Trains a run to its end and evaluates it if asked to; steps that are done already are skipped.
+    """Trains a run to its end and evaluates it if asked to, skipping what is already done.
 
     Args:
         task: the run.
@@ -53,7 +53,7 @@ def act(task: TrainTask, probe: Probes | None = None) -> None:
         _wait(task.folder)
         _train(task, probe)
     if task.evaluate and not (_evaluated(task.folder) or diverged(task.folder)):
-        # Imports NumPy, which counts the cores: not before they are chosen.
+        # Imported late, because NumPy counts the cores on import and they must be chosen first.
         from pipelines.training.evaluate import evaluate
 
         for folder in (task.folder, task.folder / "figures"):
@@ -69,13 +69,13 @@ def _train(task: TrainTask, probe: Probes | None) -> None:
             else:
                 train(task.config, task.folder, data_dir=task.data_dir, probe=probe, reset_watchdog=reset)
     except UserError:
-        # A net may diverge with some seed; that is a result.
+        # That a net diverges with some seed is a result, not an error.
         if not task.folder.exists() or not diverged(task.folder):
             raise
 
 
 def _wait(folder: Path) -> None:
-    """Gives a process whose parent was just killed, and that still trains the run, the time to end."""
+    """Waits for a process that still trains the run to end, as after its parent was killed."""
     if not folder.exists():
         return
     run, until = open_run(folder), time.monotonic() + PATIENCE
@@ -88,12 +88,12 @@ def _wait(folder: Path) -> None:
 
 
 def _trained(folder: Path) -> bool:
-    """Returns whether a run is trained to its end; the report is the last file that training writes."""
+    """Returns whether a run is trained to its end: the report is the last file that training writes."""
     return folder.exists() and (diverged(folder) or (folder / "report.md").exists())
 
 
 def _evaluated(folder: Path) -> bool:
-    """Returns whether a run is evaluated; its report, with the result, is the last file that this writes too."""
+    """Returns whether a run is evaluated: evaluation also writes the report, with the result, last."""
     result, report = folder / EVALUATION, folder / "report.md"
     return result.exists() and result.stat().st_mtime_ns <= report.stat().st_mtime_ns
 
