@@ -17,11 +17,11 @@ from pipelines.tuning.search_state import SearchState, Trial
 from pipelines.tuning.space import LOGARITHMIC, searched
 
 GAP = 0.2
-"""Share of the distance between axes by which a line stops short of an axis on which it has no value."""
+"""Gap before and after an axis on which a line has no value, as a share of the distance between axes."""
 
 
 def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
-    """Draws figures/parallel.png, importance.png, and depths.png for a study.
+    """Draws figures/parallel.png, importance.png and, for a study, depths.png.
 
     Args:
         folder: the folder of the search.
@@ -29,7 +29,7 @@ def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
         state: the state of the search, with at least one completed trial.
 
     Returns:
-        The files.
+        The files drawn.
     """
     figures = folder / "figures"
     completed = sum(trial.score is not None for trial in state.trials)
@@ -54,7 +54,7 @@ def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
 
 
 def draw_parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: str) -> None:
-    """Draws parallel coordinates: a line per setting from its hyperparameters to its score, the best on top.
+    """Draws parallel coordinates: one line per setting, from its hyperparameters to its score, the best on top.
 
     Args:
         figure: an empty figure.
@@ -65,7 +65,7 @@ def draw_parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: s
     trials = settings.longest(state.ranked)[::-1]
     names = settings.names(plan, trials)
     shares, labels = zip(*[_axis(plan, trials, name) for name in names], _scores(state, trials), strict=True)
-    # By rank, ties alike: a few diverged trials would take up the whole colour scale.
+    # Colours go by rank, with equal ranks for ties: otherwise a few bad trials would take up the whole scale.
     badness = np.array([state.objective.key(trial.score) for trial in trials if trial.score is not None])
     rank = np.unique(-badness, return_inverse=True)[1]
     lines = LineCollection(
@@ -128,7 +128,7 @@ def draw_importance(figure: Figure, measured: Importance, state: SearchState, ti
 
 
 def draw_depths(figure: Figure, folder: Path, plan: SearchPlan, state: SearchState, title: str) -> None:
-    """Draws training losses of each net: its best trial, and the mean of its ten best, as in the paper's Figure 1.
+    """Draws training losses of each net: its best trial and the mean of its ten best, as in the paper's Figure 1.
 
     Args:
         figure: an empty figure.
@@ -147,7 +147,7 @@ def draw_depths(figure: Figure, folder: Path, plan: SearchPlan, state: SearchSta
 
 
 def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:
-    """Positions of the trials on the axis of a hyperparameter, from 0 to 1, and its labels."""
+    """Returns the positions of the trials on a hyperparameter's axis, from 0 to 1, and the axis labels."""
     values, order = settings.column(plan, trials, name), settings.choices(plan, trials, name)
     if order:
         # Jitter separates trials with the same choice.
@@ -172,7 +172,7 @@ def _share(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _line(row: np.ndarray) -> np.ndarray:
-    """Points of a line, with a gap at each axis on which it has no value."""
+    """Returns the points of a line, with a gap at each axis on which it has no value."""
     places = np.arange(len(row), dtype=float)
     for place in np.flatnonzero(np.isnan(row))[::-1]:
         around = [place - GAP, place, place + GAP]

@@ -1,4 +1,4 @@
-"""Importance of the hyperparameters of a search, by permutation."""
+"""Permutation importance of the hyperparameters of a search."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import SearchState
 
 FEWEST = 10
-"""Settings below which importance is not measured."""
+"""Minimum number of settings for measuring importance."""
 FOLDS = 5
 TREES = 200
 SHUFFLES = 20
@@ -20,25 +20,25 @@ SHUFFLES = 20
 
 @dataclass(frozen=True)
 class Importance:
-    """Accuracy of random forests on the scores of held-out settings, and the hyperparameters it rests on."""
+    """Accuracy of random forests that predict scores of held-out settings, and the hyperparameters it rests on."""
 
     names: tuple[str, ...]
-    """The hyperparameters; "net" in a study, and "epochs" where some were trained longer."""
+    """The hyperparameters, "net" in a study, and "epochs" if some settings were trained longer."""
     added: np.ndarray
-    """Error added by shuffling the values of each among the settings: float [names, shuffles]."""
+    """Error added by shuffling the values of a hyperparameter among the settings: float [names, shuffles]."""
     error: float
     """Mean absolute error of the predictions, in units of the score."""
     r2: float
     """R² of the predictions: 1 is perfect, 0 no better than the mean score."""
     settings: int
-    """Completed and failed settings; failures count as the worst score."""
+    """Number of completed and failed settings; failures count as the worst score."""
 
 
 def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     """Measures the importance of every hyperparameter.
 
-    Each setting counts once, by its longest trial, and its score is predicted by a forest fitted to the other folds:
-    on its own training settings a forest makes use even of noise.
+    Each setting counts once, with its longest trial. A forest fitted to the other folds predicts its score, because on
+    its own training settings a forest would even use noise.
 
     Args:
         plan: the plan of the search.

@@ -10,16 +10,16 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from pipelines.core.plotting import shades
 
 BEST = 10
-"""Trials per net whose mean is shown, as in the paper."""
+"""Number of trials per net in the mean, as in the paper."""
 
 
 def draw_losses(figure: Figure, losses: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Draws the best trial of each net, and the mean of its ten best.
+    """Draws the best trial of each net and the mean of its ten best.
 
     Args:
         figure: an empty figure.
-        losses: losses of the trials of each net, the best first, float [epochs] each; may be empty. The first half of
-            the nets is of one kind, the second of another, in the same order of depths.
+        losses: losses of each net's trials, best first, float [epochs] each; may be empty. The first half of the nets
+            is of one kind, the second half of another, with depths in the same order.
     """
     left, right = figure.subplots(1, 2, sharey=True)
     depths = -(-len(losses) // 2)
@@ -57,7 +57,7 @@ def use_log_scale(axes: Any) -> None:
     low, high = axes.dataLim.intervaly
     if high > 5 * low > 0:
         axes.set_yscale("log")
-        # Over many orders of magnitude there is room for one label each.
+        # Over many orders of magnitude, there is room for only one label each.
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""Progress of a running search: a table on a terminal, a line for each finished trial elsewhere, and the time left."""
+"""Progress of a running search: a table on a terminal, a line per finished trial elsewhere, and the time left."""
 
 import csv
 import time
@@ -20,11 +20,11 @@ from pipelines.tuning.space import Value, searched
 INTERVAL = 0.5
 """Seconds between two readings of the state."""
 SHOWN = 12
-"""Finished trials in the table: the best."""
+"""Maximum number of finished trials in the table: the best ones."""
 OTHER_LINES = 8
-"""Lines of a terminal that hold no trials: output above the table, its head, and the notes below."""
+"""Terminal lines that hold no trials: output above the table, its head, and the notes below."""
 LEAST = 4
-"""Trials in the table on any terminal, however low."""
+"""Minimum number of trials in the table, however low the terminal."""
 LEFT_ALIGNED = ("trial", "net", "activation", "precision")
 HEADS = {
     "learning_rate": "learning\nrate",
@@ -36,7 +36,7 @@ HEADS = {
     "val_accuracy": "validation\naccuracy",
     "val_loss": "validation\nloss",
 }
-"""Heads of columns; other columns are headed by their name."""
+"""Column heads; all other columns are headed by their name."""
 
 
 class ProgressBoard:
@@ -46,7 +46,7 @@ class ProgressBoard:
         console: where to print.
         plan: the plan of the search.
         folder: the folder of the search.
-        workers: number of workers on this machine, for the time left before any trial is done.
+        workers: number of workers on this machine, for the estimate of the time left.
     """
 
     def __init__(self, console: Console, plan: SearchPlan, folder: Path, workers: int) -> None:
@@ -108,7 +108,7 @@ class ProgressBoard:
 
 
 def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> str:
-    """Summarizes the progress of a search in a line."""
+    """Summarizes the progress of a search in one line."""
     over = [trial for trial in state.trials if trial.over]
     failed = sum(trial.status == "failed" for trial in over)
     parts = [f"{len(over)} of {len(plan.work)} trials"]
@@ -134,7 +134,7 @@ def render(
         folder: the folder of the search, with the metrics of running trials.
         workers: see `time_left`.
         now: seconds since 1970.
-        size: columns and lines of the terminal; hyperparameters that do not fit are left out, the last first.
+        size: columns and lines of the terminal; hyperparameters that do not fit are left out, from the last one on.
     """
     space = searched(plan.space)
     constants = {name: short(bounds[0]) for name, bounds in space.items() if len(bounds) == 1}
@@ -176,9 +176,9 @@ def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) ->
     """Estimates the seconds until a search ends; None before a trial is done.
 
     Args:
-        plan: gives the trials and their epochs.
-        state: gives the durations of finished trials.
-        workers: at least this many trials run at the same time.
+        plan: the plan, for the trials and their epochs.
+        state: the state, for the durations of finished trials.
+        workers: minimum number of trials that run at the same time.
         now: seconds since 1970.
     """
     over = [trial for trial in state.trials if trial.over]
@@ -186,7 +186,7 @@ def time_left(plan: SearchPlan, state: SearchState, workers: int, now: float) ->
         return None
     running = [trial for trial in state.trials if trial.status == "running"]
     jobs = [durations.Job(_work(plan, trial), elapsed=trial.seconds + now - trial.since) for trial in running]
-    # Any order of the trials that have not begun: those of Hyperband depend on results.
+    # Trials that have not begun may come in any order, because Hyperband's order depends on results.
     begun = Counter(_work(plan, trial) for trial in (*over, *running))
     jobs += [durations.Job(epochs) for epochs in (Counter(plan.work) - begun).elements()]
     pace = durations.fitted_pace([_work(plan, trial) for trial in over], [trial.seconds for trial in over])

@@ -1,4 +1,4 @@
-"""Results of a search: the table of its trials, the winners as recipes, and the HParams page of TensorBoard."""
+"""Results of a search: the table of its trials, the winners as recipes, and TensorBoard's HParams page."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def winners(plan: SearchPlan, state: SearchState) -> dict[str, Trial]:
         state: the state of the search.
 
     Returns:
-        Trials by the name of their net, in the order of the plan; nets without a completed trial are left out.
+        Trials by name of their net, in the order of the plan; nets without a completed trial are left out.
     """
     best: dict[str, Trial] = {}
     for trial in state.ranked:
@@ -47,7 +47,7 @@ def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]
         Recipe files by the name of their net.
 
     Raises:
-        UserError: no trial was completed; lists the reasons, the most frequent first.
+        UserError: no trial was completed; the message lists the reasons, most frequent first.
     """
     write_text(folder / "trials.csv", table(plan, state))
     best = winners(plan, state)
@@ -65,7 +65,7 @@ def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]
 
 
 def table(plan: SearchPlan, state: SearchState) -> str:
-    """Formats trials.csv: a row per trial in the order of sampling, with the budget where it is reduced."""
+    """Formats trials.csv: one row per trial in the order of sampling, with the budget if it is a reduced one."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [*(["net"] if plan.nets else []), *searched(plan.space)]
@@ -106,7 +106,7 @@ def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
     extreme = "highest" if state.objective.direction == "max" else "lowest"
     found = f"{state.objective.name} {trial.score:.6g}, the {extreme}"
     label = f" ({plan.label})" if plan.label else ""
-    # A trial that stopped at a rung gives the recipe of the full schedule, which begins the same way.
+    # A trial that stopped at a rung becomes a recipe with the full schedule, which begins the same way.
     rounds = f" after {trial.epochs} epochs" if trial.epochs and trial.epochs < config.epochs else ""
     sampled = " ".join(f"{key}={value}" for key, value in plan.effective(trial.values).items())
     return Recipe(
@@ -151,7 +151,7 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
         plan: the plan of the search.
         state: the state of the search; trials with a score are shown.
     """
-    # Only the chief, which has loaded TensorFlow already, gets here.
+    # Only the chief calls this, and it has loaded TensorFlow already.
     import tensorflow as tf
     from tensorboard.plugins.hparams import api
 

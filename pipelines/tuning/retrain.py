@@ -34,13 +34,13 @@ def retrain(
         recipes: recipe files by the name of their net.
         folder: the folder of the search.
         seeds: number of seeds.
-        workers: runs at the same time.
+        workers: number of runs at the same time.
         data_dir: folder of prepared data; None for the default of TFDS.
         objective: the metric to report.
         console: where to print a line for each run and each net, and a bar on a terminal.
 
     Returns:
-        The file retrained.csv, with a row for each run.
+        The file retrained.csv, with one row per run.
 
     Raises:
         UserError: a run cannot be trained.

@@ -1,4 +1,4 @@
-"""Searches hyperparameters with KerasTuner, by a chief and workers on this machine or on several."""
+"""Searches hyperparameters with KerasTuner, using a chief and workers on one machine or several."""
 
 import os
 import re
@@ -28,7 +28,7 @@ POLL = 0.1
 
 
 class SearchTask(Task):
-    """The work of a process of a search; `folder` is the folder of the search."""
+    """Task of a process in a search; `folder` is the folder of the search."""
 
     module: ClassVar[str] = "pipelines.tuning.distributed.process"
     program: ClassVar[str] = "highway tune"
@@ -60,12 +60,12 @@ def tune(
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> None:
-    """Runs or resumes a search, and summarizes it.
+    """Runs or resumes a search and summarizes it.
 
     Args:
         plan: the result of `planned`.
         folder: the folder of the search; a search in it is resumed if it has the same plan.
-        workers: processes that train at the same time.
+        workers: number of processes that train at the same time.
         minutes: minutes until the search stops; None for no deadline.
         retrain: number of times to train the winner at the end.
         data_dir: folder of prepared data; None for the default of TFDS.
@@ -95,7 +95,7 @@ def tune(
 
 
 def local_search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:
-    """Returns a search whose chief listens on a free port of this machine alone.
+    """Returns a search whose chief listens on a free local port, for this machine only.
 
     Args:
         plan: the plan of the search.
@@ -113,7 +113,7 @@ def chief_member(search: Search, name: str = "chief", minutes: float | None = No
     Args:
         search: the search.
         name: name of the process.
-        minutes: minutes until it stops; None for no deadline.
+        minutes: minutes until the search stops; None for no deadline.
     """
     ends = time.time() + 60 * minutes if minutes else None
     task = SearchTask(role="chief", folder=search.folder, data_dir=search.data_dir, ends=ends)
@@ -145,7 +145,7 @@ def worker_names(count: int) -> list[str]:
 
 
 def lead(search: Search, members: Sequence[Member], console: Console) -> None:
-    """Leads a search to its end or its deadline; the caller holds the lock of its folder.
+    """Leads a search to its end or deadline; the caller must hold the lock of its folder.
 
     Args:
         search: the search.
@@ -164,13 +164,13 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
                 time.sleep(POLL)
     except UserError as error:
         if states.read(search.folder) is None and not isinstance(error, DiedError):
-            # The corrected command would be another search, which this folder must not refuse.
+            # The user's corrected command is another search, which this folder must then accept.
             plans.forget(search.folder)
         raise
 
 
 def _search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:
-    """The search, with the address of its chief from KerasTuner's variables, or a free port of this machine alone."""
+    """Returns the search with its chief's address: from KerasTuner's variables, or a free local port without them."""
     if not {ID, ADDRESS, PORT} & set(os.environ):
         return local_search(plan, folder, data_dir)
     if not os.environ.get(ID) or not os.environ.get(PORT):

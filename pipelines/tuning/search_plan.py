@@ -1,4 +1,4 @@
-"""The plan of a search: fixed when the search starts and stored in its folder, so that a repeated command resumes it.
+"""The plan of a search, fixed when the search starts and stored in its folder, so that a repeated command resumes it.
 
 The folder of a search:
 
@@ -49,7 +49,7 @@ class Budget(Frozen):
     share: Share
     """Share of the full work."""
     trials: Count | None
-    """Trials per net of the full search; None where the algorithm decides."""
+    """Trials per net of the full search; None if the algorithm decides."""
     epochs: Count
     """Epochs per trial of the full search."""
 
@@ -58,7 +58,7 @@ class SearchPlan(Frozen):
     """The plan of a search."""
 
     name: str
-    """The recipe or the study."""
+    """Name of the recipe or study."""
     config: Config
     """Configuration shared by all trials."""
     nets: tuple[Candidate, ...] = ()
@@ -68,18 +68,18 @@ class SearchPlan(Frozen):
     algorithm: Algorithm
     """Search algorithm."""
     trials: Count | None
-    """Trials of all nets together; None for Hyperband, which decides by the epochs."""
+    """Trials of all nets together; None for Hyperband, which derives their number from the epochs."""
     budget: Budget
     """Share of the full search."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the plan, by which a chief recognizes the workers of its own search."""
+        """Digest of the plan, by which a chief and its workers recognize each other."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
-        """The budget as every output states it; empty for a full search."""
+        """Budget in words, for every output; empty for a full search."""
         budget, nets = self.budget, max(1, len(self.nets))
         if budget.share == 1:
             return ""
@@ -135,7 +135,7 @@ def planned(
     """Plans a search within a budget, which reduces trials and epochs by the same factor.
 
     Args:
-        name: the recipe or the study.
+        name: name of the recipe or study.
         config: configuration shared by all trials, with the epochs of the full search.
         space: hyperparameters that differ between trials.
         algorithm: search algorithm.
@@ -179,7 +179,7 @@ def keep(plan: SearchPlan, folder: Path) -> None:
     """Stores the plan in its folder, or checks that the folder holds the same plan.
 
     Raises:
-        UserError: the folder holds something else, or another search.
+        UserError: the folder holds another search or something else.
     """
     path = folder / FILE
     if path.exists():
@@ -191,7 +191,7 @@ def keep(plan: SearchPlan, folder: Path) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Removes the files of a search that never began, and its folder if nothing else is in it."""
+    """Removes the files of a search that never began, and its folder if that leaves it empty."""
     (folder / FILE).unlink(missing_ok=True)
     for name in ("kerastuner", "logs"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -222,7 +222,7 @@ def _check_same(stored: SearchPlan, requested: SearchPlan, folder: Path) -> None
 
 
 def hyperband_epochs(longest: int) -> list[int]:
-    """Lists the epochs of every trial of a Hyperband search, which its longest trial determines.
+    """Lists the epochs of every trial of a Hyperband search, all of which follow from its longest trial.
 
     Args:
         longest: epochs of the longest trial.
@@ -233,7 +233,7 @@ def hyperband_epochs(longest: int) -> list[int]:
     Example:
         hyperband_epochs(3)  # [1, 1, 1, 2, 3, 3]
     """
-    # As many brackets as `longest` can be divided by the factor; the first reduces the most.
+    # One bracket for each time that `longest` can be divided by the factor; the first bracket reduces the most.
     brackets, least = 0, float(longest)
     while least >= 1:
         least /= FACTOR

@@ -1,6 +1,6 @@
 """The state of a search, oracle.json: replaced atomically by the chief, read by progress displays and summaries.
 
-Needs no framework.
+Imports no framework.
 """
 
 import json
@@ -42,30 +42,30 @@ class Trial:
     """A trial as recorded by the chief."""
 
     number: str
-    """Its id in KerasTuner and the name of its folder."""
+    """Id of the trial in KerasTuner, and the name of its folder."""
     status: Status
     values: dict[str, Value]
     """Sampled values by the names of `pipelines.core.config.Space`, and "net" in a study."""
     score: float | None
     """The objective of the best epoch; None unless completed."""
     reason: str
-    """Reason of a failure."""
+    """Reason for a failure."""
     worker: str
-    """The worker that has it, or had it last."""
+    """The worker that has the trial, or had it last."""
     since: float
-    """When that worker received it, in seconds since 1970."""
+    """Time when that worker received it, in seconds since 1970."""
     seconds: float
-    """Time spent on all its attempts, once it is over."""
+    """Time spent on all attempts, once the trial is over."""
     epochs: int | None
     """Epochs at the end of its Hyperband rung; None outside Hyperband."""
     earlier: str | None
     """The Hyperband trial that it continues."""
     before: int
-    """Epochs of the trial that it continues."""
+    """Epochs already done by the trial that it continues."""
 
     @property
     def over(self) -> bool:
-        """True if it is completed or failed."""
+        """True if the trial is completed or failed."""
         return self.status in ("completed", "failed")
 
 
@@ -77,22 +77,22 @@ class SearchState:
     over: bool
     """Whether all trials are done."""
     trials: tuple[Trial, ...]
-    """In the order of sampling."""
+    """Trials in the order of sampling."""
 
     @property
     def ranked(self) -> list[Trial]:
-        """The completed trials, the best first; ties in the order of sampling."""
+        """The completed trials, best first; ties in the order of sampling."""
         scored = [(trial.score, trial) for trial in self.trials if trial.score is not None]
         return [trial for score, trial in sorted(scored, key=lambda pair: self.objective.key(pair[0]))]
 
     @property
     def reasons(self) -> list[str]:
-        """The three most frequent reasons of failures, with their counts."""
+        """The three most frequent reasons for failures, with their counts."""
         counts = Counter(trial.reason for trial in self.trials if trial.reason)
         return [f"{number} x {reason.rstrip('.')}" for reason, number in counts.most_common(3)]
 
     def root(self, trial: Trial) -> Trial:
-        """The first trial of a chain of Hyperband, whose run directory all trials of the chain share."""
+        """The first trial of a Hyperband chain, whose run directory all trials of the chain share."""
         by_number = {other.number: other for other in self.trials}
         while trial.earlier:
             trial = by_number[trial.earlier]
@@ -100,7 +100,7 @@ class SearchState:
 
 
 def read(folder: Path) -> SearchState | None:
-    """Reads the state of the search in a folder; None before its chief has written one.
+    """Reads the state of the search in a folder; None if its chief has not written it yet.
 
     Raises:
         UserError: the file is damaged.

@@ -1,4 +1,4 @@
-"""The settings of a search as columns of figures: each setting once, by its longest trial."""
+"""The settings of a search as columns of figures. Each setting appears once, with its longest trial."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from pipelines.tuning.space import CHOICES, Value, searched
 
 
 def longest(trials: Sequence[Trial]) -> list[Trial]:
-    """Selects the longest trial of each setting, which Hyperband may continue as further trials.
+    """Selects the longest trial of each setting, because Hyperband continues a trial as further trials.
 
     Args:
         trials: trials of a search.
@@ -23,12 +23,12 @@ def longest(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def epochs(plan: SearchPlan, trial: Trial) -> int:
-    """Returns the epochs a setting has been trained for by the end of a trial."""
+    """Returns the number of epochs that a setting has been trained for by the end of a trial."""
     return trial.epochs or plan.config.epochs
 
 
 def names(plan: SearchPlan, trials: Sequence[Trial]) -> list[str]:
-    """Lists the columns: "net" in a study, the hyperparameters of the search, and "epochs" where they differ."""
+    """Lists the columns: "net" in a study, the hyperparameters of the search, and "epochs" if these differ."""
     differ = len({epochs(plan, trial) for trial in trials}) > 1
     return [*(["net"] if plan.nets else []), *searched(plan.space), *(["epochs"] if differ else [])]
 

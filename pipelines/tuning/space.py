@@ -1,4 +1,4 @@
-"""Search spaces: their hyperparameters, and the configuration that sampled values give."""
+"""Search spaces: their hyperparameters, and how sampled values change a configuration."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,14 +48,14 @@ def gated(model: ModelConfig) -> bool:
 
 
 def check(space: Space, config: Config) -> None:
-    """Refuses an empty search space and hyperparameters without an effect on the training.
+    """Refuses an empty search space, and hyperparameters that have no effect on training.
 
     Args:
         space: the search space.
         config: the configuration that it varies.
 
     Raises:
-        UserError: names the hyperparameter and the reason.
+        UserError: the space is refused; the message names the hyperparameter and the reason.
     """
     names = searched(space)
     if not names:

@@ -1,4 +1,4 @@
-"""Labels of an axis: both ends exactly, and a few round numbers between them."""
+"""Axis labels: both ends exactly, and a few round numbers between them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ Ticks = list[tuple[float, str]]
 """Positions on an axis from 0 to 1, with their labels."""
 
 CLOSE = 0.09
-"""Least distance of two labels, as a share of the axis."""
+"""Minimum distance between two labels, as a share of the axis."""
 MOST = 10
-"""Most labels of an axis."""
+"""Maximum number of labels on an axis."""
 
 
 def linear(low: float, high: float, format_all: Callable[[Sequence[float]], list[str]] | None = None) -> Ticks:
@@ -64,7 +64,7 @@ def logarithmic(low: float, high: float) -> Ticks:
 
 
 def categorical(order: Sequence[object]) -> Ticks:
-    """Labels an axis of equally spaced choices; only some if there are many.
+    """Labels an axis of equally spaced choices; only some of them if there are many.
 
     Example:
         categorical(["relu", "tanh"])  # [(0.0, "relu"), (1.0, "tanh")]
@@ -78,7 +78,7 @@ def categorical(order: Sequence[object]) -> Ticks:
 
 
 def percents(values: Sequence[float]) -> list[str]:
-    """Formats shares as percentages, with enough decimals to distinguish them and to write the inner ones exactly.
+    """Formats shares as percentages, with enough decimals to distinguish them and to write inner ones exactly.
 
     Example:
         percents([0.8237, 0.824, 0.825])  # ["82.37%", "82.40%", "82.50%"]
@@ -110,7 +110,7 @@ def short(value: float, digits: int = 6) -> str:
 
 
 def _inside(between: np.ndarray, low: float, high: float) -> list[float]:
-    """Selects round numbers between two ends, far enough from them and from each other."""
+    """Selects round numbers between two ends, far enough from the ends and from each other."""
     room = CLOSE * (high - low)
     selected = [low]
     for value in between.tolist():

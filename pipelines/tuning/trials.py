@@ -1,4 +1,4 @@
-"""Trials: a run directory trained to its end, or to the end of its Hyperband rung, and what stops it early."""
+"""Trials: runs trained to their end or to the end of their Hyperband rung, and reasons to stop them early."""
 
 import io
 import math
@@ -34,10 +34,10 @@ class RungEndError(Exception):
 
 
 class StopOnDeadGates(keras.callbacks.Callback):
-    """Raises `HopelessError` once the gates of all layers are saturated, so that none receives a gradient.
+    """Raises `HopelessError` once the gates of all layers are so saturated that none receives a gradient.
 
     Args:
-        path: the run directory, for its precision and the gates before training.
+        path: the run directory, which records precision and initial gates.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class StopOnDeadGates(keras.callbacks.Callback):
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Raises `RungEndError` after an epoch before the last.
+    """Raises `RungEndError` after a given epoch.
 
     Args:
         epochs: epochs at the end of the rung.
@@ -108,7 +108,7 @@ def train(
 
     Args:
         config: configuration of the trial.
-        path: its run directory.
+        path: run directory of the trial.
         data_dir: folder of prepared data; None for the default of TFDS.
         epochs: number of epochs after which to pause; None for the end.
         wanted: the objective.
@@ -148,7 +148,7 @@ def train(
 
 
 def shed(path: Path) -> None:
-    """Removes the weights of a trial; its settings and curves stay."""
+    """Removes the weights of a trial, but keeps its settings and curves."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path / CHECKPOINTS)
     for name in FILES.values():

@@ -1,4 +1,4 @@
-"""The chief: hands out trials over KerasTuner's gRPC service, and records their results."""
+"""The chief: hands out trials over KerasTuner's gRPC service and records their results."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | No
         except BaseException as error:  # raised in the main thread below
             failures.append(error)
 
-    # KerasTuner's server has no deadline, and ends only once every worker has been dismissed.
+    # KerasTuner's server has no deadline and ends only once every worker has been dismissed.
     Thread(target=serve, name="server", daemon=True).start()
     since, checked = None, time.time()
     while True:
@@ -65,7 +65,7 @@ def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | No
             oracle.close()
         if oracle.over or oracle.closed:
             since = since or time.monotonic()
-            # Workers learn of it at their next heartbeat.
+            # Workers learn of the end at their next heartbeat.
             if not oracle.tuner_ids or time.monotonic() - since > LEASE:
                 # The last response may still be on its way.
                 time.sleep(POLL)
@@ -76,10 +76,10 @@ def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | No
 
 
 def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:
-    """Refuses a search none of whose settings can be trained."""
+    """Refuses a search if none of its settings can be trained."""
     space: dict[str, tuple[Value, ...]] = searched(plan.space)
     refusals: list[UserError] = []
-    # Tries every choice and both ends of every range until one setting can be trained, nearly always the first.
+    # Tries every choice and both ends of every range until one setting can be trained; nearly always the first can.
     for turn in range(max(map(len, space.values()))):
         values = {name: bounds[turn % len(bounds)] for name, bounds in space.items()}
         if plan.nets:

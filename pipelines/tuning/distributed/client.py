@@ -1,4 +1,4 @@
-"""KerasTuner's client with retries and heartbeats; alone it would wait an hour for a chief that is gone."""
+"""KerasTuner's client with retries and heartbeats, without which it would wait an hour for a chief that is gone."""
 
 import os
 import time
@@ -19,9 +19,9 @@ UNREACHED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grp
 
 
 class RetryingStub:
-    """The stub of KerasTuner's client with calls that are retried for up to `PATIENCE` seconds.
+    """Stub for KerasTuner's client that retries calls for up to `PATIENCE` seconds.
 
-    Every call is idempotent: the chief returns the trial that a worker already has, and ends a trial once.
+    Every call is idempotent: the chief returns the trial that a worker already has, and ends a trial only once.
 
     Args:
         stub: the stub of the chief's service.
@@ -50,7 +50,7 @@ class RetryingStub:
 
 
 class ChiefClient:
-    """KerasTuner's client with retries and heartbeats, which pauses between requests when there is no trial.
+    """KerasTuner's client with retries and heartbeats; it pauses between requests while there is no trial.
 
     Args:
         client: KerasTuner's proxy of the oracle in a worker.
@@ -64,7 +64,7 @@ class ChiefClient:
         return getattr(self._client, name)
 
     def create_trial(self, tuner_id: str) -> Any:
-        """Returns the next trial once there is one."""
+        """Waits for the next trial and returns it."""
         while (trial := self._client.create_trial(tuner_id)).status == "IDLE":
             time.sleep(PING)
         return trial
@@ -75,7 +75,7 @@ class ChiefClient:
 
         Args:
             trial_id: the trial.
-            leave: called in another thread, with the status of the trial if the chief no longer wants it, or with the
+            leave: called in another thread: with the trial's status if the chief no longer wants the trial, or with the
                 error if the chief is gone.
         """
         done = Event()

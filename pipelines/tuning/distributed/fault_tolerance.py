@@ -1,8 +1,8 @@
 """Fault tolerance for KerasTuner's oracles.
 
-KerasTuner waits forever for a worker that died, writes its state in pieces, holds its lock after an error, and stops a
-search after three failed trials. Here a silent worker loses its trial to the next one that asks, the state is one file
-that is replaced atomically, and an error ends the chief.
+KerasTuner waits forever for a worker that died, writes its state in pieces, keeps its lock after an error, and stops a
+search after three failed trials. Here a silent worker loses its trial to the next worker that asks for one, the state
+is a single file that is replaced atomically, and an error ends the chief.
 """
 
 import json
@@ -24,14 +24,14 @@ from pipelines.tuning.search_state import FILE
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker is considered lost."""
 ATTEMPTS = 3
-"""Workers that a trial may lose before it counts as failed."""
+"""Number of lost workers after which a trial counts as failed."""
 REASON = "tuner/reason"
-"""Hyperparameter in which a worker sends the reason of a failure: KerasTuner does not send its messages."""
+"""Hyperparameter that carries the reason for a failure from worker to chief: KerasTuner does not send messages."""
 
 
 @dataclass
 class Clock:
-    """The worker of a trial, when it received the trial, and the cost of the trial so far."""
+    """The worker of a trial, the time when it received the trial, and the cost of the trial so far."""
 
     worker: str
     since: float
@@ -40,9 +40,9 @@ class Clock:
 
 
 class Enduring(keras_tuner.Oracle):
-    """Mixin that makes an oracle of KerasTuner fault-tolerant; precedes it among the bases of a class.
+    """Mixin that makes a KerasTuner oracle fault-tolerant; it must precede the oracle among the bases of a class.
 
-    Every method that a worker calls is serialized here, so that an error cannot leave KerasTuner's lock held.
+    It serializes every method that a worker calls, so that an error cannot leave KerasTuner's lock held.
     """
 
     def endure(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:
@@ -63,7 +63,7 @@ class Enduring(keras_tuner.Oracle):
         self.waiting: list[str] = []
         self.clock: dict[str, Clock] = {}
         self.began = now()
-        # The last heartbeat of each worker to this chief; an earlier chief's workers are unknown.
+        # Time of each worker's last heartbeat to this chief; workers of an earlier chief are unknown.
         self.heard: dict[str, float] = {}
         self.verbose = 0
         if self.file.exists():
@@ -79,7 +79,7 @@ class Enduring(keras_tuner.Oracle):
                 raise
 
     def create_trial(self, tuner_id: str) -> Trial:
-        """KerasTuner's method: gives a worker a trial, and records a heartbeat."""
+        """KerasTuner's method: gives a worker a trial and records a heartbeat."""
         with self._taking_turns():
             known = tuner_id in self.heard
             self.heard[tuner_id] = self.now()
@@ -87,7 +87,7 @@ class Enduring(keras_tuner.Oracle):
                 return self._dismissed(tuner_id)
             if tuner_id in self.ongoing_trials:
                 if not known:
-                    # The chief restarted too, so the trial is not to blame.
+                    # The chief has restarted too, so the trial is not to blame.
                     return self._given(self.ongoing_trials[tuner_id].trial_id, tuner_id)
                 self._lose(tuner_id)
             if self.waiting:
@@ -95,7 +95,7 @@ class Enduring(keras_tuner.Oracle):
             trial = super().create_trial(tuner_id)
             if trial.status == "STOPPED":
                 if self.ongoing_trials:
-                    # Idle workers stay, to take over a trial if its worker is lost.
+                    # Idle workers stay, so that they can take over a trial whose worker is lost.
                     self.tuner_ids.add(tuner_id)
                     trial.status = "IDLE"
                 else:
@@ -111,12 +111,12 @@ class Enduring(keras_tuner.Oracle):
             trial = self.trials[trial_id]
             worker = self.clock[trial_id].worker
             if self.closed:
-                # The worker leaves its trial when it receives this.
+                # This status makes the worker leave its trial.
                 self.tuner_ids.discard(worker)
                 return Trial(trial.hyperparameters, trial_id, "STOPPED")
             self.heard[worker] = self.now()
             if trial_id in self.waiting and worker not in self.ongoing_trials:
-                # The worker was only slow.
+                # The worker was not lost, only slow.
                 self.waiting.remove(trial_id)
                 self.clock[trial_id].lost -= 1
                 self._given(trial_id, worker)
@@ -147,23 +147,23 @@ class Enduring(keras_tuner.Oracle):
             self.save()
 
     def expire(self) -> None:
-        """Takes trials from workers without a heartbeat for `LEASE` seconds, and forgets idle ones."""
+        """Takes trials away from workers silent for more than `LEASE` seconds, and forgets idle workers among them."""
         with self._taking_turns():
             for tuner_id in dict.fromkeys([*self.ongoing_trials, *self.tuner_ids]):
                 if self.now() - self.heard.get(tuner_id, self.began) > LEASE:
-                    # A closed search takes no trials away: their workers were asked to leave them.
+                    # A closed search takes no trials away, because it has asked the workers to leave them.
                     if tuner_id in self.ongoing_trials and not self.closed:
                         self._lose(tuner_id)
                     self.tuner_ids.discard(tuner_id)
 
     def awake(self) -> None:
-        """Renews all leases, after this process itself was suspended and missed heartbeats."""
+        """Renews all leases after this process itself was suspended and missed heartbeats."""
         with self._taking_turns():
             self.began = self.now()
             self.heard = {}
 
     def close(self) -> None:
-        """Asks every worker to stop from now on; another chief can resume unfinished trials."""
+        """Asks every worker to stop from now on; a later chief can resume unfinished trials."""
         with self._taking_turns():
             self.closed = True
             for trial in self.ongoing_trials.values():
@@ -197,7 +197,7 @@ class Enduring(keras_tuner.Oracle):
         clock.seconds += self.now() - clock.since
         clock.since = self.now()
         if clock.lost < ATTEMPTS:
-            # KerasTuner learns nothing from an INVALID trial, and does not count it as done.
+            # KerasTuner learns nothing from an INVALID trial and does not count it as done.
             trial.status = "INVALID"
             self.waiting.append(trial.trial_id)
             self.save()
@@ -208,7 +208,7 @@ class Enduring(keras_tuner.Oracle):
             self.end_trial(ended)
 
     def save(self) -> None:
-        """KerasTuner's method: writes the whole state to one file, atomically."""
+        """KerasTuner's method: writes the whole state atomically to one file."""
         for tuner_id, trial in self.ongoing_trials.items():
             self.clock.setdefault(trial.trial_id, Clock(tuner_id, self.now()))
         state = {
@@ -222,13 +222,13 @@ class Enduring(keras_tuner.Oracle):
         write_text(self.file, json.dumps(state))
 
     def reload(self) -> None:
-        """KerasTuner's method; unlike KerasTuner, leaves running trials with their workers, who may still be alive."""
+        """KerasTuner's method; unlike KerasTuner, leaves running trials to their workers, which may still be alive."""
         state: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
         self.over = state["over"]
         self.waiting = state["waiting"]
         self.clock = {trial_id: Clock(**clock) for trial_id, clock in state["clock"].items()}
         self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
-        # Not the stored space: its digest of the plan may come from an earlier version, with other fields.
+        # The stored space is not used: its digest of the plan may come from an earlier version with other fields.
         space: Any = self.get_space()
         self.set_state(state["oracle"])
         self.hyperparameters = space

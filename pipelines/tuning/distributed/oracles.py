@@ -1,4 +1,4 @@
-"""Oracles that propose trials: the three of KerasTuner, made fault-tolerant."""
+"""Oracles that propose trials: KerasTuner's three, made fault-tolerant."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Bayesian(Enduring, keras_tuner.oracles.BayesianOptimizationOracle):
 
 
 class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
-    """Hyperband; failed trials count as the worst of their rung, so that a rung with failures still ends."""
+    """Hyperband. Failed trials count as the worst of their rung, so that a rung with failures still ends."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """KerasTuner's method."""
@@ -45,7 +45,7 @@ class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
 
 
 def make(plan: SearchPlan, objective: Objective) -> Enduring:
-    """Makes the oracle of a plan, before `endure`.
+    """Builds the oracle of a plan; `endure` must be called next.
 
     Args:
         plan: algorithm, space, number of trials and seed.
@@ -63,7 +63,7 @@ def make(plan: SearchPlan, objective: Objective) -> Enduring:
     if plan.algorithm == "hyperband":
         return Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
     if plan.algorithm == "bayesian":
-        # Initial random trials: three per dimension, KerasTuner's default, and at most half of all.
+        # Initial random trials: KerasTuner's default of three per dimension, but at most half of all trials.
         first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
         return Bayesian(max_trials=plan.trials, num_initial_points=first, **shared)
     return Random(max_trials=plan.trials, **shared)

@@ -7,7 +7,7 @@ from pipelines.tuning.search_plan import open_plan
 
 
 def act(task: SearchTask) -> None:
-    """Takes the task's role in its search."""
+    """Plays the task's role in its search."""
     frameworks.load()
     plan = open_plan(task.folder)
     if task.role == "chief":

@@ -1,4 +1,4 @@
-"""The worker: trains trials of the chief until there are none."""
+"""The worker: trains trials from the chief until there are none left."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ TRIALS = 16
 
 
 class Worker(keras_tuner.Tuner):
-    """A tuner of KerasTuner whose trials are training runs; in the chief it only runs the server.
+    """A KerasTuner tuner whose trials are training runs; in the chief it only runs the server.
 
     Args:
         plan: the plan of the search.
@@ -48,7 +48,7 @@ class Worker(keras_tuner.Tuner):
         """KerasTuner's method; a worker has no state of its own."""
 
     def pre_create_trial(self) -> None:
-        """KerasTuner's hook: checks the chief's search, and exits after `TRIALS` trials for a fresh process."""
+        """KerasTuner's hook: checks that the search is the chief's, and exits after `TRIALS` trials for a restart."""
         if self.oracle.get_space().values.get(oracles.FINGERPRINT) != self.plan.fingerprint:
             raise FatalError(
                 "the chief at this address runs another search. Start the chief and the workers with the same command."
@@ -67,7 +67,7 @@ class Worker(keras_tuner.Tuner):
             The objective.
 
         Raises:
-            FailedTrialError: the trial has no result, and a retry would not help.
+            FailedTrialError: the trial has no result and a retry would not help.
             FatalError: the disk is full.
         """
         try:
@@ -90,12 +90,12 @@ class Worker(keras_tuner.Tuner):
         except (HopelessError, UserError) as error:
             raise FailedTrialError(str(error)) from error
         except StoppedError as stopped:
-            # A signal, with the state saved: another worker resumes the trial.
+            # A signal came and the state is saved; another worker resumes the trial.
             sys.exit(128 + stopped.number)
         except Exception as error:
             if disk_is_full(error):
                 raise FatalError(str(error)) from error
-            # An unexpected error fails this trial alone; its traceback goes to the log.
+            # An unexpected error fails only this trial; its traceback goes to the log.
             traceback.print_exc()
             raise FailedTrialError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
         if not epochs or epochs >= self.plan.config.epochs:
@@ -107,7 +107,7 @@ class Worker(keras_tuner.Tuner):
         return Objective(self.oracle.objective.name, self.oracle.objective.direction)
 
     def _root(self, trial: Trial) -> str:
-        """The first trial of a chain of Hyperband, whose run directory all trials of the chain share."""
+        """The first trial of a Hyperband chain, whose run directory all trials of the chain share."""
         while earlier := trial.hyperparameters.values.get("tuner/trial_id"):
             trial = self.oracle.get_trial(earlier)
         return str(trial.trial_id)
@@ -136,7 +136,7 @@ def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
 
 
 def _leave(why: str | UserError) -> None:
-    # Training may be cut off at any moment: runs resume.
+    # Training may be cut off at any moment, because runs can resume.
     if isinstance(why, UserError):
         sys.stderr.write(f"highway tune: error: {why}\n")
         sys.stderr.flush()
