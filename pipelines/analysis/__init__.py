@@ -1,1 +1,1 @@
-"""`highway analyze`: measures a trained net, and writes a page with tables and figures."""
+"""Engine of `highway analyze`: measures a trained net and writes a page with tables and figures."""

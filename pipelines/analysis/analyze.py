@@ -1,4 +1,4 @@
-"""Analyses a run: reads its gates, closes its layers, and writes the results into a folder."""
+"""Analyses a run: reads its gates, closes its layers and writes the results into a folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,25 +29,25 @@ def analyze(
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> tuple[Path, "Analysis"]:
-    """Analyses a run, and writes a folder, completely or not at all.
+    """Analyses a run and writes the results atomically into a folder.
 
     Args:
         path: the run directory.
         to: the folder to write; an analysis in it is replaced. None for analysis/ in the run directory.
         weights: "final" or "best".
         data: data set to read; None for the one that the run was trained on.
-        split: the split; "auto" is the training split, and for the routes of examples the validation split if there is
-            one.
-        examples: read at most this many, evenly spaced over the split; None for all.
-        units: also close each unit or channel alone.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        split: the split to read; "auto" reads the training split, but for the routes of examples the validation split
+            if there is one.
+        examples: maximum number of examples to read, evenly spaced over the split; None for all.
+        units: whether to close each unit or channel on its own too.
+        data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress; None for standard output.
 
     Returns:
-        The folder, and the measurements.
+        The folder and the measurements.
 
     Raises:
-        UserError: the run has no such net or no highway layers, the data does not fit or has no such split, or the
+        UserError: the run lacks these weights or highway layers, the data does not fit or lacks the split, or the
             folder holds something else.
 
     Example:
@@ -66,7 +66,7 @@ def analyze(
     held_out: Split = "validation" if net.info.counts["validation"] else "train"
     splits: tuple[Split, Split] = ("train", held_out) if split == "auto" else (split, split)
     whole, routed = (reading.part(net, one, examples) for one in splits)
-    # TensorFlow takes the programs of several models for one that is traced again and again, and warns.
+    # TensorFlow warns because it takes the programs of several models for one that is traced again and again.
     with frameworks.quiet("tensorflow"):
         found = measuring.measure(net, whole, routed, ProgressDisplay(console or Console()), units=units)
     with replacing_folder(folder) as aside:

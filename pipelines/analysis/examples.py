@@ -1,4 +1,4 @@
-"""Opens a trained net, and reads examples of its data: preprocessed, in batches."""
+"""Opens a trained net and reads preprocessed examples of its data in batches."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,23 +16,24 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
 from pipelines.data.stream import Stream
 
-# Values per batch, so that the outputs of the intact net take 100 MB at most; and examples, as more do not help.
+# Maximum number of values per batch, so that the outputs of the intact net take at most 100 MB; and of examples, as
+# more do not help.
 VALUES, LARGEST = 2**24, 500
 
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A trained net, with all that is needed to read examples for it."""
+    """A trained net, with everything needed to read examples for it."""
 
     model: keras.Model
     layout: Layout
     """Layout of its highway layers."""
     fitted: Fitted
-    """The preprocessing of its training."""
+    """The preprocessing used in training."""
     config: Config
-    """Names the data, its validation split and its subset."""
+    """Configuration that names the data, the validation split and the subset."""
     data_dir: Path | None
-    """Folder of prepared data; None for the default of TFDS."""
+    """Folder of prepared data; None for the TFDS default."""
     info: DataInfo
     """Description of the data."""
 
@@ -50,26 +51,26 @@ class Part:
     count: int
     """Number of examples that are read."""
     batches: tf.data.Dataset
-    """Pairs (x, y); y is one-hot, or the target."""
+    """Pairs (x, y), where y is a one-hot class or the target of a regression."""
     labels: tuple[str, ...]
     """Names of the classes; none for regression."""
 
 
 def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> OpenedNet:
-    """Opens the net of a run, for its own data or other data.
+    """Opens the net of a run, for the run's own data or other data.
 
     Args:
         run: the run.
         weights: weights after the last step, or of the best epoch.
         data: a data set; None for the run's own.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
 
     Returns:
-        The net; no example is read yet.
+        The net; no examples are read yet.
 
     Raises:
-        UserError: the run has no such net or no highway layers, or the data is not what it was trained on or does not
-            fit.
+        UserError: the run lacks these weights or highway layers, or the data does not fit or, for the run's own data
+            set, differs from what it was trained on.
 
     Example:
         net = opened(open_run(Path("runs/mnist_dense_50")))
@@ -83,7 +84,7 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
         raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
     config = run.config
     if data not in (None, config.data):
-        # Validation split and subset are those of the run's own data.
+        # The run's validation split and subset apply only to its own data.
         config = config.model_copy(update={"data": data, "validation": 0, "subset": Subset()})
     return OpenedNet(model, layout, fitted, config, data_dir, _described(run, config, data_dir))
 
@@ -114,7 +115,7 @@ def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
     Args:
         net: the result of `opened`.
         split: "train", "validation" or "test".
-        limit: at most this many examples, evenly spaced over the split; None for all.
+        limit: maximum number of examples, evenly spaced over the split; None for all.
 
     Raises:
         UserError: there is no such split.
@@ -139,6 +140,6 @@ def spaced(examples: Examples | Stream, limit: int | None) -> Examples | Stream:
     if isinstance(examples, Examples):
         places = np.arange(limit) * count // limit
         return Examples(examples.images[places], examples.labels[places])
-    # An example is taken where the number of examples to take grows.
+    # An example is taken wherever the number of examples that should have been taken grows.
     taken = examples.records.enumerate(1).filter(lambda place, _: place * limit // count > (place - 1) * limit // count)
     return replace(examples, records=taken.map(lambda _, record: record), count=limit)

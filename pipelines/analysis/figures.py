@@ -19,7 +19,7 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
     Args:
         analysis: the measurements.
         folder: folder for the files.
-        title: run and data, above each.
+        title: run and data, printed above each figure.
     """
     height = map_height(analysis.layout)
     with saved(folder / "gates.png", (12, height + 0.8)) as figure:

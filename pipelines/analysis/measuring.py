@@ -1,4 +1,4 @@
-"""Measures a net: statistics of its gates, lesions, one example and routes."""
+"""Measures a net: gate statistics, lesions, a single example and routes."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from pipelines.analysis.progress import ProgressDisplay
 
 @dataclass(frozen=True)
 class Analysis:
-    """The measurements of a net; `gates` counts the units or channels of all layers."""
+    """The measurements of a net. In shapes, `gates` is the number of units or channels in all layers."""
 
     layout: Layout
     """Maps gates to layers."""
@@ -26,9 +26,9 @@ class Analysis:
     lesions: Lesions
     """Scores with each layer closed."""
     unit_lesions: Lesions | None
-    """Scores with each unit closed; None if not asked for."""
+    """Scores with each unit closed; None if not requested."""
     example_gates: np.ndarray
-    """float `[gates]`: T for the first example; for a channel the mean over its places."""
+    """float `[gates]`: T for the first example; for a channel, the mean over its places."""
     example_outputs: np.ndarray
     """float `[gates]`: the outputs for the first example."""
     routes: np.ndarray
@@ -45,7 +45,7 @@ def measure(net: OpenedNet, whole: Part, routed: Part, progress: ProgressDisplay
         whole: examples for statistics and lesions.
         routed: examples for routes.
         progress: shows the progress of the steps.
-        units: also close each unit alone.
+        units: whether to close each unit on its own too.
     """
     with progress.step("gates", whole.count) as advance:
         found = statistics(net, whole, advance)
@@ -61,18 +61,18 @@ def measure(net: OpenedNet, whole: Part, routed: Part, progress: ProgressDisplay
 
 
 def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> GateStatistics:
-    """Measures the gates over some examples, also by class if there are classes."""
+    """Measures the gates over examples, also by class if there are classes."""
     return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, advance)
 
 
 def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, units: bool = False) -> Lesions:
-    """Measures the scores on some examples with each layer closed, or each unit."""
+    """Measures the scores on examples with each layer, or each unit, closed in turn."""
     close = analysis.lesion_units if units else analysis.lesion_layers
     return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, advance)
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Returns T and the outputs for the first example, `[gates]` each; for a channel the mean over its places."""
+    """Returns T and the outputs for the first example, `[gates]` each; for a channel, the mean over its places."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
     read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
     transform, outputs = (

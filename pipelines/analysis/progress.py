@@ -1,4 +1,4 @@
-"""Progress of an analysis: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress of an analysis: a bar with the time left on a terminal, occasional lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ INTERVAL = 20.0
 
 
 class ProgressDisplay:
-    """Shows the progress of each step, and its time left.
+    """Shows the progress of each step and the time left.
 
     Args:
         console: where to print the bar or the lines.
@@ -32,7 +32,7 @@ class ProgressDisplay:
             examples: number of examples to process.
 
         Yields:
-            A function that takes the number of examples done.
+            A function to call with the number of examples done.
         """
         started = time.perf_counter()
         if not self._console.is_terminal:
@@ -58,7 +58,7 @@ class ProgressDisplay:
         def advance(done: int) -> None:
             nonlocal printed, first
             now = time.perf_counter()
-            # The first batch compiles, and has another speed.
+            # The first batch does not count, because it includes compilation.
             first = first or (now, done)
             left = remaining(now - first[0], done - first[1], examples - first[1])
             if now - printed < INTERVAL or left is None:

@@ -41,7 +41,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
 
 
 def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
-    """Yields a row for each layer, with means over units and examples."""
+    """Yields one row per layer, with means over units and examples."""
     found, layout = analysis.statistics, analysis.layout
     columns = {
         "bias": by_layer(layout, found.bias),

@@ -1,4 +1,4 @@
-"""Converts measurements to named arrays, as in files, and back."""
+"""Converts measurements to named arrays for files, and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ SHAPES = {
 
 
 def of_statistics(found: GateStatistics) -> dict[str, np.ndarray]:
-    """Converts statistics to arrays, large ones in single precision.
+    """Converts statistics to arrays; large ones are in single precision.
 
     Args:
         found: the result of `gate_statistics`.
@@ -115,6 +115,6 @@ def _of_layout(layout: Layout) -> dict[str, Any]:
 
 
 def _layout(arrays: Arrays) -> Layout:
-    """The layers one by one, also those of a stack."""
+    """Restores the layout, with the layers of a stack one by one."""
     rows = zip(arrays["layers"], arrays["units"], arrays["places"], strict=True)
     return Layout(tuple(Call(str(name), None, int(units), int(places)) for name, units, places in rows))

@@ -1,4 +1,4 @@
-"""Numbers that sum up the gates and lesions of a net."""
+"""Numbers that summarize the gates and lesions of a net."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from highway_keras.analysis.statistics import LEFT, RIGHT
 LOSS, ACCURACY = 0.1, 0.001
 """Costs above which a layer counts: a share of the intact net's loss, and a share of the examples."""
 CHANGE = 0.9
-"""The share of a change for which `changed` gives the layer."""
+"""The share of the total change at which `changed` reports the layer."""
 
 
 def tolerances(lesions: Lesions) -> dict[str, float]:
@@ -20,50 +20,50 @@ def tolerances(lesions: Lesions) -> dict[str, float]:
 
 
 def counted(score: str) -> str:
-    """The effect of a lesion that counts, in words."""
+    """Describes the effect of a lesion that counts, in words."""
     return (
         f"raise the loss by more than {LOSS:.0%}" if score == "loss" else f"cost more than {ACCURACY:.1%} of accuracy"
     )
 
 
 def by_layer(layout: Layout, gates: np.ndarray) -> np.ndarray:
-    """Means over the units of each layer: from `[gates]` to `[layers]`."""
+    """Averages over the units of each layer: from `[gates]` to `[layers]`."""
     return np.array([values.mean() for values in layout.split(gates).values()])
 
 
 def changed(layout: Layout, outputs: np.ndarray) -> int | None:
-    """The number of the layer by which `CHANGE` of the change of the outputs from layer to layer has happened.
+    """Returns the number of the layer by which `CHANGE` of the total change from layer to layer has happened.
 
     Args:
         layout: layout of the model.
         outputs: outputs of the layers for one example, `[gates]`.
 
     Returns:
-        A layer, counted from 1; the first one's own change is unknown. None if the layers differ in width or have
-        places, so that more than the layer itself changes its outputs, or if nothing changes.
+        A layer, counted from 1; the change by the first layer itself is unknown. None if nothing changes, or if the
+        layers differ in width or have places, so that not only the layers change the outputs.
     """
     if len(set(layout.units)) > 1 or len(layout.units) < 2 or any(call.places > 1 for call in layout.calls):
         return None
     steps = np.abs(np.diff(outputs.reshape(len(layout.units), -1), axis=0)).sum(axis=1)
-    # The first step is made by the second layer.
+    # The first step is the work of the second layer.
     return _up_to(steps, CHANGE) + 1 if steps.any() else None
 
 
 def differences_up_to(found: GateStatistics, share: float) -> int:
-    """The number of the first layers that hold a share of the squared differences of classes; 0 if there are none."""
+    """Returns how many of the first layers hold a share of the squared differences of classes; 0 if none differ."""
     squares = np.nan_to_num(np.square(found.differences)).sum(axis=0)
     sums = np.array([values.sum() for values in found.layout.split(squares).values()])
     return _up_to(sums, share) if sums.any() else 0
 
 
 def last_useful(found: Lesions, score: str = "loss") -> int:
-    """The number of the last layer that costs more of a score than its tolerance; 0 if none does."""
+    """Returns the number of the last layer that costs more of a score than the tolerance; 0 if none does."""
     worse = found.cost(score) * (1 if score == "loss" else -1)
     return int(np.max(np.flatnonzero(worse > tolerances(found)[score]), initial=-1)) + 1
 
 
 def of_gates(found: GateStatistics) -> Iterator[tuple[str, str]]:
-    """Rows of a table on the gates: name and value."""
+    """Yields the rows of a table on the gates: name and value."""
     layers, total, dead = len(found.layout.layers), found.layout.gates, int(found.dead.sum())
     yield "sum of the mean gates", f"{open_layers(found):.2f} of {layers} layers"
     shares = f"below {LEFT:g} in {found.left.mean():.1%} of cases, above {RIGHT:g} in {found.right.mean():.1%}"
@@ -73,7 +73,7 @@ def of_gates(found: GateStatistics) -> Iterator[tuple[str, str]]:
 
 
 def of_lesions(found: Lesions, what: str = "layer") -> Iterator[tuple[str, str]]:
-    """Rows of a table on lesions of layers, units or channels: name and value."""
+    """Yields the rows of a table on lesions of layers, units or channels: name and value."""
     for score, limit in tolerances(found).items():
         count = effective_depth(found, limit, score)
         last = f", the last of them layer {last_useful(found, score)}" if count and what == "layer" else ""
@@ -87,7 +87,7 @@ def of_lesions(found: Lesions, what: str = "layer") -> Iterator[tuple[str, str]]
 
 
 def of_routes(routes: np.ndarray, classes: np.ndarray | None) -> Iterator[tuple[str, str]]:
-    """Rows of a table on routes `[examples, layers]`: name and value."""
+    """Yields the rows of a table on routes, `[examples, layers]`: name and value."""
     spread = routes.std(axis=0)
     yield (
         "standard deviation of a layer's mean gate over examples",
@@ -98,7 +98,7 @@ def of_routes(routes: np.ndarray, classes: np.ndarray | None) -> Iterator[tuple[
 
 
 def gate_name(layout: Layout, gate: int) -> str:
-    """The place of a gate in words."""
+    """Describes the place of a gate in words."""
     starts = np.cumsum((0, *layout.units))
     layer = int(np.searchsorted(starts, gate, side="right")) - 1
     places = [call.places for call in layout.calls for _ in call.layers]
@@ -106,6 +106,6 @@ def gate_name(layout: Layout, gate: int) -> str:
 
 
 def _up_to(parts: np.ndarray, share: float) -> int:
-    """The number of parts, from the first on, that add up to a share of their sum."""
+    """Returns how many parts, from the first on, add up to a share of the total."""
     sums = np.cumsum(parts)
     return int(np.searchsorted(sums, share * sums[-1])) + 1

@@ -1,1 +1,1 @@
-"""Base of every part: configuration, run directory, files, errors, parsing. Imports no other part."""
+"""Foundation of all other packages: configuration, run directory, files, errors, parsing. Imports none of them."""

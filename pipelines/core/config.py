@@ -1,6 +1,7 @@
 """The configuration of a run: typed, frozen, validated, and nothing but data.
 
-A recipe holds one, the command line overrides its fields, a run directory keeps it. No framework is imported here.
+A recipe holds a configuration, the command line overrides its fields, and a run directory stores it. Imports no
+framework.
 """
 
 from pathlib import Path
@@ -21,13 +22,13 @@ Data = TypeVar("Data", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """Base of every configuration: no unknown fields, no changes, no NaN."""
+    """Base class of every configuration: no unknown fields, no changes, no NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class ModelConfig(Frozen):
-    """A preset of `highway_keras`, and its overrides."""
+    """A preset of `highway_keras` and its overrides."""
 
     preset: str
     """Name of the preset (`highway_keras.from_preset`)."""
@@ -40,25 +41,24 @@ class ModelConfig(Frozen):
     transform_bias: float | Literal["auto"] | None = None
     """Initial bias of the transform gate; "auto" derives it from the depth, None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
-    """Whether a plain or residual twin has the width or the parameter count of the highway net; None keeps the
-    preset's."""
+    """Whether a plain or residual twin matches the highway net's width or parameter count; None keeps the preset's."""
     initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
-    """Initializer of the kernels of a dense net, Glorot's or uniform within 1/sqrt(fan_in); None keeps the preset's."""
+    """Kernel initializer of a dense net, Glorot's or uniform within ±1/sqrt(fan_in); None keeps the preset's."""
     dropout: Rate | None = None
-    """Dropout rate, at each dropout layer of a convolutional net or before the last layer of a dense net; None keeps
+    """Dropout rate of each dropout layer in a convolutional net, or before the last layer of a dense net; None keeps
     the preset's."""
 
 
 class Subset(Frozen):
-    """The examples that are used."""
+    """The subset of the examples to use."""
 
     train: Count | None = None
-    """Training examples, out of those not held out for validation; None takes all."""
+    """Training examples to use, out of those not held out for validation; None takes all."""
     test: Count | None = None
     """Test examples to evaluate on; None takes all."""
     seed: NonNegative | None = None
-    """None takes the same share of every class, and the same examples in every run. With a number, NumPy's
-    `default_rng` of that seed shuffles MNIST's training and then its test examples, and the first are taken."""
+    """Seed of the draw. None takes the same share of every class, and the same examples in every run. With a number,
+    NumPy's `default_rng` of that seed shuffles MNIST's training and then its test examples, and the first are taken."""
 
 
 class Preprocess(Frozen):
@@ -75,7 +75,7 @@ class Preprocess(Frozen):
 
 
 class Augment(Frozen):
-    """Augmentation of the training images, after preprocessing, so that padding has the mean's value."""
+    """Augmentation of the training images, after preprocessing, so that padding has the value of the mean."""
 
     pad: NonNegative = 0
     """Pixels of zero padding on each side before a random crop to the original size; 0 skips both."""
@@ -84,17 +84,17 @@ class Augment(Frozen):
 
 
 class _Optimizer(Frozen):
-    """The fields of every optimizer."""
+    """Fields that all optimizers share."""
 
     name: str
     """Tag of the union; the docstring of the class is its help."""
     learning_rate: Positive
     """Initial learning rate, before the schedule."""
     clip_norm: Positive | None = None
-    """Largest global norm of the gradient; None does not clip."""
+    """Maximum global norm of the gradient, which is clipped above it; None does not clip."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Momentum of an exponential moving average of the weights, used for validation and for the final model; None
-    keeps none."""
+    disables it."""
 
 
 class SGD(_Optimizer):
@@ -106,7 +106,7 @@ class SGD(_Optimizer):
     momentum: Rate = 0.9
     """Momentum."""
     nesterov: bool = True
-    """Nesterov's momentum."""
+    """Whether to use Nesterov momentum."""
     bias_multiplier: Positive = 1.0
     """Factor on the learning rate of every bias."""
 
@@ -140,7 +140,7 @@ class ConstantSchedule(Frozen):
 
 
 class StepSchedule(Frozen):
-    """Times `factor` at each boundary."""
+    """Multiplied by `factor` at each boundary."""
 
     kind: Literal["step"] = "step"
     boundaries: tuple[Count, ...] = ()
@@ -158,31 +158,31 @@ class StepSchedule(Frozen):
 
 
 class ExponentialSchedule(Frozen):
-    """Times `factor` every `decay_steps`, continuously."""
+    """Exponential decay, by `factor` in every `decay_steps`."""
 
     kind: Literal["exponential"] = "exponential"
     factor: Share = 0.1
     """Multiplier."""
     decay_steps: Count = 1000
-    """Steps in which the learning rate falls by `factor` once."""
+    """Number of steps over which the learning rate is multiplied by `factor` once."""
 
 
 class CosineSchedule(Frozen):
-    """Cosine to zero at the end."""
+    """Cosine decay to zero at the end of the run."""
 
     kind: Literal["cosine"] = "cosine"
     warmup_steps: NonNegative = 0
-    """Steps of a linear rise from zero."""
+    """Steps of a linear warm-up from zero."""
 
 
 def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], later: set[str]) -> BeforeValidator:
-    """Reads configurations of version 0.1, in which one model had the fields of all members.
+    """Reads configurations of version 0.1, in which a single model had the fields of all members.
 
     Args:
         tag: the field that names the member; the first member is the default.
         members: the members that version 0.1 had.
         flat: fields by which such a configuration is recognized.
-        later: fields that it may have as well.
+        later: further fields that it may have.
     """
     fields = {member.model_fields[tag].default: set(member.model_fields) for member in members}
 
@@ -219,7 +219,7 @@ Schedule = Annotated[
 
 
 class Config(Frozen):
-    """Everything that decides what a run computes."""
+    """Everything that determines what a run computes."""
 
     recipe: str
     """Name of the recipe that the run started from."""
@@ -244,7 +244,7 @@ class Config(Frozen):
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
     """Keras dtype policy; "auto" picks the fastest one on this machine."""
     steps_per_execution: Count | Literal["auto"] = "auto"
-    """Steps per call of the compiled program; metrics and progress update at this interval. "auto" is one, and more
+    """Steps per call of the compiled program; metrics and progress update at this interval. "auto" means one, or more
     for shallow dense highway nets on a CPU, whose steps are short."""
 
     @model_validator(mode="after")
@@ -261,7 +261,7 @@ class Config(Frozen):
 
         Args:
             seed: the new seed.
-            draws: number of different subsets, which successive seeds cycle through; None draws one per seed.
+            draws: number of different subsets, through which successive seeds cycle; None draws one per seed.
 
         Example:
             config.seeded(4, draws=3).subset.seed  # 1, if it had one
@@ -313,11 +313,11 @@ class Provenance(Frozen):
     """The sources of a recipe's numbers."""
 
     recorded: tuple[str, ...] = ()
-    """Fields read in the authors' own files or printed in the paper."""
+    """Fields found in the authors' own files or printed in the paper."""
     count_matched: tuple[str, ...] = ()
-    """Fields chosen so that the parameter count meets the paper's."""
+    """Fields chosen to match the paper's parameter count."""
     assumed: tuple[str, ...] = ()
-    """Fields that are ours, because the source is silent."""
+    """Fields chosen by us, because the source does not state them."""
 
 
 class Recipe(Frozen):
@@ -345,7 +345,7 @@ def read(path: Path, kind: type[Data]) -> Data:
 
     Args:
         path: the file.
-        kind: its model.
+        kind: pydantic model of its content.
 
     Raises:
         UserError: the file is damaged or of another version.

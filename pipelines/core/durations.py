@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 def clock(seconds: float) -> str:
-    """Formats hours, minutes and seconds, without hours if there are none.
+    """Formats a duration as hours, minutes and seconds, without hours if there are none.
 
     Example:
         clock(3661.2)  # "1:01:01"
@@ -26,7 +26,7 @@ def remaining(seconds: float, done: float, total: float) -> float | None:
         total: work from then to the end, in the same unit.
 
     Returns:
-        The seconds; None if nothing is done.
+        The seconds; None if nothing is done yet.
 
     Example:
         remaining(60.0, done=2, total=6)  # 120.0
@@ -35,18 +35,18 @@ def remaining(seconds: float, done: float, total: float) -> float | None:
 
 
 class Pace(NamedTuple):
-    """The seconds that a job takes to start, and those for each unit of its work."""
+    """The seconds that a job takes to start, and the seconds per unit of its work."""
 
     start: float
     unit: float
 
     def seconds(self, work: float) -> float:
-        """Returns the seconds for a job."""
+        """Returns the seconds that a job of this much work takes."""
         return self.start + self.unit * work
 
 
 def fitted_pace(work: Sequence[float], seconds: Sequence[float]) -> Pace:
-    """Fits a pace to finished jobs by least squares, without a start where they cannot tell it apart.
+    """Fits a pace to finished jobs by least squares, with a start of 0 if the jobs do not determine it.
 
     Args:
         work: work of each job, in any unit.
@@ -68,8 +68,8 @@ class Job:
 
     Args:
         work: its remaining work, in any unit that all jobs share.
-        pace: its own pace; None if it takes that of all jobs.
-        elapsed: seconds spent on the remaining work.
+        pace: its own pace; None for the common pace of all jobs.
+        elapsed: seconds already spent on the remaining work.
     """
 
     work: float
@@ -81,7 +81,7 @@ def time_left(jobs: Iterable[Job], workers: int, pace: Pace) -> float:
     """Estimates the time until all jobs are done, if each worker takes the next one as soon as it is free.
 
     Args:
-        jobs: jobs in the order in which they start; those that are running first.
+        jobs: jobs in the order in which they start, running ones first.
         workers: number of jobs at the same time, at least 1.
         pace: pace of jobs without their own.
 
@@ -98,9 +98,9 @@ def time_left(jobs: Iterable[Job], workers: int, pace: Pace) -> float:
 
 
 class JobTracker:
-    """Estimates the time left of jobs that report progress only now and then, such as once per epoch.
+    """Estimates the time left for jobs that report progress only occasionally, such as once per epoch.
 
-    Jobs without a pace of their own take the average, which includes the time between jobs.
+    Jobs without a pace of their own get the average pace, which includes the time between jobs.
 
     Args:
         jobs: the unfinished jobs by name, in the order in which they start.
@@ -129,7 +129,7 @@ class JobTracker:
             now: the time, in seconds.
 
         Returns:
-            The seconds; None if a job has no pace, and no job has progressed since the start.
+            The seconds; None if a job has no pace and no job has progressed since the start.
         """
         self._busy += (now - self._looked) * min(self._workers, len(self._work))
         self._looked = now
@@ -143,7 +143,7 @@ class JobTracker:
         return time_left(waiting, self._workers, self._average)
 
     def _move(self, jobs: Mapping[str, Job], now: float) -> bool:
-        """Notes which jobs progressed since the last call; returns whether any did."""
+        """Records which jobs have progressed since the last call; returns whether any has."""
         left = {name: job.work for name, job in jobs.items()}
         moved = [name for name, work in self._work.items() if left.get(name, 0.0) < work]
         self._done += sum(self._work[name] - left.get(name, 0.0) for name in moved)
@@ -152,6 +152,6 @@ class JobTracker:
         return bool(moved)
 
     def _start(self, jobs: Mapping[str, Job], now: float) -> None:
-        """Notes the start of the first jobs, which are those that run."""
+        """Records the start of the first jobs, which are the running ones."""
         for name in list(jobs)[: self._workers]:
             self._moved.setdefault(name, now)

@@ -1,4 +1,4 @@
-"""The environment of a run: code, packages, machine."""
+"""The environment of a run: code, packages and machine."""
 
 import importlib.metadata
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 from pipelines.core.run import Code, Machine
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
-# They decide which number format is fast, and whether two timings are comparable.
+# CPU features that decide which number format is fast, and whether two timings are comparable.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
 DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 API_KEY = "HIGHWAY_API_KEY"
-"""The key of an endpoint: required by `highway serve` if set, sent by `highway predict --url`."""
+"""Variable with an endpoint's key: if set, `highway serve` requires it and `highway predict --url` sends it."""
 COMMAND = "HIGHWAY_COMMAND"
-"""The command line of the user, for the processes that a command starts."""
+"""Environment variable with the user's command line, for the processes that a command starts."""
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Returns the versions of Python and of installed packages, by default of those that decide a result."""
+    """Returns the versions of Python and of installed packages; by default, of packages that affect results."""
     found = {"python": platform.python_version()}
     for name in packages:
         try:
@@ -32,11 +32,11 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
 
 
 def command() -> str:
-    """Returns the command line of the user, quoted for a shell."""
+    """Returns the user's command line, quoted for a shell."""
     if given := os.environ.get(COMMAND):
         return given
     path = Path(sys.argv[0])
-    # `python -m` replaces the name of the module by the path of its file.
+    # `python -m` replaces the module's name with the path of its file.
     module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")
     program = ["python", "-m", module] if path.suffix == ".py" else [path.name or "python"]
     return shlex.join([*program, *sys.argv[1:]])
@@ -45,7 +45,7 @@ def command() -> str:
 def code() -> Code | None:
     """Returns the commit of the checkout that this code runs from; None for an installed package."""
     here = Path(__file__).parent
-    # A package installed inside another checkout must not report that one's commit.
+    # A package installed inside another checkout must not report the commit of that checkout.
     if _git(here, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit = _git(here, "rev-parse", "HEAD")
@@ -54,16 +54,16 @@ def code() -> Code | None:
 
 
 def machine() -> Machine:
-    """Returns processor and accelerators; imports Keras, whose backend knows the latter."""
+    """Returns processor and accelerators. Imports Keras, whose backend finds the accelerators."""
     model, features = cpu()
     return Machine(cpu=model, cpu_features=features, cores=cores(), accelerators=accelerators())
 
 
 def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
-    """Returns the model name of the processor, and those of `FEATURES` that it has.
+    """Returns the model name of the processor, and which of the `FEATURES` it has.
 
     Args:
-        info: Linux's description of the processor; elsewhere only the platform's name is known.
+        info: Linux's description of the processor; on other systems, only the platform's name is known.
     """
     lines: dict[str, str] = {}
     if info.is_file():
@@ -76,19 +76,19 @@ def cpu(info: Path = Path("/proc/cpuinfo")) -> tuple[str, tuple[str, ...]]:
 
 
 def cores() -> int:
-    """Returns the number of cores that this process may use, in a container fewer than the machine has."""
+    """Returns the number of cores that this process may use; in a container, the machine may have more."""
     return len(available())
 
 
 def available() -> list[int]:
-    """Returns the numbers of these cores."""
+    """Returns the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def devices(folder: Path = Path("/dev")) -> list[str]:
-    """Returns the device files of GPUs and TPUs, without a framework, which may be unable to use them.
+    """Returns the device files of GPUs and TPUs. Asks no framework, so a framework may be unable to use them.
 
     Args:
         folder: the system's folder of device files.

@@ -1,4 +1,4 @@
-"""Errors that end a command with one message, without a stack trace: user errors and signals."""
+"""Errors that end a command with one message and no stack trace: user errors and signals."""
 
 import difflib
 import errno
@@ -6,16 +6,16 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 
-# EFBIG comes from a limit on the size of files (`ulimit -f`).
+# EFBIG is the error of a limit on file sizes (`ulimit -f`).
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UserError(Exception):
-    """An error that the user can fix: what happened, what was expected, what to do. The exit status is 2."""
+    """An error that the user can fix. It says what happened, what was expected and what to do; the exit status is 2."""
 
 
 class StoppedError(Exception):
-    """A signal ended the command in an orderly way; the message says how to continue.
+    """A signal has ended the command in an orderly way; the message says how to continue.
 
     Args:
         message: message for the user.
@@ -28,7 +28,7 @@ class StoppedError(Exception):
 
 
 def disk_is_full(error: BaseException) -> str:
-    """Returns the message of a full disk in one line, or nothing if that is not the cause of an error.
+    """Returns a one-line message if a full disk caused an error, else an empty string.
 
     Args:
         error: the error; its causes are checked too.
@@ -37,7 +37,7 @@ def disk_is_full(error: BaseException) -> str:
         disk_is_full(OSError(28, "No space left on device"))  # "[Errno 28] No space left on device"
     """
     links = list(_chain(error))
-    # h5py and TensorFlow raise errors of their own, with the text but not the number.
+    # h5py and TensorFlow raise errors of their own, which have the text but not the number.
     full = any(
         (isinstance(link, OSError) and link.errno in FULL) or any(os.strerror(number) in str(link) for number in FULL)
         for link in links

@@ -1,4 +1,4 @@
-"""Describes what a field takes, for the help of the command line and for errors that a user can act on."""
+"""Describes the values that a field takes, for command-line help and for errors that a user can act on."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
     Args:
         error: raised by the validation of `model`.
         model: the validated model.
-        name: turns the path of a field (("optimizer", "momentum")) into the name that the user knows.
+        name: turns the path of a field, such as ("optimizer", "momentum"), into the name that the user knows.
 
     Returns:
         One line per wrong field.
@@ -108,7 +108,7 @@ def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def members(field: FieldInfo) -> dict[str, type[BaseModel]]:
-    """Returns the members of a tagged union by their tags, or nothing if the field is none.
+    """Returns the members of a tagged union by tag; empty for any other field.
 
     Example:
         members(Config.model_fields["optimizer"])["sgd"]  # SGD
@@ -127,7 +127,7 @@ def _either(choices: list[str]) -> str:
 
 
 def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    # Pydantic keeps limits on the field, and inside unions as fields within Annotated.
+    # Pydantic keeps limits on the field itself; inside unions, it keeps them as fields within Annotated.
     limits = list(limits)
     if isinstance(annotation, FieldInfo):
         return _bare(annotation.annotation, [*limits, *annotation.metadata])
@@ -142,9 +142,9 @@ def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
 def _find(
     model: type[BaseModel], location: Sequence[str | int]
 ) -> tuple[tuple[str, ...], FieldInfo | None, type[BaseModel]]:
-    """Returns path, field and owner of the last field on the way to a location.
+    """Returns path, field and owner of the last field on the way to an error's location.
 
-    A location also names the members of unions ("transform_bias", "float") and the places in tuples.
+    A location also contains the members of unions ("transform_bias", "float") and indices into tuples.
     """
     path: tuple[str, ...] = ()
     field: FieldInfo | None = None

@@ -1,4 +1,4 @@
-"""Atomic writes (written aside, flushed to disk, then renamed) and file locks."""
+"""File locks and atomic writes (to a temporary name, flushed to disk, then renamed)."""
 
 import fcntl
 import os
@@ -19,8 +19,8 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
 
     Args:
         path: the file to write or replace.
-        before: new path of the replaced file, in the same folder; None deletes it. A process that is killed between
-            the two renames leaves it there, and nothing at `path`.
+        before: new path for the file that is replaced, in the same folder; None deletes that file. A process that is
+            killed between the two renames leaves it there, and nothing at `path`.
 
     Yields:
         The temporary path to write to. If the block raises, it is removed and `path` stays as it was.
@@ -51,10 +51,10 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an `OSError` of the block, other than a full disk, into a user error about `path`.
+    """Turns an `OSError` in the block, unless the disk is full, into a user error about `path`.
 
     Raises:
-        UserError: the folder cannot be created, or is not writable.
+        UserError: the folder cannot be created or is not writable.
     """
     try:
         yield
@@ -114,8 +114,8 @@ def file_lock(path: Path, refusal: str, *, create: bool = False) -> Iterator[Non
 
     Args:
         path: a file that is never replaced; it can stand for its folder.
-        refusal: the message if another process holds the lock.
-        create: whether to create the file, and its folder, if they are missing. Whoever holds the lock may remove them.
+        refusal: error message if another process holds the lock.
+        create: whether to create the file and its folder if they are missing. The holder of the lock may remove them.
 
     Raises:
         UserError: another process holds the lock, or the folder cannot be created.
@@ -141,7 +141,7 @@ def _locked(path: Path, refusal: str, create: bool) -> int:
         except FileNotFoundError:
             if not create:
                 raise
-            continue  # Its folder was removed at this moment.
+            continue  # Its folder has just been removed.
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -158,13 +158,13 @@ def user_cache() -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes temporary files of `replacing` whose process was killed.
+    """Removes temporary files that `replacing` left behind when its process was killed.
 
     Args:
-        folder: a folder that no process writes to.
+        folder: a folder that no process is writing to.
     """
     for path in folder.glob(".*-????????.*"):
-        # A process that is being killed may just have renamed it.
+        # A process that is being killed may have renamed the file just now.
         path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Imports the frameworks without their notes and without packages that nothing here uses."""
+"""Imports the frameworks without their log messages, and without packages that nothing here uses."""
 
 import gc
 import logging
@@ -10,21 +10,21 @@ from contextlib import contextmanager
 
 from pipelines.core import environment
 
-# The older name of the same setting; JAX refuses both together.
+# The older name of the setting JAX_NUM_CPU_DEVICES; JAX refuses both together.
 DEVICES_FLAG = "xla_force_host_platform_device_count"
-# Keras imports them at its start if they are installed, for parts that nothing here uses. That takes 1.2 s.
+# Keras imports these at its start if they are installed, for parts that nothing here uses. That takes 1.2 s.
 UNUSED = ("matplotlib", "pandas", "sklearn")
-# TensorFlow imports it for a converter of TensorFlow Lite. That takes 0.6 s.
+# TensorFlow imports it for a TensorFlow Lite converter. That takes 0.6 s.
 UNUSED_BY_TENSORFLOW = ("jax",)
 
 
 def load() -> None:
     """Imports TensorFlow and Keras; called once the arguments of a command are checked.
 
-    Some of TensorFlow's notes ignore TF_CPP_MIN_LOG_LEVEL during its import (tensorflow 100442). They are shown only if
-    the import fails.
+    During its import, some of TensorFlow's log messages ignore TF_CPP_MIN_LOG_LEVEL (tensorflow 100442). They are shown
+    only if the import fails.
 
-    On JAX a CPU becomes one device per core, as `pipelines.training.many_steps` needs.
+    On JAX, the CPU is split into one device per core, which `pipelines.training.many_steps` needs.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(environment.cores()))
@@ -37,7 +37,7 @@ def load() -> None:
 
 @contextmanager
 def _hidden(packages: Sequence[str]) -> Iterator[None]:
-    """Hides packages that were not imported before: in the block they seem not to be installed."""
+    """Hides packages that are not imported yet: in the block they seem not to be installed."""
     modules: dict[str, object] = sys.modules  # type: ignore[assignment]  # None stands for "missing"
     hidden = [name for name in packages if name not in modules]
     modules.update(dict.fromkeys(hidden))
@@ -52,14 +52,14 @@ def _hidden(packages: Sequence[str]) -> Iterator[None]:
 def _uncollected() -> Iterator[None]:
     """Exempts what is imported in the block from garbage collection, on the first import of TensorFlow.
 
-    The frameworks make half a million objects that stay. Searching them for cycles takes a fifth of their import, 0.2 s
-    in every full collection after it, and 0.5 s when the process ends.
+    The frameworks create half a million permanent objects. Searching them for cycles takes a fifth of the import time,
+    0.2 s in every later full collection, and 0.5 s when the process ends.
     """
     if "tensorflow" in sys.modules:
         yield
         return
     collects = gc.isenabled()
-    # Garbage of before would otherwise be exempt as well.
+    # Otherwise existing garbage would be exempt as well.
     gc.collect()
     gc.disable()
     try:
@@ -72,7 +72,7 @@ def _uncollected() -> Iterator[None]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    # The notes come from C++, which bypasses sys.stderr: the file descriptor itself has to be redirected.
+    # The messages come from C++, which bypasses sys.stderr, so the file descriptor itself has to be redirected.
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -90,7 +90,7 @@ def _hushed() -> Iterator[None]:
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Limits the logger of that name to errors."""
+    """Limits a logger to errors."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

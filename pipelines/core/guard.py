@@ -1,4 +1,4 @@
-"""Entry point of processes: sets the environment, and reports user errors in one message.
+"""Entry point of processes: sets the environment and reports user errors in one message.
 
 Imports nothing but the standard library.
 """
@@ -20,16 +20,16 @@ ENVIRONMENT = {
 
 
 def guarded(program: str, action: Callable[[], None]) -> int:
-    """Sets the environment, runs an action, and reports user errors in one message.
+    """Sets the environment, runs an action and reports user errors in one message.
 
     Args:
         program: prefix of the message.
         action: the action.
 
     Returns:
-        The exit status: 0; 2 for a user error or a full disk; 130 when interrupted, and 143 after SIGTERM if the
-        action handles it. A bug keeps its stack trace and ends in status 1, as does, silently, a command whose output
-        pipe is closed.
+        The exit status: 0 on success; 2 for a user error or a full disk; 130 when interrupted; 143 after SIGTERM if the
+        action handles it. A bug shows its stack trace and exits with status 1; a command whose output pipe is closed
+        exits with status 1 silently.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -62,7 +62,7 @@ def _fail(program: str, message: str) -> int:
 
 
 def _discard_output() -> None:
-    # Python flushes stdout at exit, and would fail there again.
+    # Python flushes stdout at exit, which would fail again.
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,7 +1,7 @@
 """Parses the command line into typed values: the arguments of a verb, or a configuration and its overrides.
 
-tyro matches words with fields and writes the help; pydantic converts and checks every value, so that errors read the
-same on the command line and in a file.
+tyro matches words to fields and writes the help; pydantic converts and checks every value, so that errors read the same
+on the command line and in a file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
 def parse_over(kind: type[Settings], default: Settings, arguments: list[str], prog: str, description: str) -> Settings:
     """Parses options that override a configuration.
 
-    Another optimizer or schedule than the default's starts from its own defaults.
+    An optimizer or schedule that differs from the default's starts from its own defaults.
 
     Args:
         kind: a `Config` with further fields.
@@ -88,7 +88,7 @@ def _read(
     default: BaseModel | None = None,
     hidden: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Returns the words for every field of `kind`, or its default; nothing is checked yet."""
+    """Returns the words for every field of `kind`, or the field's default; nothing is checked yet."""
     registry = ConstructorRegistry()
     chosen = _chosen(kind, arguments, default)
     tags = {member: kind.model_fields[name] for name, member in chosen.items()}
@@ -123,7 +123,7 @@ def _read(
 
 
 def _chosen(kind: type[BaseModel], arguments: list[str], default: BaseModel | None) -> dict[str, type[BaseModel]]:
-    """Returns the member of each tagged union: that of the last tag on the command line, or else the default's.
+    """Returns the member of each tagged union: the one that the last tag on the command line names, or the default's.
 
     Raises:
         UserError: there is no such member.
@@ -147,7 +147,7 @@ def _chosen(kind: type[BaseModel], arguments: list[str], default: BaseModel | No
 
 def _union_field(name: str, member: type[BaseModel], given: BaseModel | None) -> StructFieldSpec:
     default = getattr(given, name, None)
-    # Not validated: a default may be one that the user has to replace.
+    # Not validated, because a default may be one that the user has to replace.
     return StructFieldSpec(name, member, default if type(default) is member else member.model_construct())
 
 
@@ -174,7 +174,7 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
 
 
 def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
-    """Passes the words for a field on as they are; only "none" is converted, as pydantic has no word for None."""
+    """Passes the words for a field on unchanged, except for "none", because pydantic has no word for None."""
     takes_none = type(None) in options(field)
     many = several(field)
     by_name = _positional(field) and get_origin(field.annotation) is not Literal
@@ -246,7 +246,7 @@ def _unknown(
                 f"takes {fields}. It belongs to {' and '.join(owners)}."
             )
     known = sorted(_options(kind, chosen, hidden))
-    # --momentum for --optimizer.momentum is the commonest slip, and string similarity does not find it reliably.
+    # Typing --momentum for --optimizer.momentum is the most common slip, which string similarity often misses.
     close = next((option for option in known if option.rpartition(".")[2] == word.strip("-")), nearest(word, known))
     hint = f"Did you mean '{close}'? " if close else ""
     return UserError(f"there is no option '{word}'. {hint}`{prog} --help` lists them all.")

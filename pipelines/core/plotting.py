@@ -1,4 +1,4 @@
-"""The style of every figure: palette, axes, legends, heat maps, and writing to a file.
+"""The style of every figure: palette, axes, legends, heat maps and writing to a file.
 
 Colours are Okabe and Ito's, safe for colour-blind readers, and viridis.
 """
@@ -32,13 +32,13 @@ STYLE = {
 
 @contextmanager
 def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """Yields an empty figure in the project's style, and writes it when the block ends.
+    """Yields an empty figure in the project's style and writes it when the block ends.
 
     Args:
         path: path of the image file.
         size: size in inches.
     """
-    # Without pyplot: no window system, no state shared with the user's own plots.
+    # Without pyplot, no window system is needed and no state is shared with the user's own plots.
     with mpl.rc_context(STYLE), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")
         yield figure
@@ -46,12 +46,12 @@ def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
 
 
 def shades(count: int) -> np.ndarray:
-    """Colours from dark to light, short of viridis's yellow, which is hard to see on white: RGBA, float [count, 4]."""
+    """Returns colours from dark to light, without viridis's yellow, hard to see on white: RGBA, float [count, 4]."""
     return mpl.colormaps["viridis"](np.linspace(0, 0.9, count))
 
 
 def legend(figure: Any, **options: Any) -> None:
-    """Adds one legend on the right, with each label of any panel once."""
+    """Adds one legend on the right with the labels of all panels, each once."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -61,7 +61,7 @@ def legend(figure: Any, **options: Any) -> None:
 
 
 def whole_ticks(axis: Any, most: int = 8) -> None:
-    """Limits the ticks of an axis, and puts them at whole numbers."""
+    """Limits the number of ticks of an axis and puts them at whole numbers."""
     axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
 
 
@@ -69,9 +69,9 @@ def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
     """Makes an axis logarithmic, with plain numbers at 1, 2 and 5, or at powers of ten where these would collide.
 
     Args:
-        axis: axis of an `Axes` that has its data.
+        axis: an axis whose data are already drawn.
         form: format of the numbers.
-        fine: ratio of the ends of the axis up to which 2 and 5 are labelled too.
+        fine: ratio of the axis ends up to which 2 and 5 are labelled too.
     """
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
@@ -81,14 +81,14 @@ def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
 
 
 def listed_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Makes an axis logarithmic, with ticks at these values alone."""
+    """Makes an axis logarithmic, with ticks only at given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_minor_locator(NullLocator())
 
 
 def share_axis(axes: Any) -> None:
-    """Makes the vertical axis one of shares, from 0 to 100%."""
+    """Makes the vertical axis show shares from 0 to 100%."""
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
@@ -99,7 +99,7 @@ def heat_map(axes: Any, values: np.ndarray, *, first: tuple[int, int] = (1, 1), 
     Args:
         axes: where to draw.
         values: float [rows, columns]; row 0 is at the bottom.
-        first: the numbers of the first row and the first column.
+        first: numbers of the first row and the first column.
         options: options of `pcolormesh`.
 
     Returns:

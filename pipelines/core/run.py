@@ -3,17 +3,17 @@
     config.json      the resolved configuration
     run.json         state, data, code, machine and result of the run (`Record`)
     preprocess.npz   the fitted preprocessing
-    metrics.csv      a row per epoch
+    metrics.csv      one row per epoch
     tensorboard/     the same for TensorBoard
-    watched.csv      the probe of a study: a row of measurements per probed step
-    checkpoint/      the training state, and until the end of training the one before it
+    watched.csv      the probe of a study: one row of measurements per probed step
+    checkpoint/      the training state and, until the end of training, the previous one
     best.keras       the net of the epoch with the highest validation accuracy (regression: the lowest validation
                      loss), if there is validation
     model.keras      the net after the last step
     evaluation.json  the result on the test split, once evaluated
     measured.npz     the measurements of a study on the trained net
     figures/         plots
-    report.md        the run on one page
+    report.md        one-page report of the run
 
 Only `load_model` imports a framework.
 """
@@ -42,13 +42,13 @@ class DataRecord(Frozen):
     name: str
     """Name of the data set."""
     version: str
-    """Its version."""
+    """Version of the data set."""
     shape: tuple[int, ...]
     """Height, width and channels of an image, or the length of a vector."""
     labels: tuple[str, ...]
     """Names of the classes, by index; empty for regression."""
     counts: dict[str, int]
-    """Examples in each split, with validation taken out of training."""
+    """Number of examples in each split; validation examples are not counted as training examples."""
 
 
 class Machine(Frozen):
@@ -57,9 +57,9 @@ class Machine(Frozen):
     cpu: str
     """Model name of the processor."""
     cpu_features: tuple[str, ...]
-    """Its instruction sets that decide the speed of nets."""
+    """Its instruction sets that affect the speed of nets."""
     cores: int
-    """Cores available to the process."""
+    """Number of cores available to the process."""
     accelerators: tuple[str, ...]
     """Names of the accelerators that the backend found."""
 
@@ -86,13 +86,13 @@ class Record(Frozen):
     """The record of a run, in addition to its configuration; stored in run.json."""
 
     state: Literal["running", "finished", "diverged"] = "running"
-    """A killed run stays "running", and can be resumed."""
+    """State of the run. A killed run stays "running" and can be resumed."""
     created: str
     """Time of creation, ISO 8601, UTC."""
     command: str
     """The command line."""
     versions: dict[str, str]
-    """Versions of Python and of each package that decides the result."""
+    """Versions of Python and of each package that affects the result."""
     backend: str
     """Keras backend."""
     code: Code | None
@@ -104,15 +104,15 @@ class Record(Frozen):
     data: DataRecord
     """The data."""
     parameters: int
-    """Trainable weights of the net."""
+    """Number of trainable weights of the net."""
     steps_per_epoch: int
     """Training examples over batch size, rounded down."""
     step: int = 0
-    """Steps done at the end of the last epoch, or when the run was stopped; all steps once finished."""
+    """Steps done at the end of the last epoch or when the run was stopped; all steps once it is finished."""
     seconds: float = 0.0
     """Wall time of training so far, including validation and checkpoints."""
     gates: dict[str, float] = Field(default_factory=dict)
-    """Mean transform gate of each highway layer before training; metrics.csv has those of each epoch."""
+    """Mean transform gate of each highway layer before training; metrics.csv has the means after each epoch."""
     metrics: dict[str, float] = Field(default_factory=dict)
     """The last row of metrics.csv (loss, accuracy or mae, in training and validation), and the best epoch."""
 
@@ -149,7 +149,7 @@ def create(path: Path, config: Config, record: Record) -> Run:
         The run.
 
     Raises:
-        UserError: the path exists already: a run is never overwritten.
+        UserError: the path exists already, and a run is never overwritten.
 
     Example:
         run = create(Path("runs/mnist_conv_32"), config, record)
@@ -162,7 +162,7 @@ def create(path: Path, config: Config, record: Record) -> Run:
         write_text(aside / "config.json", config.model_dump_json(indent=2) + "\n")
         Run(aside, config, record).update()
         try:
-            # This replaces an empty folder only: of two processes one fails.
+            # A rename replaces only an empty folder, so that of two processes one fails.
             aside.rename(path)
         except OSError as error:
             refuse_existing(path)
@@ -192,7 +192,7 @@ def open_run(path: Path) -> Run:
         The run.
 
     Raises:
-        UserError: the folder is missing or no run directory, or one of its two JSON files is damaged.
+        UserError: the folder is missing or is not a run directory, or one of its two JSON files is damaged.
 
     Example:
         labels = open_run(Path("runs/mnist_conv_32")).record.data.labels
@@ -221,13 +221,13 @@ def load_model(run: Run, weights: Weights = "final") -> Any:
 
     Args:
         run: the run.
-        weights: "final", after the last step; or "best", of the best epoch on validation.
+        weights: "final" for those after the last step, or "best" for those of the best epoch on validation.
 
     Returns:
         A `keras.Model`, not compiled, in the precision of its training. Its outputs are logits.
 
     Raises:
-        UserError: there is no such net (yet), or its file is damaged.
+        UserError: the net does not exist (yet), or its file is damaged.
 
     Example:
         model = load_model(open_run(Path("runs/mnist_conv_32")))
@@ -248,7 +248,7 @@ def load_model(run: Run, weights: Weights = "final") -> Any:
 
 
 def model_file(run: Run, weights: Weights) -> Path:
-    """Returns the path of a run's model file; errors as `load_model`, except for damage."""
+    """Returns the path of a run's model file; raises the errors of `load_model`, except for damage."""
     path = run.path / FILES[weights]
     if path.is_file():
         return path

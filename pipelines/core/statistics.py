@@ -1,4 +1,4 @@
-"""Correlation of two series."""
+"""Correlations between two series."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""Data sets: preparation, preprocessing, augmentation, and batches."""
+"""Data sets: preparation, preprocessing, augmentation and batches."""

@@ -1,7 +1,7 @@
 """Augmentation of a batch of training images: random crops of the padded image, and random mirroring.
 
-Both are one gather, from the source index of each output pixel. On two cores, with images of 32 x 32 x 3, it reaches
-169,000 images/s; padding and two gathers reach 71,000, a map over images 40,000.
+Both are done in one gather, from the source index of each output pixel. On two cores, with images of 32 x 32 x 3, it
+reaches 169,000 images/s; padding and two gathers reach 71,000, a map over images 40,000.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Draws:
     down: tf.Tensor
     """Rows from the top of the image to the top of the crop, int32 [b], from -pad to pad."""
     right: tf.Tensor
-    """Columns likewise, int32 [b]."""
+    """Columns from the left of the image to the left of the crop, int32 [b], from -pad to pad."""
     mirrored: tf.Tensor
     """Whether the crop is mirrored, bool [b]."""
 
@@ -59,7 +59,7 @@ def move(images: tf.Tensor, draws: Draws) -> tf.Tensor:
     columns = draws.right[:, None] + tf.where(draws.mirrored[:, None], width - 1 - columns, columns)
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
     source = (tf.range(batch)[:, None, None] * height + rows[:, :, None]) * width + columns[:, None, :]
-    # All pixels in one row, preceded by a zero pixel for everything outside an image.
+    # All pixels are in one row, after a zero pixel that stands for everything outside an image.
     pixels = tf.pad(tf.reshape(images, [batch * height * width, channels]), [[1, 0], [0, 0]])
     return tf.ensure_shape(tf.gather(pixels, tf.where(inside, source + 1, 0)), images.shape)
 
@@ -69,7 +69,7 @@ def augment(images: tf.Tensor, settings: Augment, seed: tf.Tensor) -> tf.Tensor:
 
     Args:
         images: preprocessed images, float32 [b, h, w, c].
-        settings: augmentation; without padding and mirroring the images are unchanged.
+        settings: augmentation; without padding and mirroring, images are unchanged.
         seed: two integers, for example (seed of the run, step).
 
     Returns:

@@ -29,7 +29,7 @@ def training(
     classes: int,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
-    """Returns the batches of a training run, each a function of the seed and the step alone.
+    """Returns the batches of a training run. Each depends only on the seed and the step.
 
     Args:
         examples: the training examples.
@@ -37,8 +37,8 @@ def training(
         augment: augmentation settings.
         batch_size: examples per step over all hosts; a batch may cross the end of an epoch.
         seed: seed of the order and the augmentation.
-        first_step: the step to start at, with the same batches as a run from step 0.
-        steps: the step to stop before, counted from 0 as well.
+        first_step: the step to start at; batches are the same as in a run from step 0.
+        steps: the step to stop before, also counted from 0.
         classes: length of the one-hot labels; 0 leaves targets unchanged.
         shard: (index, count) of this host; it receives one of `count` equal slices of each batch.
 
@@ -78,7 +78,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
 
     Args:
         examples: the examples of a split.
-        fitted: the preprocessing of the training.
+        fitted: the preprocessing used in training.
         batch_size: examples per batch.
         classes: length of the one-hot labels; 0 leaves targets unchanged.
 
@@ -106,8 +106,8 @@ def throughput(batches: tf.data.Dataset, seconds: float | None = None) -> float:
     """Measures the throughput of an input pipeline alone.
 
     Args:
-        batches: pairs of images [b, ...] and labels, more than can be consumed in that time.
-        seconds: duration after a warm-up; None for 3 s.
+        batches: pairs of images [b, ...] and labels, more than can be consumed in the given time.
+        seconds: duration after the warm-up; None for 3 s.
 
     Returns:
         Images per second.
@@ -140,7 +140,7 @@ def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
 
 
 def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:
-    """Yields step, images uint8 and labels of each step."""
+    """Yields the number, the images (uint8) and the labels of each step."""
     images, labels = _tensors(examples)
 
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -167,6 +167,6 @@ def _numbers(steps: range) -> tf.data.Dataset:
 
 
 def _tensors(examples: Examples) -> tuple[tf.Tensor, tf.Tensor]:
-    # In host memory, which saves that of the GPU.
+    # Kept in host memory, to save GPU memory.
     with tf.device("/cpu:0"):
         return tf.constant(examples.images), tf.constant(examples.labels)

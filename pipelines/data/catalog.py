@@ -1,4 +1,4 @@
-"""The catalog of data sets: finds prepared data sets, and prepares missing ones atomically."""
+"""The catalog of data sets: finds prepared ones and prepares missing ones atomically."""
 
 import contextlib
 import io
@@ -17,11 +17,11 @@ from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import user_cache
 from pipelines.data import fama_french, mnist_5k
 
-# Made from data in installed packages, without a download; importing their modules registers them with TFDS.
+# Data sets made from installed packages, without a download; importing their modules registers them with TFDS.
 OWN = (mnist_5k.NAME, fama_french.NAME)
 KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
 INFO = "dataset_info.json"
-# Seconds for a server to respond. Without a network, TFDS itself retries for 200 s.
+# Seconds that a server may take to respond. Without a network, TFDS itself retries for 200 s.
 PATIENCE = 5
 
 
@@ -32,7 +32,7 @@ def data_root(data_dir: Path | None) -> Path:
         data_dir: the folder given on the command line, if any.
 
     Returns:
-        The folder. Only the last of the three may be missing.
+        The folder. Only ~/tensorflow_datasets may be missing.
 
     Raises:
         UserError: the given folder or TFDS_DATA_DIR is missing.
@@ -65,7 +65,7 @@ def roots(data: str, data_dir: Path | None) -> list[Path]:
 def is_writable(root: Path) -> bool:
     """Returns whether data sets can be created in a folder that may be missing."""
     existing = next(folder for folder in (root, *root.parents) if folder.exists())
-    # Root may write anywhere; a folder without any write permission counts as read-only for root too.
+    # Root may write anywhere, but a folder without any write permission counts as read-only even for root.
     return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
@@ -127,12 +127,12 @@ def builder(data: str, root: Path) -> tfds.core.DatasetBuilder:
 
 
 def is_complete(builder: tfds.core.DatasetBuilder) -> bool:
-    """Returns whether the files of a builder are on disk: TFDS writes the info file last."""
+    """Returns whether the files of a builder are on disk. TFDS writes the info file last."""
     return (Path(builder.data_dir) / INFO).is_file()
 
 
 def damaged(folder: Path, error: Exception) -> UserError:
-    """Makes the error for unreadable prepared data.
+    """Builds the error for unreadable prepared data.
 
     Args:
         folder: the folder of the data set.
@@ -173,7 +173,7 @@ def open_folder(folder: Path) -> tfds.core.DatasetBuilder:
 def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     """Downloads a data set if necessary and prepares it atomically.
 
-    Processes may prepare the same data set at the same time: the first to finish wins.
+    Several processes may prepare the same data set at once; the first to finish wins.
 
     Args:
         data: TFDS name, optionally with config and version.
@@ -203,7 +203,7 @@ def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
             with _silence() if base_name(data) in OWN else contextlib.nullcontext():
                 unfinished.download_and_prepare(download_dir=Path(aside) / "downloads", download_config=settings)
         except Exception as error:
-            # The code of any TFDS data set runs here, over the network, and may raise anything.
+            # The code of an arbitrary TFDS data set runs here, over the network, and may raise anything.
             raise _unavailable(data, root, reason(error)) from error
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # Another process was faster, or the target is blocked: see below.
@@ -221,7 +221,7 @@ def unreachable(urls: Iterable[str]) -> str | None:
         urls: the files to download.
 
     Returns:
-        The reason why no server responds, after a few seconds; None if one does, or if there are no URLs.
+        The reason why no server has responded after a few seconds; None if one has, or if there are no URLs.
     """
     trouble = None
     servers = {"{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(url)) for url in urls if url.startswith("http")}

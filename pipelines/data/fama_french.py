@@ -2,8 +2,8 @@
 
 The task is to forecast next month's market return from this month's factors. Returns are nearly unpredictable: expect
 an R² near 0, of either sign. `fama_french` splits the months once. `fama_french/1940s` to `fama_french/2010s` are the
-folds of a walk-forward validation, each tested on a decade and trained on all earlier months; `fama_french/1940s_size`
-to `fama_french/2010s_size` have the absolute return as the target.
+folds of a walk-forward validation, each tested on a decade and trained on all earlier months. In
+`fama_french/1940s_size` to `fama_french/2010s_size`, the target is the absolute return.
 
 Importing this module registers the builder with TensorFlow Datasets, for `tfds.load("fama_french")`.
 """
@@ -40,7 +40,7 @@ _CONFIGS = {
 
 
 class FamaFrench(tfds.core.GeneratorBasedBuilder):
-    """Factors of a month, and the market's excess return in the following month."""
+    """Factors of each month, and the market's excess return in the following month."""
 
     name = NAME
     VERSION = tfds.core.Version("1.0.0")

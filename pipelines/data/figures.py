@@ -1,4 +1,4 @@
-"""Figures of images: samples of a data set, and predictions; images as PNG files."""
+"""Figures of data set samples and of predictions, and images as PNG files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ COLUMNS = 10
 
 @dataclass(frozen=True)
 class ImageRow:
-    """A row of a sample figure: an image of each class."""
+    """A row of a sample figure: one image per class."""
 
     title: str
-    """Processing of the images."""
+    """Processing step that the images have been through."""
     images: np.ndarray
     """[n, h, w, c], 1 or 3 channels: stored pixels (uint8), or inputs of the net (float32)."""
 
@@ -28,14 +28,14 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
     """Draws rows of images under the names of their classes.
 
     Stored pixels are drawn as they are. Inputs of the net share one linear scale across all rows, with a colour bar:
-    zero is mid-grey if there are negative values, and black otherwise. With negative values, the largest 0.5% by
-    magnitude are clipped.
+    zero is mid-grey if there are negative values, and black otherwise. If there are negative values, the largest 0.5%
+    by magnitude are clipped.
 
     Args:
-        rows: one per processing step.
+        rows: one row per processing step.
         labels: class name of each column.
         heading: title of the figure.
-        note: settings, printed at the bottom.
+        note: text at the bottom, such as the settings.
         path: the file to write; its suffix determines the format.
 
     Example:

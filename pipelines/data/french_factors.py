@@ -1,7 +1,7 @@
-"""The monthly Fama-French factors of the package `arch`, and their splits in time. Needs no framework.
+"""The monthly Fama-French factors of the package `arch`, and their splits in time. Imports no framework.
 
-Example `i` has the factors of month `i` and the market's return in month `i + 1` as its target. Splits go by the month
-of the target, so that a fold trains only on data known before its first forecast.
+Example `i` has the factors of month `i` as features and the market's return in month `i + 1` as its target. Splits go
+by the month of the target, so that a fold trains only on data known before its first forecast.
 """
 
 import itertools
@@ -15,15 +15,15 @@ MARKET = FACTORS.index("Mkt-RF")
 MONTHS = np.array([100 * year + month for year in range(1926, 2019) for month in range(1, 13)][6:-1])
 """The months of the series, July 1926 to November 2018, as YYYYMM."""
 EXAMPLES = len(MONTHS) - 1
-"""The last month has no target."""
-# Consecutive shares of the examples; the shares are ours.
+"""Number of examples; the last month has no target."""
+# Shares of the examples, in chronological order; the shares are our choice.
 PERCENT = {"train": 70, "validation": 15, "test": 15}
 DECADES = {f"{year}s": year for year in range(1940, 2020, 10)}
-"""The folds of the walk-forward validation by name: the first year of the test split."""
+"""First year of the test split of each walk-forward fold, by name of the fold."""
 SIZE = "_size"
 """Suffix of the configurations whose targets are absolute returns."""
 HELD_BACK = 5
-"""The last fifth of the examples before a decade is the validation split; the share is ours."""
+"""Divisor for the validation split: the last fifth of the examples before a decade. The share is our choice."""
 
 
 def read() -> np.ndarray:
@@ -35,11 +35,11 @@ def read() -> np.ndarray:
     Example:
         read()[:, MARKET].mean()  # 0.66% a month above the risk-free rate
     """
-    # Imports pandas and statsmodels.
+    # Imported here, because this loads pandas and statsmodels.
     from arch.data import frenchdata
 
     table = frenchdata.load()
-    # The index is YYYYMM, read as nanoseconds since 1970.
+    # The index has YYYYMM stored as nanoseconds since 1970.
     months = table.index.as_unit("ns").asi8
     if not np.array_equal(months, MONTHS):
         raise UserError(
@@ -50,7 +50,7 @@ def read() -> np.ndarray:
 
 
 def shares() -> dict[str, range]:
-    """Splits all examples into training, validation and test in chronological order; returns their indices.
+    """Splits all examples chronologically into training, validation and test, and returns their indices.
 
     Example:
         shares()["test"]  # range(941, 1108)
@@ -59,7 +59,7 @@ def shares() -> dict[str, range]:
 
 
 def fold(decade: str) -> dict[str, range]:
-    """Splits the examples for a decade: earlier ones for training and validation, later ones unused.
+    """Splits the examples for a decade: earlier ones serve for training and validation, later ones are unused.
 
     Args:
         decade: one of `DECADES`.

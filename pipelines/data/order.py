@@ -1,16 +1,16 @@
 """The order of examples as a stateless function of the seed.
 
 Training reads an endless sequence of positions: step k with batches of b reads positions k*b to (k+1)*b - 1. Position p
-is in epoch p // n, at index p % n of that epoch's permutation of the n examples. So a run can resume at any step, and a
-batch may cross the end of an epoch, which keeps all steps the same size.
+is in epoch p // n, at index p % n of that epoch's permutation of the n examples. This lets a run resume at any step and
+a batch cross the end of an epoch, which keeps all steps the same size.
 """
 
 import tensorflow as tf
 
-# `tf.random.experimental.index_shuffle` runs 4 rounds of its cipher. With n = 50,000 the orders of two epochs are then
-# correlated (0.73 measured, over seeds (0, epoch)); with 8 rounds no test distinguished it from NumPy's permutations.
+# `tf.random.experimental.index_shuffle` runs 4 rounds of its cipher. With n = 50,000, the orders of two epochs are then
+# correlated (0.73 measured, over seeds (0, epoch)); with 8 rounds, no test distinguished it from NumPy's permutations.
 ROUNDS = 8
-# The first of the operation's three seeds; the value is that of `index_shuffle`.
+# The first of the operation's three seeds, with the same value as in `index_shuffle`.
 SALT = 498247692
 
 
@@ -33,7 +33,7 @@ def examples_at(positions: tf.Tensor, count: int, seed: int) -> tf.Tensor:
         seed: seed of the permutations of all epochs.
 
     Returns:
-        Indices of examples, int64 [b], each below `count`; every index occurs once per epoch.
+        Indices of examples, int64 [b], below `count`; every index occurs once per epoch.
 
     Example:
         examples_at(tf.range(5000, dtype=tf.int64), 5000, seed=0)  # the first epoch

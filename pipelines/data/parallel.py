@@ -1,9 +1,9 @@
 """Fixed parallelism for tf.data, whose autotuning stalls training.
 
-The autotuning thread sleeps between adjustments for 10 ms, then twice as long each time, up to a minute. Closing an
-iterator wakes the thread and waits for it to end; but it can wake before it is marked as cancelled
-(`Model::OptimizeLoop` calls back before `CancellationManager` sets its flag), and then finishes its sleep. On two cores
-a short training can wait longer for it than it takes.
+The autotuning thread sleeps for 10 ms between adjustments, then twice as long each time, up to a minute. Closing an
+iterator wakes the thread and waits for it to end; but the thread can wake before it is marked as cancelled
+(`Model::OptimizeLoop` calls back before `CancellationManager` sets its flag), and then sleeps on to the end. On two
+cores, a short training can spend more time waiting for it than training.
 """
 
 import tensorflow as tf

@@ -15,9 +15,9 @@ from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 
-# Least standard deviation that contrast normalization divides by, in grey levels: above the rounding noise of an
-# image of one colour (1e-4 at 224 x 224 x 3), below that of a small image with one pixel one level off (0.018 at
-# 32 x 32 x 3).
+# Minimum standard deviation that contrast normalization divides by, in grey levels: above the rounding noise of a
+# single-colour image (1e-4 at 224 x 224 x 3), below the deviation of a small image with one pixel one level off (0.018
+# at 32 x 32 x 3).
 FLAT = 0.01
 CHUNK = 1000
 
@@ -62,15 +62,15 @@ def fit(settings: Preprocess, images: np.ndarray | Iterable[np.ndarray]) -> Fitt
 def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
     """Scales, adds the offset, normalizes the contrast and subtracts the mean, in this order, in float32.
 
-    Contrast normalization gives each image, over all its pixels and channels, mean 0 and the population standard
-    deviation `settings.contrast`. An image of one colour becomes 0.
+    Contrast normalization gives each image a mean of 0 and a population standard deviation of `settings.contrast` over
+    all its pixels and channels. A single-colour image becomes 0.
 
     Args:
         fitted: the result of `fit` or `load`.
         images: uint8 [b, h, w, c], pixels 0 to 255; or vectors, float32 [b, f], without contrast normalization.
 
     Returns:
-        float32 of the same shape, by TensorFlow operations that ONNX has too.
+        float32 of the same shape, computed by TensorFlow operations that ONNX has too.
 
     Raises:
         TypeError: the images are not uint8, or the vectors not float32.
@@ -91,7 +91,7 @@ def apply(fitted: Fitted, images: tf.Tensor) -> tf.Tensor:
         if fitted.settings.offset:
             x += fitted.settings.offset
     else:
-        # Scale and offset would cancel, and sums of integers are exact.
+        # Scale and offset would cancel out, and sums of the unscaled integers are exact.
         x -= tf.reduce_mean(x, axis=(1, 2, 3), keepdims=True)
         deviation = tf.sqrt(tf.reduce_mean(tf.square(x), axis=(1, 2, 3), keepdims=True))
         x *= fitted.settings.contrast / tf.maximum(deviation, FLAT)

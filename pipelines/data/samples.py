@@ -15,7 +15,7 @@ from pipelines.data.preprocess import apply, fit
 from pipelines.data.sources import ALL, DataInfo, Examples, describe, load
 from pipelines.data.stream import Stream
 
-STORED = 4  # Rows without a configuration.
+STORED = 4  # Rows if no configuration is given.
 DRAWS = 3
 ENOUGH = 5000  # Examples from which samples are selected.
 
@@ -25,7 +25,7 @@ def draw_samples(data: str, config: Config | None, data_dir: Path | None, path: 
 
     Args:
         data: TFDS name, or the folder of a prepared data set.
-        config: configuration with preprocessing and augmentation to show; None shows stored examples.
+        config: configuration whose preprocessing and augmentation are shown; None shows stored examples.
         data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         path: the figure to write.
 
@@ -91,7 +91,7 @@ def _processed(images: np.ndarray, config: Config, examples: Examples | Stream) 
 
 
 def _select(examples: Examples | Stream, classes: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
-    """Selects the first examples of up to ten evenly spaced classes: images [classes, per_class, ...] and classes."""
+    """Selects the first examples of up to ten evenly spaced classes: images [classes, per_class, ...], and classes."""
     images, labels = _first(examples)
     common = np.flatnonzero(np.bincount(labels, minlength=classes) >= per_class)
     if not len(common):

@@ -1,4 +1,4 @@
-"""Selection of examples: those held out for validation, those of a subset, and draws from MNIST as published."""
+"""Selection of examples: hold-out for validation, subsets, and draws from MNIST in its published order."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ import numpy as np
 
 SEED = 0
 SUBSET = 1
-"""Seed of subsets; it differs from that of validation, so that the two draws are independent."""
+"""Seed for subsets; it differs from the seed for validation, so that the two draws are independent."""
 PUBLISHED = ("mnist",)
 """Data sets whose TFDS keys are the indices in the published files."""
 
@@ -38,14 +38,15 @@ def held_out(labels: np.ndarray, count: int, *, seed: int = SEED) -> np.ndarray:
 
 
 def exchanged(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lists the swaps that move the held-out examples to the end.
+    """Returns the swaps that move the held-out examples to the end.
 
     Args:
         labels: class of each training example, integers [n].
         count: number of held-out examples.
 
     Returns:
-        Indices of held-out examples before the last `count`, and as many of others among the last: integers, ascending.
+        Indices of held-out examples before the last `count` places, and as many indices of other examples among these
+        places: integers, ascending.
 
     Example:
         low, high = exchanged(labels, 100)
@@ -93,7 +94,7 @@ def published_order(split: str, count: int) -> np.ndarray:
 
 
 def draw_published(seed: int, split: str, count: int, sizes: Mapping[str, int]) -> np.ndarray:
-    """Draws the examples that a typical script draws: one generator permutes the training, then the test examples.
+    """Draws what a typical script draws: a single generator permutes the training examples, then the test examples.
 
     Args:
         seed: seed of NumPy's `default_rng`.

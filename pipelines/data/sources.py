@@ -1,6 +1,6 @@
 """Opens a data set: its description, and its examples as arrays or streams.
 
-The data determine the task: images with labels mean classification, vectors with a number each mean regression.
+The data determine the task: images with labels mean classification, vectors with a numeric target mean regression.
 """
 
 import functools
@@ -23,10 +23,10 @@ from pipelines.data.stream import Stream
 
 Split = Literal["train", "validation", "test"]
 Choice = Callable[[np.ndarray], np.ndarray]
-"""From the labels of the eligible examples to the indices of the selected ones."""
+"""Function from the labels of the eligible examples to the indices of the selected ones."""
 
-# Bytes of decoded images above which they are streamed from disk. Below, training holds two copies (NumPy and
-# TensorFlow), and briefly a third at its start.
+# Bytes of decoded images above which they are streamed from disk. Below, training holds two copies in memory (NumPy and
+# TensorFlow), and briefly a third when it starts.
 MEMORY = 2 * 2**30
 READ = 1000
 ALL = Subset()
@@ -43,7 +43,7 @@ class DataInfo:
     labels: tuple[str, ...]
     """Class names by class number; empty for regression."""
     counts: dict[str, int]
-    """Number of examples used for train (without the held-out ones), validation and test."""
+    """Number of examples used for training (without held-out ones), validation and test."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Examples:
 
 
 def describe(data: str, data_dir: Path | None = None, validation: int = 0, part: Subset = ALL) -> DataInfo:
-    """Describes a data set, which is prepared first if necessary.
+    """Describes a data set, preparing it first if necessary.
 
     Args:
         data: TFDS name ("mnist_5k", "cifar10", "name/config:version"), or the folder of a prepared data set.
@@ -69,11 +69,11 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0, part:
         part: subset of the remaining examples to use.
 
     Returns:
-        Name, version, shape, classes, and the counts that `load` returns.
+        Name, version, shape, classes, and the numbers of examples that `load` returns.
 
     Raises:
-        UserError: the data are not available, are neither images of one size with labels nor vectors with targets, or
-            have too few examples.
+        UserError: the data are not available, are neither labelled images of one size nor vectors with targets, or have
+            too few examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
@@ -107,7 +107,7 @@ def load(
         Arrays, or a `Stream` if the decoded split exceeds `memory`.
 
     Raises:
-        UserError: the data are not available, are damaged, lack the split, or are refused by `describe`.
+        UserError: the data are not available, are damaged, lack the split, or `describe` refuses them.
 
     Example:
         train = load("cifar10", "train", validation=5000)
@@ -130,7 +130,7 @@ def load(
 
 
 def open_builder(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
-    """Returns the TFDS builder of a data set, prepared first if necessary; errors as for `describe`."""
+    """Returns the TFDS builder of a data set, preparing it first if necessary; errors as for `describe`."""
     return catalog.find(data, data_dir) or prepare(data, data_dir)
 
 
@@ -178,7 +178,7 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
 
 
 def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Shape of the inputs and class names; refuses data other than labelled images of one size or vectors."""
+    """Returns input shape and class names; refuses data other than labelled images of one size or vectors."""
     features = builder.info.features
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
     if _is_vector(named.get("features")) and _is_vector(named.get("target")) and named["target"].shape == (1,):
@@ -210,7 +210,7 @@ def _is_vector(feature: object) -> bool:
 
 @functools.lru_cache(maxsize=1)  # Train and validation share files, whose decoding takes seconds.
 def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
-    """Decodes a split of the files: the remaining examples, and `count` held out for validation."""
+    """Decodes a split of the files: the remaining examples, and the `count` examples held out for validation."""
     builder = tfds.builder_from_directory(folder)
     total = builder.info.splits[source].num_examples
     features = builder.info.features
@@ -227,7 +227,7 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
         raise catalog.damaged(Path(folder), error) from error
     left = total - count
     if count:
-        # Swaps the held-out examples to the end, so that both parts are views and GiBs are not copied.
+        # Swaps the held-out examples to the end, so that both parts are views and no GiBs are copied.
         low, high = exchanged(labels, count)
         for array in (images, labels):
             array[np.r_[low, high]] = array[np.r_[high, low]]
@@ -236,7 +236,7 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
 
 
 def _choice(builder: tfds.core.DatasetBuilder, split: Split, part: Subset) -> Choice | None:
-    """The selection of examples of a split; None selects all."""
+    """Returns the function that selects examples of a split; None selects all."""
     count, seed = None if split == "validation" else getattr(part, split), part.seed
     if count is None:
         return None
@@ -256,7 +256,7 @@ def _selected(whole: Examples, places: np.ndarray) -> Examples:
 def _streamed(
     builder: tfds.core.DatasetBuilder, source: str, count: int, *, rest: bool, choose: Choice | None
 ) -> Stream:
-    """Streams a split of the files without the held-out examples (`rest`) or those alone; selected ones, or all."""
+    """Streams the chosen examples of a split of the files: of all but the held-out ones (`rest`), or of only those."""
     image = builder.info.features["image"]
     records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
     whole = Stream(
@@ -270,7 +270,7 @@ def _streamed(
     labels = whole.labels
     places = np.arange(len(labels))
     if count:
-        # In the same order as in memory, on which subsets depend.
+        # Subsets depend on the order, which must be the same as in memory.
         low, high = exchanged(labels, count)
         places[np.r_[low, high]] = places[np.r_[high, low]]
     places = places[: len(labels) - count] if rest else places[len(labels) - count :]
@@ -282,6 +282,6 @@ def _streamed(
 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:
-    # In file order, on which held-out examples depend; without TFDS's own cache.
+    # Held-out examples depend on the file order. TFDS's own cache is not needed.
     config = tfds.ReadConfig(try_autocache=False, options=fixed())
     return builder.as_dataset(split=source, shuffle_files=False, read_config=config, **options)

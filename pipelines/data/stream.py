@@ -1,4 +1,4 @@
-"""Examples streamed from disk because they would not fit into memory when decoded."""
+"""Examples that are streamed from disk, because they would not fit into memory once decoded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from pipelines.data.order import permuted
 from pipelines.data.parallel import CALLS, READY, fixed
 
 CHUNK = 256
-# Encoded examples shuffled together. TFDS shuffled the files when it wrote them, so a block is a random sample already;
-# only the order within blocks changes between epochs.
+# Number of encoded examples shuffled together. TFDS shuffled the files when it wrote them, so that a block is already a
+# random sample; only the order within blocks changes between epochs.
 BLOCK = 16_384
 
 
@@ -25,7 +25,7 @@ class Stream:
     records: tf.data.Dataset
     """Encoded image (scalar string) and label (scalar int64) of each example, in file order."""
     decode: Callable[[tf.Tensor], tf.Tensor]
-    """From an encoded image to uint8 [h, w, c]."""
+    """Function from an encoded image to uint8 [h, w, c]."""
     count: int
     """Number of examples."""
     folder: Path
@@ -59,7 +59,7 @@ class Stream:
         return records.map(lambda image, label: (self.decode(image), label), num_parallel_calls=CALLS)
 
     def epoch(self, number: tf.Tensor, seed: int) -> tf.data.Dataset:
-        """Returns the records in the order of an epoch, a function of the seed and its number alone.
+        """Returns the records in the order of an epoch, which depends only on the seed and the epoch's number.
 
         Args:
             number: scalar int64, from 0.

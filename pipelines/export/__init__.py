@@ -1,1 +1,1 @@
-"""Engine of `highway export`: traces the graph, writes every form, measures parity, publishes the version folder."""
+"""Engine of `highway export`: traces the graph, writes all forms, measures parity and publishes the version folder."""

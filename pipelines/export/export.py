@@ -1,4 +1,4 @@
-"""Exports a run as a version of a model, atomically and with its measured parity; verifies a version."""
+"""Exports a run as a version of a model, atomically and with measured parity, and verifies versions."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ def export(
         path: the run directory.
         to: the folder of the model's versions; None is `models/` and the run directory's name.
         weights: "final" or "best".
-        data_dir: folder of prepared data, for the images that parity is measured on; None for TFDS's own rule.
+        data_dir: folder of prepared data, for the images on which parity is measured; None for the TFDS default.
         gates: whether the graphs return `gate_means`.
         int8: whether to write `model.int8.onnx`.
         pictures: how image files become inputs, "digit" or "natural"; None chooses by the data set.
@@ -48,9 +48,9 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished or damaged or is no image classifier, its data or the key cannot be read, the
-            folder cannot be used, or an exported form does not compute what the Keras model computes. Nothing is
-            written then.
+        UserError: the run is unfinished, damaged or not an image classifier, its data or the key cannot be read, the
+            folder cannot be used, or an exported form does not compute what the Keras model computes. In all these
+            cases nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -80,14 +80,14 @@ def export(
 
 
 def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]:
-    """Checks an exported version from its files alone.
+    """Checks an exported version using nothing but its files.
 
     Args:
         path: a version folder, or a model's folder for its newest version.
-        sign: the key to sign it with afterwards; None leaves it as it is.
+        sign: the key to sign the version with afterwards; None leaves it as it is.
 
     Returns:
-        The version folder, and the measurements.
+        The version folder and the measurements.
 
     Raises:
         UserError: a file is missing, damaged or added, or a form does not compute what the Keras model computed.
@@ -131,7 +131,7 @@ def _key(path: Path | None) -> "Ed25519PrivateKey | None":
 
 
 def _use_tensorflow() -> None:
-    # SavedModel and tf2onnx need it, whatever the run was trained on; .keras files load on every backend.
+    # SavedModel and tf2onnx need TensorFlow, whatever the run was trained on; .keras files load on every backend.
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = "tensorflow"
     frameworks.load()

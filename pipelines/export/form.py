@@ -1,4 +1,4 @@
-"""One row of the table of export forms: how a format is written, opened and checked."""
+"""The type of a row in the table of export forms: how a format is written, opened and checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,26 +24,26 @@ class TracedNet:
     """The traced functions of a net and the images that its forms are made from."""
 
     predict: "Function"
-    """From pixels to the outputs; see `pipelines.export.graph.prediction`."""
+    """Maps pixels to the outputs; see `pipelines.export.graph.prediction`."""
     convert: "Function"
-    """From an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
+    """Maps an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
     images: np.ndarray
     """Real images, uint8 `[n, height, width, channels]`."""
     files: Sequence[bytes]
-    """Some of them as PNG files."""
+    """Some of these images as PNG files."""
     split: Split
-    """Split that images for measurements are drawn from."""
+    """Split from which images for measurements are drawn."""
     examples: Callable[[Split, int], tuple[np.ndarray, np.ndarray]]
-    """Returns up to that many images of a split, with their classes."""
+    """Returns up to a given number of images of a split, with their classes."""
 
 
 class OpenedForm(NamedTuple):
     """A form, opened from disk."""
 
     images: Predict
-    """From uint8 `[batch, height, width, channels]`."""
+    """Predicts from uint8 `[batch, height, width, channels]`."""
     files: Callable[[Sequence[bytes]], Outputs] | None = None
-    """From PNG or JPEG files. Outputs may include the net's input, under `serving.manifest.INPUT`."""
+    """Predicts from PNG or JPEG files. Outputs may include the net's input, under `serving.manifest.INPUT`."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Form:
 
     Args:
         name: name in messages and reports.
-        key: name of its parity in the manifest; an optional form is requested by it.
-        files: paths inside the version folder that show that a version has this form.
+        key: name of its parity in the manifest, and the name by which an optional form is requested.
+        files: paths inside the version folder whose presence shows that a version has this form.
         write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms
             are written in the order of the table.
         load: opens the form of a version folder.
-        tolerance: largest difference of a probability or gate mean from the Keras model; None reports the difference
-            of a lossy form without checking it.
-        optional: written only on request.
+        tolerance: largest allowed difference of a probability or gate mean from the Keras model; None reports the
+            difference of a lossy form without checking it.
+        optional: whether the form is written only on request.
     """
 
     name: str

@@ -9,10 +9,10 @@ FORMS: tuple[Form, ...] = (saved_model.FORM, onnx_model.FORM, int8.FORM)
 
 
 def requested(optional: Collection[str] = ()) -> list[Form]:
-    """The forms to write: every one that is not optional, and the optional ones with these keys."""
+    """Returns the forms to write: all that are not optional, and the optional ones with these keys."""
     return [form for form in FORMS if not form.optional or form.key in optional]
 
 
 def present(files: Collection[str]) -> list[Form]:
-    """The forms of a version with these files; versions written before a form was added lack it."""
+    """Returns the forms of a version with these files. Versions written before a form was added lack it."""
     return [form for form in FORMS if all(name in files for name in form.files)]

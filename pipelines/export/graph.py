@@ -13,15 +13,15 @@ from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
 from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
 
-# A `tf.function`; TensorFlow has no types for a checker.
+# A `tf.function`; TensorFlow provides no types for a checker.
 Function: TypeAlias = Any
 
 
 def in_float32(model: keras.Model) -> keras.Model:
     """Rebuilds a net in float32 with the same weights.
 
-    A mixed policy must not leak into a graph: ONNX Runtime does not load bfloat16 products. The net is rebuilt from its
-    own configuration, so that any net can be exported, not only an unchanged preset.
+    A mixed policy must not leak into a graph, because ONNX Runtime does not load bfloat16 products. The net is rebuilt
+    from its own configuration, so that any net can be exported, not only an unchanged preset.
 
     Args:
         model: a trained net of any dtype policy; it is not changed.
@@ -52,8 +52,8 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
         gates: whether to return `gate_means` too.
 
     Returns:
-        A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to the dict of `probabilities`,
-        float32 `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; and `gate_means`, float32
+        A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to a dict with `probabilities`, float32
+        `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; and `gate_means`, float32
         `[batch, layers]`, the mean of T of each highway layer.
 
     Example:
@@ -89,7 +89,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
 
     Returns:
         A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to the outputs of `predict`. A
-        file that is neither fails the whole batch.
+        file that is neither makes the whole batch fail.
 
     Example:
         prediction_of_files(predict, converter("digit", (28, 28, 1)))(tf.constant([Path("7.png").read_bytes()]))
@@ -109,7 +109,7 @@ def prediction_of_files(predict: Function, convert: Function) -> Function:
 
 
 def _float32(config: Any) -> Any:
-    """Replaces every floating-point dtype and policy of a serialized net; indices and masks keep theirs."""
+    """Replaces every floating-point dtype and policy in a serialized net; indices and masks keep their dtypes."""
     if isinstance(config, dict):
         if config.get("class_name") == "DTypePolicy":
             return {**config, "config": {**config["config"], "name": "float32"}}

@@ -1,4 +1,4 @@
-"""`model.int8.onnx`: int8 products, with their measured cost in accuracy and gain in speed."""
+"""`model.int8.onnx`: int8 products, with the measured cost in accuracy and gain in speed."""
 
 import logging
 import time
@@ -12,27 +12,27 @@ from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from pipelines.export.onnx_model import predictor
 from serving.manifest import CLASS_ID, INPUT, INT8, ONNX, PROBABILITIES, Int8, Speed
 
-# Images for calibration, and the most to measure accuracy on.
+# Number of images for calibration, and the maximum number for measuring accuracy.
 CALIBRATION, JUDGED = 512, 10_000
-# Images per run, and batch sizes that are timed.
+# Images per run, and the batch sizes that are timed.
 BATCH = 64
 TIMED = (1, 32)
-# Seconds that each net is timed at each batch size, alternating after a few calls.
+# Seconds of timing for each net at each batch size, and the number of calls after which the nets alternate.
 SECONDS, TURN = 1.0, 10
 
 
 def write(source: TracedNet, folder: Path) -> Int8:
-    """Quantizes `model.onnx` statically, weights by channel, and measures the result.
+    """Quantizes `model.onnx` statically, with weights per channel, and measures the result.
 
     Args:
-        source: source of the calibration images and the labelled ones.
+        source: provides the images for calibration and the labelled ones.
         folder: the version's files, with `model.onnx`.
 
     Returns:
         Accuracy and speed of both nets.
 
     Raises:
-        UserError: nothing in the net can be quantized, as in a stack whose layers are a loop.
+        UserError: nothing in the net can be quantized, as with a stack whose layers are a loop.
     """
     calibration, _ = source.examples("train", CALIBRATION)
     _quantize(folder, calibration)
@@ -58,7 +58,7 @@ class _Calibration:
         self._batches = iter([images[start : start + BATCH] for start in range(0, len(images), BATCH)])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next batch, or None."""
+        """Returns the next batch, or None."""
         return next(({INPUT: batch} for batch in self._batches), None)
 
 
@@ -66,7 +66,7 @@ def _quantize(folder: Path, calibration: np.ndarray) -> None:
     import onnx
     from onnxruntime import quantization
 
-    # It recommends a pre-processing pass, which TensorFlow's own graph passes make superfluous.
+    # Silences its advice to run a pre-processing pass, which TensorFlow's own graph passes make superfluous.
     logging.disable(logging.WARNING)
     try:
         quantization.quantize_static(

@@ -27,7 +27,7 @@ from serving.manifest import (
 )  # fmt: skip
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")
-# By the number of channels.
+# Colour format by number of channels.
 COLOURS = {1: "grey", 3: "rgb"}
 
 
@@ -43,18 +43,18 @@ def describe(
     parity: Parity,
     sections: Mapping[str, Any],
 ) -> Manifest:
-    """Builds the manifest of a version whose files are written. It names no path of this machine.
+    """Builds the manifest of a version whose files are already written. It names no path of this machine.
 
     Args:
         run: the run that the weights come from.
         weights: which of the run's weights.
-        version: its number.
-        folder: folder with all files but the manifest, inside the model's folder, which has the model's name.
+        version: number of the version.
+        folder: folder with all files except the manifest, inside the model's folder, which has the model's name.
         test: the result of `test_result`.
         kind: how images of any size become inputs.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
         parity: measured parity of all forms.
-        sections: what forms report about themselves, by the form's key.
+        sections: sections that forms add about themselves, by key of the form.
 
     Returns:
         The manifest.
@@ -93,7 +93,7 @@ def describe(
 
 
 def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
-    """Reads the result on the test split without its per-class part; None if these weights were not evaluated.
+    """Reads the result on the test split, without the part per class; None if these weights were not evaluated.
 
     Raises:
         UserError: the file is damaged.

@@ -30,7 +30,7 @@ def write(source: TracedNet, folder: Path) -> None:
     proto = _converted(source.predict)
     replace_loops(proto.graph, LOOP)
     for value in (*proto.graph.input, *proto.graph.output):
-        # tf2onnx gives the open dimension of each tensor a name of its own, such as unk__12.
+        # tf2onnx gives the open dimension of each tensor a different name, such as unk__12.
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, folder / ONNX)
@@ -50,7 +50,7 @@ def load(folder: Path) -> OpenedForm:
 
 
 def predictor(path: Path) -> Predict:
-    """Opens a graph from pixels to outputs in ONNX Runtime."""
+    """Opens a graph in ONNX Runtime that maps pixels to outputs."""
     session = open_session(path)
     names = [output.name for output in session.get_outputs()]
     return lambda images: dict(zip(names, session.run(names, {INPUT: images}), strict=True))
@@ -59,7 +59,7 @@ def predictor(path: Path) -> Predict:
 FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
 
 
-# Identical for all models of one kind and size, and tf2onnx takes ten seconds to convert the one for digits.
+# Cached because it is the same for all models of one kind and size, and tf2onnx needs ten seconds for the digits' one.
 @cache
 def _picture(convert: "Function") -> bytes:
     import onnx

@@ -1,4 +1,4 @@
-"""Parity: compares the written files, loaded back from disk, with the Keras model on real images."""
+"""Parity: compares the exported files, loaded back from disk, with the Keras model on real images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +23,11 @@ from serving.manifest import (
 if TYPE_CHECKING:
     from pipelines.export.reference import Reference
 
-# A pixel that two decoders or two machines round differently by one level moves a probability by more than that.
+# Larger than the tolerance of a form, because two decoders or machines may round a pixel differently by one level,
+# which moves a probability by more than that.
 FILES_TOLERANCE, PIXEL = 1e-2, 1
 IMAGES = 256
-# Batch sizes that a fixed or forgotten batch axis would fail on; the last batch has the remaining images.
+# Batch sizes with which a fixed or forgotten batch axis would fail; the last batch has the remaining images.
 FIRST_BATCHES = (1, 3)
 
 
@@ -43,7 +44,7 @@ def compare(
         tolerance: tolerance of a probability; decides which classes are tied.
 
     Returns:
-        How far they agree.
+        The agreement between them.
     """
     classes = np.argmax(expected, axis=-1)
     ranked = np.sort(expected, axis=-1)
@@ -61,7 +62,7 @@ def compare(
 
 
 def of_precision(reference: "Reference", probabilities: np.ndarray, labels: Sequence[str]) -> Agreement:
-    """Compares the net in the precision it was trained in with its float32 copy; for information only."""
+    """Compares the net, in the precision of its training, with its float32 copy; for information only."""
     classes = np.argmax(probabilities, axis=-1)
     found = {PROBABILITIES: probabilities, CLASS_ID: classes, LABEL: np.array(labels)[classes]}
     return compare(reference.probabilities, labels, found, None, TOLERANCE)
@@ -81,9 +82,9 @@ def measure(
 
     Args:
         folder: the written files.
-        forms: those to open.
+        forms: forms to open.
         reference: the answers of the Keras model.
-        split: where the images are from.
+        split: split that the images come from.
         labels: names of the classes.
         kind: kind of image.
         precision: a comparison made earlier, to be kept.
@@ -134,7 +135,7 @@ def check(parity: Parity, forms: Sequence[Form]) -> None:
     """Checks measurements against the tolerances of the forms.
 
     Raises:
-        UserError: they are exceeded; the message names the form.
+        UserError: a tolerance is exceeded; the message names the form.
     """
     for form in forms:
         if form.tolerance is not None:

@@ -1,4 +1,4 @@
-"""Images and the answers of the Keras model, stored with a version so that its files can be verified at any time."""
+"""Images and the Keras model's answers, stored with a version so that its files can be verified at any time."""
 
 import io
 import zipfile
@@ -15,13 +15,13 @@ from pipelines.core.errors import UserError
 from pipelines.data import preprocess
 from serving.manifest import INPUT, REFERENCE, PictureKind
 
-# Images that become files, and how many times larger than the net's input these are.
+# Number of images that become files, and by which factor these are larger than the net's input.
 FILES, ENLARGED = 32, 3
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Images, and the answers that every form of a model is compared with."""
+    """Images, and the answers with which every form of a model is compared."""
 
     images: np.ndarray
     """Real images, uint8 `[n, height, width, channels]`."""
@@ -35,12 +35,12 @@ class Reference:
     """float32 `[files, classes]`."""
 
     def files(self, kind: PictureKind) -> list[bytes]:
-        """Some of the images as larger PNG files; digits dark on light, as people write them."""
+        """Returns some of the images as larger PNG files; digits are dark on light, as people write them."""
         return [_file(image, kind) for image in self.images[:FILES]]
 
 
 def keras_probabilities(model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray) -> np.ndarray:
-    """Calls the Keras model eagerly, not through the function that is exported."""
+    """Calls the Keras model eagerly instead of through the exported function."""
     logits = model(preprocess.apply(fitted, tf.constant(images)), training=False)
     return keras.ops.convert_to_numpy(keras.ops.softmax(keras.ops.cast(logits, "float32")))
 
@@ -65,7 +65,7 @@ def compute(
         gates: whether to read gate means too.
 
     Returns:
-        The reference, and the names of the highway layers in the order of its gates.
+        The reference, and the names of the highway layers in the order of their gate means.
     """
     means = (
         GateModel(model, mean=True).read(preprocess.apply(fitted, tf.constant(images)), len(images)) if gates else {}

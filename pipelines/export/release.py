@@ -17,13 +17,13 @@ from serving.tf_serving import configuration
 def release(
     model: Path, versions: Sequence[int] = (), labels: Mapping[str, int] | None = None, *, newest: bool = False
 ) -> Release:
-    """Sets the versions of a model that are served; without versions and labels nothing changes.
+    """Sets the versions of a model that are served; without any argument but the model, nothing changes.
 
     Args:
         model: the folder of the model's versions.
-        versions: versions to serve; if empty, the labelled ones and those served so far.
-        labels: versions by label, replacing all labels; None keeps those whose versions are served.
-        newest: serve the newest version, without labels.
+        versions: versions to serve; if empty, the labelled ones and the ones served so far.
+        labels: versions by label, replacing all labels; None keeps the labels whose versions are served.
+        newest: whether to serve the newest version, without labels.
 
     Returns:
         The versions and labels served now.

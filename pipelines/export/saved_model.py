@@ -1,4 +1,4 @@
-"""The SavedModel of a version, with the requests that TF Serving warms it up with."""
+"""The SavedModel of a version, with the requests with which TF Serving warms it up."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.export.form import Form, OpenedForm, Outputs, TracedNet
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, WARMUP
 
-# Batch sizes that are warmed up: a single image, and the server's largest batch.
+# Batch sizes for the warm-up: a single image, and the server's largest batch.
 BATCHES = (1, 32)
 
 
@@ -17,14 +17,14 @@ def write(source: TracedNet, folder: Path) -> None:
     """Writes a SavedModel that can be loaded without this package and without Keras.
 
     Args:
-        source: its function of pixels becomes the signature `serving_default`, that of files `serving_bytes`.
-        folder: created if missing.
+        source: the traced net; the signature `serving_default` takes pixels, `serving_bytes` takes files.
+        folder: folder to write to; created if missing.
     """
     import keras
 
     from pipelines.export.graph import prediction_of_files
 
-    # The functions refer to the weights. Tracking the model as well would store each weight twice.
+    # The functions already refer to the weights; tracking the model as well would store each weight twice.
     archive = keras.export.ExportArchive()
     archive.add_endpoint(SIGNATURE, source.predict)
     archive.add_endpoint(SIGNATURE_FILES, prediction_of_files(source.predict, source.convert))
@@ -40,7 +40,7 @@ def load(folder: Path) -> OpenedForm:
 
     def predict(signature: str, name: str, values: np.ndarray) -> Outputs:
         with _full_float32():
-            # `loaded` owns the variables: the signature alone does not keep them alive.
+            # Goes through `loaded`, which owns the variables: a signature alone does not keep them alive.
             outputs = loaded.signatures[signature](**{name: tf.constant(values)})
         return {key: value.numpy() for key, value in outputs.items()}
 
@@ -54,7 +54,7 @@ FORM = Form("SavedModel", "saved_model", ("saved_model.pb",), write, load)
 
 
 def _write_warmup(folder: Path, source: TracedNet) -> None:
-    """Writes requests for each signature, so that TF Serving compiles before the first user asks."""
+    """Writes requests for each signature, so that TF Serving compiles before the first user request."""
     import tensorflow as tf
 
     from serving.tf_serving import messages

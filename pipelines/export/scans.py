@@ -1,13 +1,13 @@
-"""Turns the ONNX Loop that tf2onnx writes for a stack into a Scan, which ONNX Runtime runs twice as fast."""
+"""Replaces the ONNX Loop that tf2onnx writes for a stack with a Scan, which ONNX Runtime runs twice as fast."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 
 def replace_loops(graph: Any, name: str) -> None:
-    """Replaces each Loop over the rows of arrays by a Scan, and removes nodes that become unused.
+    """Replaces each Loop over the rows of arrays with a Scan, and removes nodes that become unused.
 
-    In each step a Loop copies a row out of each array, counts, and evaluates its condition. A Scan does none of that:
+    In each step, a Loop copies a row out of each array, counts and evaluates its condition. A Scan does none of this:
     its body reads the rows in place.
 
     Args:
@@ -32,7 +32,7 @@ def _scan(loop: Any) -> Any:
     from onnx import TensorProto, helper
 
     (body,) = (attribute.g for attribute in loop.attribute)
-    # The body's first inputs are the step's number and the condition. Values that it returns unchanged are constant.
+    # The body's first two inputs are step number and condition. Values that the body returns unchanged are constant.
     carried = len(loop.input) - 2
     collected = body.output[1 + carried :]
     passed = list(zip(body.input[2:], body.output[1 : 1 + carried], loop.input[2:], loop.output[:carried], strict=True))
@@ -50,7 +50,7 @@ def _scan(loop: Any) -> Any:
     ends = [after, *collected]
     nodes, read = _needed((node for node in body.node if node.output[0] not in taken), [value.name for value in ends])
     for node in nodes:
-        # The body of a Scan can read the names of the graph around it.
+        # The body of a Scan can read names from the graph around it.
         node.input[:] = [fixed.get(value, value) for value in node.input]
     layer = helper.make_graph(
         nodes, body.name, [before, *rows], ends, [array for array in body.initializer if array.name in read]
@@ -60,7 +60,7 @@ def _scan(loop: Any) -> Any:
 
 
 def _needed(nodes: Iterable[Any], names: Iterable[str]) -> tuple[list[Any], set[str]]:
-    """The nodes, in order of computation, that these names depend on, and all names that they read."""
+    """Returns the nodes on which names depend, in order of computation, and all names that these nodes read."""
     needed, read = [], set(names)
     for node in reversed(list(nodes)):
         if read.intersection(node.output):

@@ -1,4 +1,4 @@
-"""The inference form of a stack, built from the operations that ONNX Runtime runs fastest."""
+"""The inference form of a stack, built from the operations that run fastest in ONNX Runtime."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -38,7 +38,7 @@ def for_inference(model: keras.Model) -> keras.Model:
 
 
 class InferenceStack(HighwayStack):
-    """Computes the inference of a `HighwayStack` with the same arguments and weights."""
+    """Inference form of a `HighwayStack`, with the same arguments and weights."""
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Applies all layers, unrolled or in a loop."""
@@ -47,12 +47,12 @@ class InferenceStack(HighwayStack):
         bias = tf.zeros_like(self.transform_bias) if self.bias is None else self.bias
         kinds = (self.kernel, bias, self.transform_kernel, self.transform_bias)
         weights = [tf.convert_to_tensor(kind) for kind in kinds]
-        # An activation that mixes elements may do so along any axis, so it gets the shape that single layers have.
+        # An activation that mixes elements may do so along any axis, so it must get the same shape as in single layers.
         shape = None if self._elementwise or len(inputs.shape) == 2 else keras.ops.shape(inputs)
         through = self._unrolled if self.depth <= UNROLLED else self._loop
         x, gates = through(x, weights, is_recording(), shape)
         if gates is not None:
-            # Only means over the units are read, so the last axis has length one.
+            # Only means over units are read, so the last axis has length one.
             record(self, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
@@ -61,7 +61,7 @@ class InferenceStack(HighwayStack):
         for layer in zip(*(tf.unstack(array) for array in weights), strict=True):
             x, gate = self._layer(x, shape, layer)
             gates.append(gate)
-        # One mean for all layers: the overhead of an operation exceeds its arithmetic.
+        # One mean operation for all layers, because the overhead of each operation exceeds its arithmetic.
         return x, tf.reduce_mean(tf.stack(gates, axis=1), axis=-1) if recorded else None
 
     def _loop(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:
@@ -81,8 +81,8 @@ class InferenceStack(HighwayStack):
 
     def _layer(self, x: Any, shape: Any, weights: Iterable[Any]) -> tuple[Any, Any]:
         kernel, bias, transform_kernel, transform_bias = weights
-        # Two products, because ONNX Runtime fuses each with its bias and activation, which it cannot with one product.
-        # Examples first, because another layout would transpose the weights in each step of a loop.
+        # Two products, because ONNX Runtime fuses each with its bias and activation; it could not with a joint product.
+        # Examples come first, because another layout would transpose the weights in each step of a loop.
         sums = tf.nn.bias_add(tf.matmul(x, kernel), bias)
         block = self.activation(sums if shape is None else tf.reshape(sums, shape))
         block = block if shape is None else tf.reshape(block, (-1, x.shape[-1]))

@@ -1,4 +1,4 @@
-"""The report of a version: its size, its parity, and what to do next."""
+"""The report of a version: its size, its parity and the next step."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from serving import manifest
 
 
 def report(folder: Path) -> str:
-    """Describes a version in a few lines: what was measured, and the next command."""
+    """Describes a version in a few lines: measurements and the next command."""
     content = manifest.read(folder)
     *others, last = (form.name for form in forms.present(content.files))
     lines = [
@@ -26,7 +26,7 @@ def report(folder: Path) -> str:
 
 
 def agreement(measured: manifest.Parity) -> list[str]:
-    """Describes each form's difference from the Keras model, a line each."""
+    """Describes how each form differs from the Keras model, one line per form."""
     rows = [
         (form.name, measured.forms[form.key], _note(form.tolerance, measured.tolerance))
         for form in forms.FORMS

@@ -19,9 +19,9 @@ ASIDE = ".export-"
 def new_version(model: Path) -> Iterator[tuple[int, Path]]:
     """Yields a hidden folder that becomes the next version of a model when the block ends without an error.
 
-    It is inside the model's own folder, hence in the same file system, and its name is no integer, so that servers skip
-    it. Concurrent processes get different numbers. If the block raises, the folder is removed, and so are the parents
-    that were created for it.
+    It is inside the model's own folder, hence in the same file system, and its name is not an integer, so that servers
+    skip it. Concurrent processes get different numbers. If the block raises, the folder is removed, together with the
+    parents that were created for it.
 
     Args:
         model: the folder of the model's versions, created if missing.
@@ -48,7 +48,7 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
         _publish(aside, model / str(version))
         done = True
     finally:
-        # Also after KeyboardInterrupt.
+        # Cleans up after KeyboardInterrupt too.
         if aside:
             shutil.rmtree(aside, ignore_errors=True)
         for folder in () if done else created:
@@ -57,9 +57,9 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _claim(model: Path) -> tuple[int, Path]:
-    """Creates the hidden folder. Its name has the version number, so that no two processes claim the same one.
+    """Creates the hidden folder. Its name contains the version number, so that no two processes claim the same one.
 
-    The number is one more than the largest in the model's folder, whether of a version or of a claim.
+    The number is one more than the largest number of a version or a claim in the model's folder.
     """
     try:
         while True:
@@ -70,7 +70,7 @@ def _claim(model: Path) -> tuple[int, Path]:
                 aside = model / f"{ASIDE}{version}"
                 aside.mkdir()
             except (FileExistsError, FileNotFoundError):
-                # Another process was faster, or failed and removed the model's folder.
+                # Another process was faster, or it failed and removed the model's folder.
                 continue
             # Another process may have published this number since the folder was listed.
             if not (model / str(version)).exists():

@@ -42,14 +42,14 @@ def prepare(
 
     Args:
         run: the finished run.
-        weights: which of its weights.
+        weights: which of the run's weights.
         trained: the net with these weights.
         kind: how image files become inputs; None chooses by the data set.
         gates: whether the graphs return gate means.
         data_dir: folder of prepared data.
 
     Raises:
-        UserError: the data or the evaluation cannot be read, or the data is not that of the run.
+        UserError: the data or the evaluation cannot be read, or the data differ from the run's.
     """
     split: Split = "validation" if run.record.data.counts.get("validation") else "train"
     images, _ = _examples(run, data_dir, split, parity.IMAGES)
@@ -67,9 +67,9 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
 
     Args:
         job: the result of `prepare`.
-        forms: those to write.
+        forms: forms to write.
         folder: an empty folder inside the model's folder, which has the model's name.
-        version: its number.
+        version: number of the version.
 
     Raises:
         UserError: a form does not compute what the Keras model computes.
@@ -112,7 +112,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
 
 
 def _examples(run: Run, data_dir: Path | None, split: Split, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Evenly spaced images of a split, with their classes."""
+    """Returns evenly spaced images of a split, with their classes."""
     found = sources.load(run.config.data, split, data_dir, run.config.validation, run.config.subset)
     if isinstance(found, sources.Examples):
         images, labels = found.images, found.labels
@@ -124,5 +124,5 @@ def _examples(run: Run, data_dir: Path | None, split: Split, count: int) -> tupl
 
 
 def _is_mixed(model: keras.Model) -> bool:
-    # Loading from a file loses the policy of the model itself, but keeps those of its layers.
+    # Loading from a file loses the policy of the model itself, but keeps the policies of its layers.
     return any(layer.compute_dtype != "float32" for layer in model.layers)

@@ -1,1 +1,1 @@
-"""Predictions with exported models: of a few image files, or of any number into a Parquet file."""
+"""Predictions with exported models: for a few image files, or for any number of images into a Parquet file."""

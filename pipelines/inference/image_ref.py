@@ -16,8 +16,8 @@ class ImageRef(NamedTuple):
     name: str
     """Path; archive and member; or data set, split and number."""
     fetch: Callable[[], bytes | Path]
-    """Returns the encoded image or its file; call it before requesting the next image. Raises ImageError if it is
-    not available, UserError if neither are the following ones."""
+    """Returns the encoded image or its file; call it before requesting the next image. Raises ImageError if the image
+    is not available, UserError if the following ones are not either."""
 
 
 def is_image(name: str) -> bool:

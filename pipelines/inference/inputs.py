@@ -1,4 +1,4 @@
-"""Images from folders, globs, tar files and data sets, in a deterministic order."""
+"""Images from files, folders, globs, tar files and data sets, in a deterministic order."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validati
 
 
 class Source(Protocol):
-    """The images of one argument of the command line."""
+    """The images of one command-line argument."""
 
     def __iter__(self) -> Iterator[ImageRef]:
         """Iterates over the images, in the same order each time."""
@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class Fetched(NamedTuple):
-    """An image to be decoded in any thread."""
+    """A fetched image, which any thread may decode."""
 
     name: str
     """See `ImageRef`."""
@@ -39,9 +39,9 @@ class Fetched(NamedTuple):
 
 
 class Listing:
-    """The images of several sources, one after another.
+    """The images of several sources, one source after another.
 
-    A source that fails ends the listing and sets `failure`, so that earlier images can be finished.
+    A source that fails sets `failure` and ends the listing, so that earlier images can still be finished.
 
     Args:
         sources: the sources.
@@ -54,11 +54,11 @@ class Listing:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.failure: UserError | None = None
         self.counts: list[int] = []
-        """Number of images of each exhausted source."""
+        """Number of images in each exhausted source."""
         self._rest = self._all(sources)
 
     def names(self) -> Iterator[str]:
-        """Skips the next images without reading them, and yields their names."""
+        """Yields the names of the next images, skipping the images without reading them."""
         return (printable(image.name) for image in self._rest)
 
     def fetched(self) -> Iterator[Fetched]:
@@ -118,7 +118,7 @@ def printable(name: str) -> str:
 
 
 def _source(path: str) -> Source:
-    # Not pathlib, here and below: for a million files it would dominate the run time.
+    # pathlib is avoided here and below, because it would dominate the run time for a million files.
     if os.path.isdir(path):  # noqa: PTH112
         return _Folder(path)
     if path.lower().endswith(TARS):
@@ -129,7 +129,7 @@ def _source(path: str) -> Source:
 
 
 def _globbed(pattern: str) -> list[str]:
-    """Sorted matches without duplicates: `photos/**` matches folders and their contents."""
+    """Returns sorted matches without duplicates, because `photos/**` matches both folders and their contents."""
     path = Path(pattern)
     # Unlike the module glob, pathlib does not follow cyclic links to folders.
     matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
@@ -209,9 +209,9 @@ def _ref(path: str) -> ImageRef:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """Paths of the images in a folder; a subfolder that cannot be listed is yielded itself.
+    """Yields the paths of the images in a folder; for a subfolder that cannot be listed, yields its own path.
 
-    Links to files are followed, links to folders are not, because they could be cyclic.
+    Links to files are followed; links to folders are not, because they could be cyclic.
     """
     try:
         with os.scandir(folder) as entries:
@@ -233,7 +233,7 @@ def _is_wanted(entry: os.DirEntry[str]) -> bool:
     if not is_image(entry.name):
         return False
     if entry.is_symlink():
-        # A broken link is reported when it is read.
+        # A broken link is listed, and reported when it is read.
         return not os.path.isdir(entry.path)  # noqa: PTH112
     # A named pipe would block.
     return entry.is_file(follow_symlinks=False)

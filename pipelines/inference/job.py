@@ -27,7 +27,7 @@ from serving.model import Model, open_model
 
 # Seconds after which a part is written even if it has fewer rows than a row group.
 INTERVAL = 30.0
-# Batches per thread in progress or waiting.
+# Batches per thread that are in progress or waiting.
 AHEAD = 3
 SUFFIX = ".parquet"
 Item = TypeVar("Item")
@@ -121,14 +121,14 @@ def run(job: PredictionJob, console: Console) -> JobResult:
 
 
 def ordered(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
-    """Maps in parallel with bounded memory. Threads take their next item themselves, which saves a producer thread that
-    would contend for the GIL.
+    """Applies a function in parallel with bounded memory. Threads take their next item themselves, which saves a
+    producer thread that would contend for the GIL.
 
     Args:
         pool: the threads.
         work: the function to apply to each item.
-        items: the items; taken by the threads one at a time.
-        ahead: largest number of items in progress or waiting.
+        items: the items; the threads take one at a time.
+        ahead: maximum number of items in progress or waiting.
 
     Yields:
         The results, in the order of the items.
@@ -153,7 +153,7 @@ def ordered(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item
 
 
 class _Queue(Generic[Item, Result]):
-    """Items numbered as they are taken."""
+    """A queue that numbers items as they are taken."""
 
     def __init__(self, work: Callable[[Item], Result], items: Iterable[Item]) -> None:
         self._work = work
@@ -184,7 +184,7 @@ class _Writer:
     progress: JobProgress
 
     def write(self, results: Iterable[list[pa.Array]]) -> None:
-        """Writes parts as they fill up, and a last part on interruption."""
+        """Writes parts as they fill up, and the rest at the end or on interruption."""
         waiting: list[pa.RecordBatch] = []
         since = time.monotonic()
         try:

@@ -1,6 +1,6 @@
 """A Parquet file written in parts, so that a killed job resumes after the last complete part.
 
-The parts are in a hidden folder next to the file, which appears when it is complete.
+The parts are in a hidden folder next to the file. The file itself appears once it is complete.
 """
 
 import json
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, flush, replacing, write_text
 
-# Rows per row group of the file, the least that a reader holds in memory.
+# Rows per row group of the file; a reader holds at least one row group in memory.
 GROUP = 32_768
 JOB, LOCK, WHOLE = "job.json", "lock", "whole.parquet"
 NAME = "path"
@@ -47,7 +47,7 @@ class Parts:
 
     @property
     def paths(self) -> list[Path]:
-        """The complete parts in order."""
+        """The complete parts, in order."""
         return sorted(self.folder.glob("[0-9]*.parquet"))
 
     @property
@@ -59,7 +59,7 @@ class Parts:
         """Skips the images that already have a row.
 
         Args:
-            names: names of the images from the first on; one is consumed per row.
+            names: names of all images, from the first one; one name is consumed per row.
 
         Returns:
             Number of skipped images.
@@ -89,7 +89,7 @@ class Parts:
             pq.write_table(table, aside, compression="zstd")
 
     def finish(self, schema: pa.Schema) -> None:
-        """Joins the parts into the file, and removes them."""
+        """Joins the parts into the file and removes them."""
         whole = self.folder / WHOLE
         with replacing(whole) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
             rows = (batch for path in self.paths for batch in pq.ParquetFile(path).iter_batches())
@@ -111,7 +111,7 @@ class Parts:
 
 @contextmanager
 def open_parts(out: Path, job: Description) -> Iterator[Parts]:
-    """Locks a file until the block ends or the process dies. Its parts stay for another attempt.
+    """Locks a file until the block ends or the process dies. Its parts are kept for another attempt.
 
     Args:
         out: the file.
@@ -162,7 +162,7 @@ def _check(parts: Parts) -> None:
 
 
 def _written_by(path: Path) -> Any:
-    """The description of the job that wrote a file; None if there is none."""
+    """Returns the description of the job that wrote a file; None if it has none."""
     try:
         return json.loads(pq.read_schema(path).metadata[b"job"])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):

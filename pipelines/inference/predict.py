@@ -1,4 +1,4 @@
-"""Classification of image files with an exported model or by an endpoint. Needs no TensorFlow."""
+"""Classification of image files with an exported model or by an endpoint, without TensorFlow."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ def predict(model: Path, images: Sequence[Path], count: int = TOP) -> tuple[Path
 
     Args:
         model: a version folder, or a model folder, whose newest version is used.
-        images: the files. All are read before the first is classified, so an unreadable file is an error for all.
+        images: the files. All are read before the first is classified, so one unreadable file fails the whole call.
         count: number of classes to return.
 
     Returns:
@@ -63,15 +63,15 @@ def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = 
     Args:
         url: URL of the endpoint; the key is in the environment variable HIGHWAY_API_KEY.
         model: name of the model at the endpoint.
-        images: the files. An unreadable or refused file is an error for all.
+        images: the files. One unreadable or refused file fails the whole call.
         count: number of classes to return.
 
     Returns:
         The version used, as `NAME version NUMBER`, and a prediction for each image.
 
     Raises:
-        UserError: the endpoint is not reachable, has no such model, refuses the key or an image, or has unloaded the
-            version meanwhile.
+        UserError: the endpoint is not reachable, has no such model, refuses the key or an image, or unloads the version
+            in the meantime.
 
     Example:
         _, predictions = predict_remotely("http://127.0.0.1:8501", "digits", [Path("seven.png")])
@@ -84,7 +84,7 @@ def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = 
             answers, version = [], None
             for batch in _requests(images):
                 answers.append(client.predict(model, batch, version=version, top=count))
-                # One version classifies all images, even if a new one is loaded.
+                # One version classifies all images, even if a new one is loaded in the meantime.
                 version = answers[0].version
     except ClientError as error:
         advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
@@ -117,7 +117,7 @@ def _requests(images: Sequence[Path]) -> Iterator[list[Path]]:
     batch: list[Path] = []
     size = 0
     for image in images:
-        # The client reports unreadable files.
+        # A missing file counts as empty here; the client reports it.
         more = image.stat().st_size if image.is_file() else 0
         if batch and (len(batch) == REQUEST_IMAGES or size + more > REQUEST_BYTES):
             yield batch

@@ -1,4 +1,4 @@
-"""Progress of a prediction job: a bar on a terminal, a line for each part elsewhere."""
+"""Progress of a prediction job: a bar on a terminal, one line per part elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pipelines.inference.inputs import Listing, Source
 
 
 class Total:
-    """The number of images: estimated in a thread, then corrected as sources are exhausted.
+    """The total number of images, estimated in a thread and corrected as sources are exhausted.
 
     Args:
         sources: the sources to count.
@@ -25,7 +25,7 @@ class Total:
         self._sources = sources
         self._listing = listing
         self._counts: list[int] = []
-        # A daemon, because the count is useless after the last image.
+        # A daemon thread, because the count is useless after the last image.
         self.thread = Thread(target=self._count, name="count", daemon=True)
         self.thread.start()
 
@@ -44,7 +44,7 @@ class Total:
 
 
 class JobProgress:
-    """Counts images, and shows their number, the speed, and the time left.
+    """Counts images and shows their number, the speed and the time left.
 
     Args:
         console: where to print.
@@ -96,7 +96,7 @@ class JobProgress:
 
     def _text(self) -> str:
         total = self._total.now()
-        # The estimate can be too low.
+        # The estimated total can be too low.
         of = f" of {total:,}" if total and total >= self.images else ""
         unreadable = f"  {self.unreadable:,} unreadable" if self.unreadable else ""
         return f"{self.images:,}{of} images  {self._speed():,.0f}/s{unreadable}"

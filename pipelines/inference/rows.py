@@ -1,4 +1,4 @@
-"""Decoding and prediction of batches of images to rows of the table."""
+"""Decoding and prediction of image batches, and their rows in the table."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,14 +15,14 @@ from serving.errors import ImageError
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, top
 
-# Larger batches are no faster per image, for nets of 10 to 50 layers on one thread.
+# With nets of 10 to 50 layers on one thread, larger batches are no faster per image.
 BATCH = 128
-# Large images come in smaller batches, to bound memory and to spread them over the threads.
+# Large images are put into smaller batches, which bounds memory and spreads them over the threads.
 BATCH_BYTES = 2**19
 
 
 class NetInput(NamedTuple):
-    """An image converted to the input of the net, or the reason why that failed."""
+    """An image converted to the net's input, or the reason why the conversion failed."""
 
     name: str
     image: np.ndarray | None
@@ -30,7 +30,7 @@ class NetInput(NamedTuple):
 
 
 def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
-    """Groups images into batches, each decoded and predicted by one thread."""
+    """Groups images into batches, each of which one thread decodes and predicts."""
     batch: list[Fetched] = []
     size = 0
     for image in fetched:
@@ -44,7 +44,7 @@ def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
 
 
 def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
-    """Returns a thread-safe function that decodes images and converts them to inputs of the net."""
+    """Returns a thread-safe function that decodes images and converts them to the net's inputs."""
 
     def convert(image: Fetched) -> NetInput:
         try:
@@ -96,12 +96,12 @@ class RowBuilder:
         return pa.schema(columns, metadata=metadata)
 
     def __call__(self, inputs: Sequence[NetInput]) -> list[pa.Array]:
-        """Returns the columns of rows; all but path and error are null for unreadable images."""
+        """Returns the columns of a batch; all but path and error are null for unreadable images."""
         images = [row.image for row in inputs if row.image is not None]
         readable = np.array([row.image is not None for row in inputs], bool)
         paths = pa.array([row.name for row in inputs], pa.string())
         errors = pa.array([row.error for row in inputs], pa.string())
-        # An empty batch is predicted too, for the widths of the outputs.
+        # An empty batch is predicted too, because the widths of its outputs are needed.
         shape = (len(images), *self.model.manifest.input.shape[1:])
         outputs = self.model.predict(np.stack(images) if images else np.empty(shape, np.uint8))
         probabilities = outputs[PROBABILITIES]
@@ -124,7 +124,7 @@ class RowBuilder:
 
 
 def _size(content: bytes | Path | ImageError) -> int:
-    """Bytes of an encoded image; 0 if it is missing, which is reported when it is read."""
+    """Size of an encoded image in bytes; 0 if the image is missing, which is reported when it is read."""
     if isinstance(content, bytes):
         return len(content)
     if isinstance(content, Path):
@@ -147,6 +147,6 @@ def _spread(values: Any, readable: np.ndarray) -> pa.Array:
 
 
 def _lists(values: Any, width: int, readable: np.ndarray) -> pa.Array:
-    """Spreads lists of a width over the readable rows, with null for the others."""
+    """Spreads lists of equal width over the readable rows, with null for the others."""
     ends = np.concatenate([[0], np.cumsum(readable * width)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), values, mask=pa.array(~readable))

@@ -15,13 +15,13 @@ from pipelines.core.errors import UserError
 from pipelines.inference.image_ref import ImageRef, is_image
 from serving.errors import ImageError
 
-# Members above this size could not be decoded.
+# Size above which a member could not be decoded.
 BYTES = 2**29
-# Bytes per read, and members read to estimate their number.
+# Bytes per read, and the number of images after which the total is estimated.
 BUFFER, SAMPLE = 2**18, 1000
 # Magic bytes of gzip, bzip2 and xz.
 PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
-# The header of a regular file with a name of up to 100 bytes and a size below 8 GiB: nearly all headers.
+# Header of a regular file with a name of up to 100 bytes and a size below 8 GiB, as nearly all headers are.
 PLAIN = re.compile(
     rb"(?=(?P<name>[^\0]{1,100})).{100}.{24}(?P<size>[0-7]{11})[\0 ].{12}(?P<sum>[0-7]{6})\0 0.{188}\0.{166}", re.DOTALL
 )
@@ -36,7 +36,7 @@ class _Header(tarfile.TarInfo):
         plain = PLAIN.fullmatch(buf)
         if not plain or int(plain["sum"], 8) != sum(buf) - sum(plain["sum"] + b"\0 ") + 8 * ord(" "):
             return super().frombuf(buf, encoding, errors)
-        # Three times as fast as tarfile, without times, owners and other unused fields.
+        # Three times as fast as tarfile's own parser, because times, owners and other unused fields are left out.
         header = cls(plain["name"].decode(encoding, errors))
         header.size = int(plain["size"], 8)
         return header
@@ -55,8 +55,8 @@ class _Header(tarfile.TarInfo):
 class _Window:
     """A file with large reads that tracks its position.
 
-    tarfile calls `tell` three times per member. A buffered file makes a system call each time, which a busy thread may
-    delay.
+    tarfile calls `tell` three times per member. For a buffered file, each call is a system call, which a busy thread
+    may delay.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -107,7 +107,7 @@ class Tar:
                 yield ImageRef(name, partial(self._content, archive, member, name))
 
     def count(self) -> int:
-        """Estimates the number of images from the size of the first ones."""
+        """Estimates the number of images from the size of the first images."""
         count = 0
         with self._opened() as (archive, file):
             for _ in _members(archive):
@@ -122,7 +122,7 @@ class Tar:
         if member.size > BYTES:
             raise ImageError(f"{name} has {member.size:,} bytes, more than the limit of {BYTES:,}.")
         try:
-            # Twice as fast as `extractfile`, which creates further objects.
+            # Twice as fast as `extractfile`, which creates several objects.
             archive.fileobj.seek(member.offset_data)
             content: bytes = archive.fileobj.read(member.size)
         except _DAMAGE as error:
@@ -133,7 +133,7 @@ class Tar:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
-        """Opens the archive, and yields it with its file."""
+        """Opens the archive and yields it together with its file."""
         try:
             with Path(self.path).open("rb", buffering=BUFFER) as file:
                 packed = file.read(max(map(len, PACKED))).startswith(PACKED)
@@ -148,7 +148,7 @@ class Tar:
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (member := archive.next()) is not None:
-        # tarfile keeps all members: a gigabyte for a million.
+        # tarfile keeps all members, which would be a gigabyte for a million of them.
         _forget(archive)
         if is_image(member.name) and not member.isdir():
             yield member

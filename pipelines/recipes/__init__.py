@@ -1,6 +1,6 @@
-"""Recipes: named, complete configurations with the source of every number. No framework needed.
+"""Recipes: named, complete configurations with the source of every number. Imports no framework.
 
-Each file holds a family of results; `twins` derives the plain and residual twins.
+Each file holds a family of results; `twins` derives their plain and residual twins.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Recipe:
-    """Returns the recipe of a name.
+    """Returns a recipe by name.
 
     Args:
         name: one of `names()`.
@@ -38,7 +38,7 @@ def get(name: str) -> Recipe:
         The recipe.
 
     Raises:
-        UserError: there is no such recipe; suggests the closest name.
+        UserError: no recipe has this name; the error suggests the nearest one.
 
     Example:
         get("mnist_conv_32").config.epochs  # 300
@@ -49,10 +49,10 @@ def get(name: str) -> Recipe:
 
 
 def named_recipe(word: str) -> Recipe:
-    """Returns the recipe of a name or of a file that `highway tune` wrote (best.json).
+    """Returns the recipe with a name, or the recipe in a file that `highway tune` wrote (best.json).
 
     Raises:
-        UserError: there is no such recipe, or the file is missing or not a recipe.
+        UserError: no recipe has this name, or the file is missing or not a recipe.
     """
     path = Path(word)
     if path.suffix != ".json":

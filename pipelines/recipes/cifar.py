@@ -24,7 +24,7 @@ SEARCH = mnist_conv.SEARCH
 
 
 def config(name: str, data: str) -> Config:
-    """Returns the recorded training of the 19-layer nets for any preset; it trains the nets of Table 2 too."""
+    """Returns the recorded training of the 19-layer nets for any preset; it also trains the nets of Table 2."""
     return Config(
         recipe=name,
         model=ModelConfig(preset=name),

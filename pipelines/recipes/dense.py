@@ -1,14 +1,14 @@
 """Dense highway nets of 10 to 100 hidden layers: Srivastava, Greff, Schmidhuber 2015, sections 3.1 and 4.
 
 Command     highway train mnist_dense_10, mnist_dense_50, mnist_dense_100 or cifar100_dense_50
-Net         one plain and 9, 49 or 99 highway layers of 50 tanh units. With gate bias -2, -2 or -4 on MNIST: the nets
-            that Figure 1 compares by depth. Figures 2, 3 and 4 show the net of 50 layers, and one on CIFAR-100 with
-            gate bias -4
+Net         one plain and 9, 49 or 99 highway layers of 50 tanh units. Those on MNIST, with gate bias -2, -2 or -4, are
+            the nets that Figure 1 compares by depth. Figures 2, 3 and 4 show the 50-layer net, and another one on
+            CIFAR-100 with gate bias -4
 Data        MNIST, all 60,000 training images, or CIFAR-100, all 50,000
 Published   curves only: highway nets of 100 layers optimize as well as those of 10, 20 and 50 (Figure 1)
-Sources     the paper prints SGD with momentum and an exponentially decaying learning rate, but not their values, which
-            were found by random search: all numbers of the training are assumed. Learning rate and gate bias of 10 and
-            100 layers had the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs). For 50
+Sources     the paper states SGD with momentum and an exponentially decaying learning rate, but not their values, which
+            were found by random search, so all training numbers are assumed. Learning rate and gate bias at 10 and 100
+            layers had the highest validation accuracy of the grid in docs/log.md (one seed, 5 epochs). For 50
             layers, a constant rate of 0.15 reached 93.5% on test images after 2 epochs, and 0.05 reached 42.2% (one
             seed)
 Measured    10 layers 97.70% of the test images (97.62 ± 0.07, n = 3, seeds 0 to 2), 100 layers 97.56%
@@ -22,7 +22,7 @@ from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig,
 
 # Steps per epoch; the learning rate decays once per epoch.
 STEPS = {"mnist": 600, "cifar100": 500}
-# The paper's random search (section 3.1), which prints only the bounds of the gate bias.
+# The paper's random search (section 3.1), of which only the bounds of the gate bias are printed.
 SEARCH = Space(
     learning_rate=(0.001, 1.0),
     momentum=(0.0, 0.99),
@@ -43,7 +43,7 @@ ASSUMED = (
     "epochs",
     "batch_size",
 )
-# Section 3.1 names them for its nets; section 4 does not.
+# Section 3.1 states these for its nets; section 4 does not.
 TRAINING = ("optimizer.name", "schedule.kind")
 
 

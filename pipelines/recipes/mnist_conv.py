@@ -17,7 +17,7 @@ from pipelines.core.config import SGD, Config, ModelConfig, Preprocess, Provenan
 from pipelines.recipes.provenance import SOLVER
 
 _SETTINGS = ("validation", "preprocess.scale", *SOLVER)
-# For all convolutional nets, around the recorded numbers; the paper reports no search.
+# Search space of all convolutional nets, around the recorded numbers; the paper reports no search.
 SEARCH = Space(
     learning_rate=(0.001, 0.3),
     momentum=(0.5, 0.99),

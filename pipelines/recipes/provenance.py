@@ -1,4 +1,4 @@
-"""Fields of a configuration by dotted name, and the origin that a recipe gives for each."""
+"""Fields of a configuration by dotted name, and the origin that a recipe states for each."""
 
 from typing import Any
 

@@ -1,10 +1,10 @@
-"""Trainings of 10 epochs for CPUs, on which the recorded trainings take days.
+"""Short trainings of 10 epochs for CPUs, on which the recorded trainings take days.
 
 Command     highway reproduce cifar10 --schedule short   (cifar100, fitnets)
-Net, data   those of the recipe
+Net, data   as in the recipe
 Sources     one cycle: all numbers are ours. The learning rate rises linearly for 2 epochs, then falls to zero along a
             cosine. Its maximum is the recorded rate, at which these nets are known to learn; no other was tried.
-            Beginning: the recorded rate is constant for the first 200 epochs, so these are the first 10 epochs of the
+            Beginning: as the recorded rate is constant for the first 200 epochs, these are the first 10 epochs of the
             full training, up to the first waypoint of the authors' CIFAR-10 log (5,000 steps). No result is
             comparable with the paper's
 """
@@ -39,7 +39,7 @@ def one_cycle(recipe: Recipe) -> Recipe:
 
 
 def beginning(recipe: Recipe) -> Recipe:
-    """Cuts a recipe to its first `EPOCHS`, in which its learning rate is constant.
+    """Cuts a recipe down to its first `EPOCHS`, during which its learning rate is constant.
 
     Args:
         recipe: recipe of the full training.

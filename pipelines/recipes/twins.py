@@ -1,4 +1,4 @@
-"""The plain and residual twins of a recipe: the same data and training, another net."""
+"""The plain and residual twins of a recipe: the same data and training with another net."""
 
 from pipelines.core.config import Provenance, Recipe
 

@@ -16,7 +16,7 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
     Args:
         path: the run directory.
         weights: "final" or "best".
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
 
     Returns:
         The metrics: a `Regression` if the data have no classes.

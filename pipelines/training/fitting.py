@@ -41,7 +41,7 @@ class Options:
     """Options of the process that trains a run; none of them changes its numbers.
 
     Args:
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress.
         interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
         callbacks: further callbacks, called after the built-in ones; an error that they raise ends training at once.

@@ -41,7 +41,7 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
 
     Args:
         config: the configuration.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
 
     Raises:
         UserError: the configuration cannot be trained: its data are not available, or its net or schedule is invalid.

@@ -33,7 +33,7 @@ def train(
     Args:
         config: the configuration, as in a recipe.
         path: the run directory to create.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
         console: where to print progress; None prints to standard output.
         probe: measurements during training; None for none.

@@ -35,7 +35,7 @@ def retrain(
         folder: the folder of the search.
         seeds: number of seeds.
         workers: number of runs at the same time.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         objective: the metric to report.
         console: where to print a line for each run and each net, and a bar on a terminal.
 

@@ -45,7 +45,7 @@ class Search:
     plan: SearchPlan
     folder: Path
     data_dir: Path | None
-    """Folder of prepared data; None for the default of TFDS."""
+    """Folder of prepared data; None for the TFDS default."""
     address: str
     port: str
 
@@ -68,7 +68,7 @@ def tune(
         workers: number of processes that train at the same time.
         minutes: minutes until the search stops; None for no deadline.
         retrain: number of times to train the winner at the end.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         console: where to print the table and the summary; None for standard output.
 
     Raises:
@@ -100,7 +100,7 @@ def local_search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Searc
     Args:
         plan: the plan of the search.
         folder: the folder of the search.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
     """
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))

@@ -109,7 +109,7 @@ def train(
     Args:
         config: configuration of the trial.
         path: run directory of the trial.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         epochs: number of epochs after which to pause; None for the end.
         wanted: the objective.
         reset_watchdog: called after every execution of training and validation.

@@ -1,1 +1,1 @@
-"""The commands of `highway`: each reads its words, calls an engine and prints. Nothing imports a verb."""
+"""The commands of `highway`: each parses its arguments, calls an engine and prints. Nothing imports a verb."""

@@ -1,4 +1,4 @@
-"""`highway analyze`: reads the gates of a trained net, and measures its loss without them."""
+"""`highway analyze`: reads the gates of a trained net and measures what closing its layers costs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Arguments(Frozen):
-    """Reads the gates of a trained net, closes its layers one by one, and writes tables, arrays, figures and a page."""
+    """Reads the gates of a trained net, closes its layers one by one and writes tables, arrays, figures and a page."""
 
     run: tyro.conf.Positional[Path]
     """The run directory."""
@@ -26,14 +26,14 @@ class Arguments(Frozen):
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the best validation score."""
     data: str | None = None
-    """Data set to read; default: that of the run."""
+    """Data set to read; default: the run's own."""
     split: Literal["auto", "train", "validation", "test"] = "auto"
-    """Split to read; "auto" is the training split, as in the paper, and for the routes of examples the validation split
-    if the run has one. The test split is read only if it is named."""
+    """Split to read; "auto" reads the training split, as in the paper, but for the routes of examples the validation
+    split if the run has one. The test split is read only if it is named."""
     examples: Count | None = None
-    """Read at most this many examples, evenly spaced over the split; default: all."""
+    """Maximum number of examples to read, evenly spaced over the split; default: all."""
     units: bool = False
-    """Also close each unit or channel alone: one lesion each."""
+    """Also close each unit or channel on its own."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 

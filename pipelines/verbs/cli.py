@@ -22,7 +22,7 @@ VERBS = {
     "recipes": "list the recipes, or show the numbers of one and their sources",
     "data": "list data sets, prepare one, show its images, measure its throughput",
 }
-"""A summary of each verb, by the name of its module in this folder."""
+"""Summary of each verb, by the name of its module in this folder."""
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 """Verbs for which the extra `serving` is enough."""
 OWN_PACKAGES = ("", "highway_keras", "pipelines", "serving")
@@ -33,10 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        argv: the words after `highway`; None takes those of the process.
+        argv: the words after `highway`; None takes them from the process.
 
     Returns:
-        The exit status, as `guarded`.
+        The exit status, see `guarded`.
 
     Example:
         main(["train", "demo"])

@@ -26,11 +26,11 @@ class Arguments(Frozen):
     action: tyro.conf.Positional[Literal["list", "prepare", "show", "throughput"]] = "list"
     """Action."""
     name: tyro.conf.Positional[str | None] = None
-    """Data set (TFDS name or folder of a prepared one); for show and throughput also a recipe."""
+    """Data set (TFDS name or folder of a prepared one); for show and throughput, a recipe is possible too."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     to: Path | None = None
-    """Figure that show writes (.png, .pdf or .svg), NAME-samples.png by default."""
+    """Figure for show to write (.png, .pdf or .svg); default: NAME-samples.png."""
 
 
 def main(arguments: list[str]) -> None:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _list(data_dir: Path | None) -> None:
-    """Prints the known data sets and all others that are prepared in the folder of data sets."""
+    """Prints the known data sets, and all others that are prepared in the folder of data sets."""
     from rich.console import Console
     from rich.table import Table
 
@@ -71,7 +71,7 @@ def _list(data_dir: Path | None) -> None:
     root = data_root(data_dir)
     console = Console()
     if not console.is_terminal:
-        # Output for programs is not wrapped.
+        # Output to a program must not be wrapped.
         console = Console(width=400)
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("data", "version", "inputs", "classes", "train", "validation", "test", "on disk", "where"):

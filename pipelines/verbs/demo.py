@@ -1,6 +1,6 @@
 """`make demo`: trains, evaluates, exports and predicts once, on 5,000 real digits, without a download.
 
-Every step is a verb of `highway`, and prints its command.
+Every step is a verb of `highway` and prints its command.
 """
 
 import sys
@@ -35,7 +35,7 @@ NEXT = """[bold]try next[/]
 
 
 def main() -> None:
-    """Trains, evaluates, exports and predicts, then lists the results and what to try next."""
+    """Trains, evaluates, exports and predicts, then prints where the results are and what to try next."""
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()
@@ -59,14 +59,14 @@ def main() -> None:
 
 
 def _free_name() -> tuple[Path, Path]:
-    """Returns the first of demo, demo-2, demo-3, ... that no run and no model has."""
+    """Returns paths with the first of demo, demo-2, demo-3, ... that is free for both a run and a model."""
     names = (RECIPE if number == 1 else f"{RECIPE}-{number}" for number in count(1))
     pairs = ((Path("runs") / name, Path("models") / name) for name in names)
     return next((run, model) for run, model in pairs if not run.exists() and not model.exists())
 
 
 def _test_images(run: Path) -> tuple[list[Path], list[str]]:
-    """The first test images as PNG files, and their labels."""
+    """Writes the first test images as PNG files; returns the files and their labels."""
     from pipelines.core.run import open_run
     from pipelines.data import sources
 

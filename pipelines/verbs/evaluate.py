@@ -15,7 +15,7 @@ from pipelines.training.evaluation import Evaluation, Regression
 
 
 class Arguments(Frozen):
-    """Evaluates a run on the test split: accuracy, loss and each class; for a regression, errors and R²."""
+    """Evaluates a run on the test split: accuracy, loss and results per class; for a regression, errors and R²."""
 
     run: tyro.conf.Positional[Path]
     """The run directory."""
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
 
 
 def table(result: Evaluation | Regression) -> Table:
-    """Formats an evaluation: the total and each class (of many the five worst), or the errors of a regression."""
+    """Formats an evaluation: total and classes (if there are many, the five worst), or the errors of a regression."""
     shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
     if isinstance(result, Regression):
         for name in ("examples", "RMSE", "mean absolute error", "R²"):

@@ -19,20 +19,20 @@ class Arguments(Frozen):
     """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
 
     run: tyro.conf.Positional[Path]
-    """The run directory to export; with --verify a version folder, or a model's folder for its newest version."""
+    """The run directory to export; with --verify, a version folder, or a model's folder for its newest version."""
     verify: bool = False
-    """Verify an exported version instead: the SHA-256 of each file, and each form against the answers of Keras."""
+    """Verify an exported version instead: the SHA-256 of each file, and each form against the outputs of Keras."""
     to: Path | None = None
-    """Folder of the model's versions; by default models/ and the name of the run directory."""
+    """Folder of the model's versions; default: models/ and the name of the run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
     gates: bool = False
     """Return the mean transform gate of each highway layer with each prediction."""
     int8: bool = False
-    """Also write a quantized ONNX model, with its measured accuracy and speed."""
+    """Also write a quantized ONNX model and measure its accuracy and speed."""
     pictures: PictureKind | None = None
-    """How image files of any size become inputs: as MNIST's digits, or as the centre of a photograph; by default chosen
-    by the data set."""
+    """How image files of any size become inputs: like the digits of MNIST, or as the centre of a photograph; default:
+    chosen by the data set."""
     sign: Path | None = None
     """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""

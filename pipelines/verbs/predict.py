@@ -1,4 +1,4 @@
-"""`highway predict`: classifies images with an exported model. Only splits of data sets need TensorFlow."""
+"""`highway predict`: classifies images with an exported model. TensorFlow is needed only for splits of data sets."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ class Arguments(Frozen):
     top: Annotated[int, Field(ge=1)] = TOP
     """Number of most probable classes per image."""
     out: Path | None = None
-    """Parquet file to write instead, with a row per image. Repeat an interrupted command to resume it."""
+    """Parquet file to write instead, with one row per image. Repeat an interrupted command to resume it."""
     explain: bool = False
     """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
     data_dir: Path | None = None

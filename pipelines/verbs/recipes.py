@@ -1,4 +1,4 @@
-"""`highway recipes`: lists the recipes, and shows the source of each number."""
+"""`highway recipes`: lists the recipes and shows the source of each number."""
 
 from functools import partial
 from typing import Any, Literal
@@ -26,7 +26,7 @@ class Arguments(Frozen):
     """The arguments of `highway recipes`."""
 
     action: tyro.conf.Positional[Literal["list", "show"]] = "list"
-    """List all recipes, or show every number of one."""
+    """List all recipes, or show every number of one of them."""
     name: tyro.conf.Positional[str | None] = None
     """The recipe to show."""
 
@@ -38,12 +38,12 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway recipes`.
 
     Raises:
-        UserError: no or an unknown recipe to show.
+        UserError: the recipe to show is missing or unknown.
     """
     asked = parse(Arguments, arguments, "highway recipes", "Lists the recipes, or shows the numbers of one.")
     console = Console()
     if not console.is_terminal:
-        # Programs read it: no folding.
+        # Output to a program must not be wrapped.
         console = Console(width=400)
     if asked.action == "show":
         if asked.name is None:

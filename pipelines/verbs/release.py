@@ -1,4 +1,4 @@
-"""`highway release`: selects and labels the versions of a model that are served, for the endpoint and TF Serving."""
+"""`highway release`: selects and labels the versions of a model that the endpoint and TF Serving serve."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from serving.tf_serving import configuration
 
 
 class Arguments(Frozen):
-    """Selects the versions of a model that are served, labels them, and updates the configuration of TF Serving.
+    """Selects the versions of a model to serve, labels them and updates the configuration of TF Serving.
 
     Endpoints follow within a second, TF Serving when it next reads models.config. Without options, prints the current
     release.

@@ -1,4 +1,4 @@
-"""`highway reproduce`: runs a study, and writes a page with tables and figures next to the source's own numbers."""
+"""`highway reproduce`: runs a study and writes a page with tables and figures next to the source's own numbers."""
 
 from pathlib import Path
 
@@ -29,16 +29,17 @@ class Arguments(Frozen):
     list: bool = False
     """List the studies and how long each takes on this machine; nets without a cached timing are timed first."""
     to: Path | None = None
-    """Folder of the study; default studies/NAME."""
+    """Folder of the study; default: studies/NAME."""
     seeds: Count | None = None
-    """Runs of each arm, with the seeds 0, 1, ...; default: the study's. Not for a study that draws settings."""
+    """Runs of each arm, with the seeds 0, 1, ...; default: the study's own number. Not for a study that draws
+    settings."""
     budget: Share = 1.0
     """Share of the work: reduces seeds or settings, epochs and examples, and labels every table and figure."""
     schedule: Schedule | None = None
-    """Train as long as the source, or as long as a CPU can; default: short if the study has a short schedule and the
-    machine no GPU or TPU."""
+    """Train as long as the source did, or only as long as a CPU can; default: short if the study has a short schedule
+    and the machine has no GPU or TPU."""
     arms: tuple[str, ...] = ()
-    """Run only these arms; default: all. Others can be run later, in the same folder."""
+    """Arms to run; default: all. The others can be run later in the same folder."""
     workers: Count = 1
     """Number of runs at the same time, each on its share of the cores."""
     data_dir: Path | None = None
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> None:
             from pipelines.studies.run import listing
 
             console = Console()
-            # Output that a program reads is not wrapped.
+            # Output to a program must not be wrapped.
             listing.show(given.data_dir, console if console.is_terminal else Console(width=400))
             return
         if given.name is None:

@@ -20,7 +20,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from serving.engine.crashes import Crashes
 
-# Seconds to write answers after SIGTERM, beyond the time limit of a prediction.
+# Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
 
 
@@ -38,29 +38,29 @@ class Arguments(Frozen):
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
     key: Literal["environment", "none"] = "environment"
-    """Clients must send the key in the environment variable HIGHWAY_API_KEY, if it is set. "none" admits everyone; it
-    must be given unless the address is a loopback address."""
+    """Require clients to send the key in the environment variable HIGHWAY_API_KEY, if it is set; "none" admits everyone
+    and must be given unless a key is set or the address is a loopback address."""
     origins: tuple[str, ...] = ()
-    """Other web sites whose pages may call this endpoint; required, if only as "none", unless the address is a loopback
-    address."""
+    """Other web sites whose pages may call this endpoint. Unless the address is a loopback address, it must be given,
+    even if only as "none"."""
     queue: Annotated[int, Field(ge=1)] = 1024
     """Images that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds after which a request is answered with 504."""
     threads: Annotated[int, Field(ge=1)] | None = None
-    """Batches computed in parallel, each on one core; None is one per core that this process may use, divided by the
+    """Batches computed in parallel, each on one core; default: one per core that this process may use, divided by the
     number of workers."""
     workers: Annotated[int, Field(ge=1)] = 1
-    """Processes that share the port: for small nets, whose speed is limited by HTTP on one core. Each loads all models,
-    and the limits hold for each of them."""
+    """Processes that share the port, for small nets, whose speed is limited by HTTP on one core. Each process loads all
+    models and has limits of its own."""
     header_timeout: Annotated[float, Field(gt=0)] = 10.0
     """Seconds to send the head of a request."""
     body_timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds to send the body, plus one per 64 KiB, and to read the answer."""
     idle_timeout: Annotated[float, Field(gt=0)] = 75.0
-    """Seconds that a connection may be idle between two requests; should be longer than that of a proxy in front."""
+    """Seconds that a connection may be idle between two requests; should exceed the timeout of a proxy in front."""
     connections: Annotated[int, Field(ge=1)] = 1024
-    """Maximum number of connections; a new one replaces the one silent for longest, or is refused with 503."""
+    """Maximum number of connections; a new one replaces the one that was silent the longest, or is refused with 503."""
     address_connections: Annotated[int, Field(ge=1)] = 256
     """Maximum number of connections from one address, which may be a proxy."""
     trust: tuple[Path, ...] = ()
@@ -131,7 +131,7 @@ def _serve(
     from serving.http.app import make_app
     from serving.http.connections import Limits, possible, protocol
 
-    # A graph can crash ONNX Runtime: the log then has a stack trace.
+    # A graph can crash ONNX Runtime; this writes a stack trace to the log.
     faulthandler.enable()
     memory.one_heap()
     share = max(cores() // given.workers, 1)
@@ -164,8 +164,8 @@ def _serve(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
     )
-    # uvicorn raises the signal again after it has stopped, but a requested stop is no failure. Python's own exit would
-    # wait for a prediction that never ends.
+    # uvicorn raises the signal again after it has stopped, but a requested stop is not a failure. `os._exit`, because
+    # Python's own exit would wait for a prediction that never ends.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.Server(config).run([listening])
 

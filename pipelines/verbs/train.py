@@ -42,13 +42,13 @@ class TrainArguments:
     """The arguments of `highway train`."""
 
     config: Config | None
-    """The recipe with its overrides; None for a resumed run, which has its own."""
+    """The recipe with its overrides; None for a resumed run, which has a configuration already."""
     run: Path | None
     """The new run directory; None for the default."""
     resume: Path | None
     """The run directory to resume."""
     data_dir: Path | None
-    """Folder of prepared data; None for the default of TFDS."""
+    """Folder of prepared data; None for the TFDS default."""
     interval: int | Literal["auto"] = "auto"
     """Steps between two checkpoints."""
 
@@ -57,7 +57,7 @@ class _NewRun(Config):
     """The configuration of a run, and its folder."""
 
     run: Path | None = None
-    """Run directory; none is runs/RECIPE."""
+    """Run directory; default: runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"

@@ -57,7 +57,7 @@ class _Search(Config):
     algorithm: Algorithm = "random"
     """Random search, Hyperband (stops poor trials early), or Bayesian optimization."""
     trials: Count | None = None
-    """Number of trials, 20 by default. Hyperband decides by --epochs."""
+    """Number of trials; default: 20. Hyperband derives it from --epochs."""
     budget: Share = 1.0
     """Share of the full work: 0.01 runs a tenth of the trials, each for a tenth of the epochs."""
     workers: Count = 1
@@ -67,7 +67,7 @@ class _Search(Config):
     retrain: NonNegative = 0
     """Number of times to train the winner at the end, with seeds from 0."""
     to: Path | None = None
-    """Folder of the search, searches/RECIPE by default."""
+    """Folder of the search; default: searches/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -75,15 +75,15 @@ class _Search(Config):
 def main(arguments: list[str]) -> None:
     """Runs the verb.
 
-    Without KerasTuner's environment variables it starts a chief and workers on this machine; with them it starts the
-    chief or workers of a search over several machines.
+    Without KerasTuner's environment variables, it starts a chief and workers on this machine; with them, it starts
+    either the chief or workers of a search over several machines.
 
     Args:
         arguments: the words after `highway tune`.
 
     Raises:
         UserError: see `tune`.
-        StoppedError: SIGTERM or Ctrl-C arrived, and all processes have ended.
+        StoppedError: after SIGTERM or Ctrl-C, once all processes have ended.
     """
     with signals.raised():
         given = parse_tune(arguments)

@@ -1,6 +1,6 @@
 """Conversion of images of any size to the input of a net, for digits and for natural images.
 
-Colours are processed as planes of [h, w]: on pixels of three numbers, ONNX Runtime takes twenty times as long.
+Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime takes twenty times as long.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from serving.manifest import INPUT, RGBA, PictureKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
-# Of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
+# Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
 WHITE = 255.0
 OPAQUE = 255
@@ -37,7 +37,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
         shape: height, width and channels of the input.
 
     Returns:
-        A `tf.function` from `rgba`, uint8 [h, w, 4], to the dict of `image`, uint8 of `shape`.
+        A `tf.function` from `rgba`, uint8 [h, w, 4], to a dict with `image`, uint8 of `shape`.
 
     Raises:
         UserError: a net for digits does not take 28 x 28 grey pixels.
@@ -60,7 +60,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
 
 
 def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
-    """Crops the largest centred part of the right aspect ratio and resizes it.
+    """Crops the largest centred part with the right aspect ratio and resizes it.
 
     Transparent parts show white paper, as in a viewer. Downscaling averages, upscaling interpolates; an image of the
     right size is unchanged.
@@ -100,9 +100,9 @@ def grey(planes: Planes) -> tf.Tensor:
 
 
 def written(rgba: tf.Tensor) -> tf.Tensor:
-    """Converts handwriting to grey: on white if its ink is dark, on black if it is light.
+    """Converts handwriting to grey: on white if its ink is dark, on black if its ink is light.
 
-    Only transparent images need that choice: a canvas stores its strokes and no paper.
+    Only transparent images need that choice: a canvas stores strokes without paper.
 
     Args:
         rgba: uint8 [h, w, 4].

@@ -4,12 +4,12 @@ import tensorflow as tf
 
 from serving.image_files import RATIOS, SIDE
 
-# Markers of EXIF data in JPEG and PNG files; the data after them have the same format.
+# Markers of EXIF data in JPEG and PNG files; the data after both markers have the same format.
 MARKERS = (b"Exif\0\0", b"eXIf")
-# Bytes at the start of a file that are searched for EXIF, and entries of its directory.
+# Maximum number of bytes at the start of a file, and of directory entries, that are searched for EXIF data.
 HEAD, ENTRIES = 65_536, 64
 ORIENTATION = 0x0112
-# Offset of the byte in a PNG file that holds its colour type.
+# Offset of the colour type in a PNG file.
 PNG_KIND = 25
 
 
@@ -47,7 +47,7 @@ def _jpeg(encoded: tf.Tensor) -> tf.Tensor:
     most = tf.minimum(tf.reduce_max(sides) // SIDE, tf.reduce_min(sides))
 
     def smaller(ratio: int) -> tf.Tensor:
-        # The slow, exact transform that Pillow uses too.
+        # The slow, exact transform, which Pillow uses too.
         return tf.io.decode_jpeg(encoded, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
 
     cases = [(most >= ratio, lambda ratio=ratio: smaller(ratio)) for ratio in RATIOS]
@@ -64,7 +64,7 @@ def upright(pixels: tf.Tensor, way: tf.Tensor) -> tf.Tensor:
 
 
 def _transposed(pixels: tf.Tensor) -> tf.Tensor:
-    # Not tf.transpose: for bytes, oneDNN prints warnings to standard error.
+    # tf.transpose is avoided because, for bytes, oneDNN prints warnings to standard error.
     height, width = tf.unstack(tf.shape(pixels)[:2])
     places = tf.range(width)[:, None] + width * tf.range(height)[None]
     return tf.gather(tf.reshape(pixels, (-1, 4)), places)
@@ -124,7 +124,7 @@ def _reduced(rgba: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
         means = tf.concat([tf.math.divide_no_nan(sums[:, :3], sums[:, 3:]), sums[:, 3:] / area], axis=-1)
         return tf.cast(tf.round(means), tf.uint8)
 
-    # Row by row: the whole image in float32 would take four times its bytes.
+    # Row by row, because the whole image in float32 would take four times the memory.
     rows = tf.range(-(-height // down))
     return tf.map_fn(row, rows, fn_output_signature=tf.TensorSpec((None, 4), tf.uint8))
 

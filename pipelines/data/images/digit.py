@@ -1,8 +1,9 @@
 """Handwritten digits, dark on light or light on dark, of any size and position, converted to the format of MNIST.
 
-MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and centres its centre of mass in
-28 x 28 (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files that is the pixel after the middle. Here
-the paper is estimated first, as a plane of brightness fitted to the edge of the image; ink is far from that plane.
+MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
+centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
+after the middle. Here the paper is estimated first, as a plane of brightness fitted to the edge of the image; ink is
+what lies far from that plane.
 """
 
 from typing import Any, NamedTuple
@@ -12,14 +13,15 @@ import tensorflow as tf
 from pipelines.data.images.resampling import coverage
 
 SIDE, BOX = 28, 20
-# Largest brightness of the black edge of a stored digit.
+# Largest brightness at the edge of an image that still counts as a stored digit with a black edge.
 BLACK = 64.0
-# Cells per side of the grids that find the digit and measure its box, and the share of a side at each edge that counts
-# as paper.
+# Cells per side of the grids that find the digit and measure its box; and the share of each side, at either end, that
+# counts as paper.
 FIND, MEASURE, RING = 112, 280, 0.05
-# Share of the strongest ink that counts as ink: to find the digit, for its box, and for its box on grainy paper.
+# Share of the strongest ink from which cells count as ink: to find the digit, to measure its box, and to measure its
+# box on grainy paper.
 ROUGH, EXACT, HALF = 0.3, 0.06, 0.35
-# Cells of both grids that span less than a stroke.
+# Number of cells, in either grid, that together are narrower than a stroke.
 STROKE = 7
 # Margin around the digit in the second grid, relative to its longest side.
 MARGIN = 0.25
@@ -51,11 +53,11 @@ class Cells(NamedTuple):
     left: tf.Tensor
     size: tf.Tensor
     number: int
-    """Along each side."""
+    """Number of cells along each side."""
 
 
 class Paper(NamedTuple):
-    """Brightness of the paper as a plane over the image, and the deviation of cells from it: float32 scalars."""
+    """Brightness of the paper as a plane over the image, and how far cells deviate from it: float32 scalars."""
 
     level: tf.Tensor
     down: tf.Tensor
@@ -85,7 +87,7 @@ def _written(grey: tf.Tensor) -> tf.Tensor:
     height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
     whole = Rectangle(tf.zeros(()), height, tf.zeros(()), width)
     _, residual = _paper(_resampled(grey, whole, FIND), whole)
-    # Ink covers little area, and is far from the paper.
+    # Ink covers little area but deviates far, so that the cubes show its sign.
     sign = tf.where(tf.reduce_sum(residual**3) < 0, -1.0, 1.0)
     ink = tf.nn.relu(sign * residual)
     near = _box(ink, whole, ROUGH * tf.reduce_max(ink))
@@ -125,9 +127,10 @@ def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:
 
 
 def _paper(grid: tf.Tensor, part: Rectangle) -> tuple[Paper, tf.Tensor]:
-    """Fits the plane to the ring along the edge, and returns the residuals of all cells.
+    """Fits the plane to a ring along the edge and returns the residuals of all cells.
 
-    Repeated least squares with residuals clipped to the previous fit, which makes it robust to ink in the ring.
+    Least squares are repeated with residuals clipped around the previous fit, which makes the fit robust to ink in the
+    ring.
     """
     coarse = tf.nn.avg_pool2d(grid[None, ..., None], STROKE, STROKE, "VALID")[0, ..., 0]
     y, x = _places(coarse.shape[0])
@@ -142,13 +145,13 @@ def _paper(grid: tf.Tensor, part: Rectangle) -> tuple[Paper, tf.Tensor]:
         residual = coarse - (plane[0] + plane[1] * y + plane[2] * x)
         return number + 1, plane, _deviation(residual, ring, 3 * deviation)
 
-    # A loop, not unrolled rounds: for a graph twice as large tf2onnx takes ten seconds.
+    # A loop instead of unrolled rounds, because tf2onnx takes ten seconds for a graph twice as large.
     start = (0, tf.zeros(3), tf.constant(1e6))
     _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
     level, down, across = tf.unstack(plane)
     y, x = _places(grid.shape[0])
     residual = grid - (level + down * y + across * x)
-    # From [-1, 1] over the part to pixels of the image.
+    # Converts coordinates from [-1, 1] over the part to pixels of the image.
     down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
     level -= down * (part.top + part.bottom) / 2 + across * (part.left + part.right) / 2
     return Paper(level, down, across, deviation), residual
@@ -199,7 +202,7 @@ def _ink(grey: tf.Tensor, paper: Paper, sign: tf.Tensor, cells: Cells) -> tf.Ten
     columns, in_columns = coverage(left, size, count, tf.shape(grey)[1])
     middle = (tf.range(count, dtype=tf.float32) + 0.5) * size
     blank = paper.at(top + middle, left + middle)
-    # These cells are larger than those of the measured deviation, and deviate less.
+    # These cells are larger than those in which the deviation was measured, and therefore deviate less.
     ink = tf.nn.relu(sign * (rows @ grey @ tf.transpose(columns) - blank) - NOISE / 2 * paper.deviation)
     # Dark ink absorbs a share of the light on the paper; light ink adds its own.
     ink /= tf.where(sign < 0, tf.maximum(blank, 1.0), 255.0)
@@ -207,7 +210,7 @@ def _ink(grey: tf.Tensor, paper: Paper, sign: tf.Tensor, cells: Cells) -> tf.Ten
 
 
 def _shift(canvas: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whole cells from the edge of the 28 x 28 to the box that put the centre of mass where MNIST has it."""
+    """Offset of the box in the 28 x 28 cells, in whole cells, that puts the centre of mass where MNIST has it."""
     at = tf.range(BOX, dtype=tf.float32) + 0.5
     mass = tf.maximum(tf.reduce_sum(canvas), 1e-6)
     y, x = tf.reduce_sum(canvas * at[:, None]) / mass, tf.reduce_sum(canvas * at[None]) / mass

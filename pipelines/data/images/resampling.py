@@ -13,8 +13,8 @@ def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> 
         size: number of pixels in the row.
 
     Returns:
-        Weights float32 [count, size], whose sums are 1, or 0 for a cell outside the row; and whether each cell overlaps
-        the row, float32 [count], 0 or 1.
+        Weights, float32 [count, size], which sum to 1 per cell, or to 0 for a cell outside the row; and whether each
+        cell overlaps the row, float32 [count], 0 or 1.
 
     Example:
         rows, _ = coverage(0.0, 20.0, 28, 560)
@@ -39,7 +39,7 @@ def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf
         size: number of pixels in the row.
 
     Returns:
-        Weights float32 [count, size], whose sums are 1.
+        Weights, float32 [count, size], which sum to 1 per cell.
     """
     middle = start + cell * (tf.range(count, dtype=tf.float32)[:, None] + 0.5)
     pixel = tf.range(tf.cast(size, tf.float32))[None] + 0.5

@@ -21,7 +21,7 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
 
     Args:
         run: run of a classifier.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         steps: steps after which the net is evaluated.
 
     Returns:

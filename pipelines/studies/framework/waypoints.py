@@ -40,7 +40,7 @@ def probe(run: Run, data_dir: Path | None, steps: Sequence[int] = ()) -> Probe:
 
     Args:
         run: the run.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         steps: steps of the authors' log.
 
     Returns:

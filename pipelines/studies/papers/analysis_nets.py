@@ -72,7 +72,7 @@ def training(run: Run, data_dir: Path | None, limit: int | None = None) -> "tupl
 
     Args:
         run: a finished run.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         limit: maximum number of images, evenly spaced; None for all.
     """
     frameworks.load()

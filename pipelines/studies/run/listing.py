@@ -25,7 +25,7 @@ def show(data_dir: Path | None, console: Console) -> None:
     """Prints the studies with their runs, epochs and hours. Nets without a cached timing are timed first.
 
     Args:
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         console: where to print the table and progress.
     """
     listed: dict[str, Study] = {}

@@ -40,7 +40,7 @@ def reproduce(
         schedule: "full" or "short"; None chooses the short one, if the study has it, where there is no GPU or TPU.
         arms: arms to run; empty for all.
         workers: number of runs at the same time.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress and the summary; None for standard output.
 
     Returns:

@@ -102,7 +102,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
 
     Args:
         config: configuration of the run.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         began: start of this process, in seconds since 1970.
 
     Raises:

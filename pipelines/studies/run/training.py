@@ -35,7 +35,7 @@ def train_runs(
         scope: its arms and seeds.
         folder: folder of the study, which the caller holds.
         backend: Keras backend.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         workers: number of runs at the same time.
         console: where to print a line per run and the time left.
 
@@ -132,7 +132,7 @@ def search_settings(
         study: study that draws settings.
         scope: its nets and the number of settings.
         folder: folder of the study, which the caller holds.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         workers: number of trials at the same time, each on its share of the cores.
         console: where to print a table of the trials, or a line for each.
 

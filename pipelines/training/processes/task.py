@@ -31,7 +31,7 @@ class Task(Frozen):
     folder: Path
     """The folder to work on."""
     data_dir: Path | None
-    """Folder of prepared data; None for the default of TFDS."""
+    """Folder of prepared data; None for the TFDS default."""
     cores: tuple[int, ...] = ()
     """The cores to use; none for all."""
 

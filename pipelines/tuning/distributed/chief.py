@@ -31,7 +31,7 @@ def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | No
     Args:
         plan: the plan of the search.
         folder: the folder of the search.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
         ends: the deadline, in seconds since 1970; None for none.
 
     Raises:

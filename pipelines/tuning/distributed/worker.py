@@ -34,7 +34,7 @@ class Worker(keras_tuner.Tuner):
         plan: the plan of the search.
         folder: the folder of the search.
         oracle: the oracle that `oracles.make` returned.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
     """
 
     def __init__(self, plan: SearchPlan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
@@ -119,7 +119,7 @@ def work(plan: SearchPlan, folder: Path, data_dir: Path | None) -> None:
     Args:
         plan: the plan of the search.
         folder: the folder of the search.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
 
     Raises:
         UserError: the chief is gone or runs another search, or the data are not available.

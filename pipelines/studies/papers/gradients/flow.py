@@ -49,7 +49,7 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
 
     Args:
         run: run of a dense classifier.
-        data_dir: folder of prepared data; None for the default of TFDS.
+        data_dir: folder of prepared data; None for the TFDS default.
 
     Returns:
         A probe with the columns above.
