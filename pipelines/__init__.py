@@ -1,1 +1,1 @@
-"""The program `highway`: one file a verb. It imports `highway_keras`, never the other way round."""
+"""The program `highway`, with one file per verb. It imports `highway_keras`, never the other way round."""

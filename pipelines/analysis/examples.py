@@ -16,8 +16,8 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
 from pipelines.data.stream import Stream
 
-# Maximum number of values per batch, so that the outputs of the intact net take at most 100 MB; and of examples, as
-# more do not help.
+# Maximum number of values per batch, so that the outputs of the intact net take at most 100 MB, and maximum number of
+# examples, beyond which there is no gain.
 VALUES, LARGEST = 2**24, 500
 
 

@@ -11,7 +11,7 @@ from pipelines.core.errors import StoppedError, UserError, disk_is_full
 
 ENVIRONMENT = {
     "KERAS_BACKEND": "tensorflow",
-    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow's notes on the CPU and on missing GPUs
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow's messages about the CPU and missing GPUs
     "ABSL_MIN_LOG_LEVEL": "2",
     "GRPC_VERBOSITY": "ERROR",
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data as soon as it is imported

@@ -59,7 +59,7 @@ def predictor(path: Path) -> Predict:
 FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
 
 
-# Cached because it is the same for all models of one kind and size, and tf2onnx needs ten seconds for the digits' one.
+# Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes ten seconds for digits.
 @cache
 def _picture(convert: "Function") -> bytes:
     import onnx

@@ -16,7 +16,7 @@ LOOP = "highway_layers"
 
 
 def for_inference(model: keras.Model) -> keras.Model:
-    """Copies a net with its weights, replacing its stacks by their inference form.
+    """Copies a net with its weights, replacing its stacks with their inference form.
 
     Args:
         model: a functional or sequential model in float32; it is not changed.

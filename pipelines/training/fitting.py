@@ -94,7 +94,7 @@ def finish(training: Training) -> None:
     except DivergedError as error:
         run.update(state="diverged")
         raise UserError(_diverged(run, error.step)) from error
-    # Replaces the weights by their moving average, if there is one. `fit` does so too, unless no epoch was left.
+    # Replaces the weights with their moving average, if there is one. `fit` does so too, unless no epoch was left.
     model.optimizer.finalize_variable_values(model.trainable_variables)
     with replacing(run.path / FILES["final"]) as aside:
         training.net.save(aside)
@@ -173,7 +173,7 @@ def _fit(training: Training) -> None:
 
         if progress.step % steps_per_epoch:
             # The rest of an epoch needs its own call, as all epochs of a `fit` have the same length. Any call to `fit`
-            # ends by replacing the weights by their average, which the copy undoes.
+            # ends by replacing the weights with their average, which the copy undoes.
             weights: list[np.ndarray] = []
             copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: weights.extend(_values(model)))
             train(progress.step // steps_per_epoch + 1, copy)

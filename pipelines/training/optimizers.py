@@ -129,7 +129,7 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
 
 @contextmanager
 def averaged(model: keras.Model) -> Iterator[None]:
-    """Replaces the weights by their moving average until the block ends; does nothing if there is none.
+    """Replaces the weights with their moving average until the block ends; does nothing if there is none.
 
     Keras's `SwapEMAWeights` swaps by adding and subtracting, whose rounding would let validation change training. This
     one copies.

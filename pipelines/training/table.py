@@ -23,7 +23,7 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         writer.writerow(row)
     writer.writerow([f"{value:.9g}" for value in row.values()])
-    # Other commands read the file meanwhile: it is unbuffered, and truncated if a full disk cuts a row short.
+    # Other commands may read the file at any time, so it is unbuffered, and truncated if a full disk cuts a row short.
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:

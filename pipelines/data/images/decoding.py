@@ -47,7 +47,7 @@ def _jpeg(encoded: tf.Tensor) -> tf.Tensor:
     most = tf.minimum(tf.reduce_max(sides) // SIDE, tf.reduce_min(sides))
 
     def smaller(ratio: int) -> tf.Tensor:
-        # The slow, exact transform, which Pillow uses too.
+        # This transform is slow but exact, and Pillow uses it too.
         return tf.io.decode_jpeg(encoded, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
 
     cases = [(most >= ratio, lambda ratio=ratio: smaller(ratio)) for ratio in RATIOS]

@@ -48,7 +48,7 @@ def reproduce(
 
     Raises:
         UserError: an unknown study, arm or schedule; a folder that holds another study or is in use; missing data; or a
-            run that dies again and again.
+            run that keeps dying.
 
     Example:
         reproduce("depth-contrast", budget=0.01)

@@ -64,7 +64,7 @@ def file(config: Config) -> Path:
         "devices": environment.devices(),
         "versions": environment.versions(),
         "backend": os.environ.get("KERAS_BACKEND"),
-        # The folds of a series are configurations of one data set of TFDS.
+        # The folds of a time series are configurations of one TFDS data set.
         "data": config.data.partition("/")[0],
         "config": config.model_dump(mode="json", exclude=IRRELEVANT),
     }

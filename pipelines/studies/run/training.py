@@ -40,7 +40,7 @@ def train_runs(
         console: where to print a line per run and the time left.
 
     Raises:
-        UserError: the data is missing, or a process dies again and again.
+        UserError: the data is missing, or a process keeps dying.
     """
     members: list[Member] = []
     # Seed by seed, so that a stopped study has runs of every arm, and the time left is estimated well.
@@ -137,7 +137,7 @@ def search_settings(
         console: where to print a table of the trials, or a line for each.
 
     Raises:
-        UserError: the folder holds another search, the data is missing, or a process dies again and again.
+        UserError: the folder holds another search, the data is missing, or a process keeps dying.
     """
     search = searches.local_search(planned(study, scope), search_folder(folder), data_dir)
     search_plan.keep(search.plan, search.folder)

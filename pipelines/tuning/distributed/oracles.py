@@ -57,7 +57,7 @@ def make(plan: SearchPlan, objective: Objective) -> Enduring:
     shared: dict[str, Any] = {
         "objective": keras_tuner.Objective(objective.name, objective.direction),
         "hyperparameters": _parameters(plan),
-        "seed": plan.config.seed + 1,  # KerasTuner replaces 0 by a random seed.
+        "seed": plan.config.seed + 1,  # KerasTuner replaces 0 with a random seed.
         "max_consecutive_failed_trials": None,
     }
     if plan.algorithm == "hyperband":
