@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
         words: command-line arguments; None for those of this process.
 
     Returns:
-        The exit status: 1 if a contestant failed or computed something else; 0 if contestants were skipped.
+        The exit status: 1 if a contestant failed or its results disagree, else 0, even if some were skipped.
     """
     asked = _parser().parse_args(words)
     session = Session(Path(), RESULTS, asked.quick, environment.command(), _machine())

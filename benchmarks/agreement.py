@@ -1,8 +1,8 @@
-"""Compares loss curves: do all contestants learn the same?
+"""Compares loss curves to check that all contestants learn the same.
 
-Training is chaotic: differences in the last bits grow, at first tenfold every ten steps, until curves differ like those
-of two seeds. Therefore the first steps are compared closely, the first epoch less closely, and of a whole study only
-the mean loss of its second half. Six contestants at depths 10 to 1,000 differed by 8e-6, 1e-4 and 16%.
+Training is chaotic: rounding differences grow, at first tenfold every ten steps, until two curves differ as much as
+with different seeds. So the first steps are compared closely, the first epoch less closely, and a whole study only by
+the mean loss of its second half. In these checks, six contestants at depths 10 to 1,000 differed by 8e-6, 1e-4 and 16%.
 """
 
 import math
@@ -14,7 +14,7 @@ FIRST_STEPS = 10
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the loss curve, and how far contestants may differ from the first, relatively."""
+    """A part of the loss curve, and the largest relative difference from the first contestant allowed there."""
 
     name: str
     tolerance: float
@@ -23,7 +23,7 @@ class Check:
 STEPS = Check(f"loss of the first {FIRST_STEPS} steps", 1e-3)
 EPOCH = Check("loss of the first epoch", 1e-2)
 STUDY = Check("mean loss of the study's second half", 0.3)
-# bfloat16 keeps two to three digits.
+# bfloat16 has two to three significant digits.
 CONV = {"float32": Check("loss of the first 2 steps", 1e-3), "mixed_bfloat16": Check("loss of the first 2 steps", 0.1)}
 
 
@@ -48,10 +48,10 @@ def deviations(curves: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def disagreements(check: Check, curves: Mapping[str, Sequence[float]]) -> list[str]:
-    """Describes each contestant that learns something else than the first.
+    """Describes each contestant whose losses differ too much from the first's.
 
     Args:
-        check: the part of the curves, and the tolerance.
+        check: part of the curves, and the tolerance.
         curves: see `deviations`.
     """
     reference = next(iter(curves))

@@ -1,4 +1,4 @@
-"""Speed of `highway predict --out`, as a share of decoding and inference alone."""
+"""Speed of `highway predict --out` relative to decoding and inference alone."""
 
 import io
 import json
@@ -19,13 +19,13 @@ from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 
 OURS = Contestant("highway predict --out", "batch_inference", "project", ours=True)
-# The fastest of these is the peer, by batch size.
+# By batch size; the fastest is the peer.
 BARE = {
     size: Contestant(f"decode and run alone, batch {size}", "batch_inference", "project") for size in (32, 128, 256)
 }
 ROUNDS = 4
 DISTINCT = 6000
-# Seconds of a start and of a turn, roughly.
+# Approximate seconds per start and per turn.
 START_COST, TURN_COST = 2.0, 8.0
 
 
@@ -47,7 +47,7 @@ def run(session: Session) -> Iterator[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     if session.quick:
         return 4 * START_COST
     return 2 * (1 + len(BARE)) * (START_COST + (1 + ROUNDS) * TURN_COST)
@@ -57,20 +57,20 @@ BENCHMARK = Benchmark("batch_inference", "How many files per second does `highwa
 
 
 def encoded(pixels: np.ndarray, side: int, form: str) -> bytes:
-    """Encodes a grey image at another size."""
+    """Resizes a grey image and encodes it."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR).save(buffer, form)
     return buffer.getvalue()
 
 
 def pack(path: Path, contents: list[bytes], count: int) -> None:
-    """Writes a tar file of that many members, whose contents repeat."""
+    """Writes a tar file of `count` members, cycling through `contents`."""
     with tarfile.open(path, "w") as archive:
         for number, content in enumerate(islice(cycle(contents), count)):
             member = tarfile.TarInfo(f"{number:07}.png")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-            archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them in memory
+            archive.members.clear()  # type: ignore[attr-defined]  # else all members stay in memory
 
 
 def _speeds(session: Session, template: Row, version: Path, images: Path, count: int) -> list[Row]:

@@ -29,7 +29,7 @@ class Contestant:
         environment: "project" is the environment of this process, "peers" that of `make peers`.
         options: options of the program.
         variables: environment variables.
-        ours: whether it is what this project offers.
+        ours: whether it belongs to this project.
         deepest: largest number of highway blocks; None is unlimited.
         because: the reason for that limit.
         cached: whether JAX keeps compiled programs on disk, as PyTorch does by default. Steps are no faster, so only

@@ -25,7 +25,7 @@ def run(session: Session) -> list[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     if session.quick:
         return (START_COST + 3 * 8 * IMAGE_COST) * len(roster.CONV_QUICK)
     return (START_COST + 20 * conv_problem.BATCH * IMAGE_COST) * len(roster.CONV) * 2

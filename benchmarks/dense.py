@@ -89,7 +89,7 @@ def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     contestants, sizes = _scope(session)
     return sum(_cost(size, contestant) for size in sizes for contestant in _able(contestants, size))
 

@@ -55,7 +55,7 @@ def run(session: Session) -> list[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     return START_COST if session.quick else 3 * START_COST + ROUNDS * ROUND_COST
 
 

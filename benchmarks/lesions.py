@@ -70,7 +70,7 @@ def run(session: Session) -> list[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     return START_COST * len(QUICK if session.quick else CONTESTANTS) + _rounds_cost(session)
 
 

@@ -46,7 +46,7 @@ def run(session: Session) -> Iterator[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     return START_COST if session.quick else serving.EXPORT_COST + ROUNDS * START_COST
 
 

@@ -49,7 +49,7 @@ def run(session: Session) -> Iterator[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     return 1.0 if session.quick else TRAIN_COST + len(DRAWINGS) * 10_000 * FILE_COST
 
 

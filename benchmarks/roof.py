@@ -41,7 +41,7 @@ def run(session: Session) -> Iterator[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     return (4 + 8 * _seconds(session)) * len(_threads(session))
 
 

@@ -70,7 +70,7 @@ def run(session: Session) -> list[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     servers, connections, rounds, seconds = _scope(session)
     return EXPORT_COST + len(servers) * (START_COST + rounds * seconds * len(connections))
 

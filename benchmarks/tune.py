@@ -63,7 +63,7 @@ def run(session: Session) -> list[Row]:
 
 
 def cost(session: Session) -> float:
-    """Seconds that `run` takes, roughly."""
+    """Estimates how many seconds `run` takes."""
     if session.quick:
         return START + COMPILED
     return ROUNDS * 2.5 * (START + len(environment.available()) * PER_WORKER * (COMPILED + EPOCHS * EPOCH))

@@ -51,7 +51,7 @@ class WebServer:
         environment: "project" is the environment of this process, "servers" that of `make servers`.
         options: options of the program.
         body: how it takes an image.
-        ours: whether it is what this project offers.
+        ours: whether it belongs to this project.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The contestants, each a program as its users would write it, run by `benchmarks.controller` in a process."""
+"""Contestants: programs written the way their users would write them, run by `benchmarks.controller`."""

@@ -1,6 +1,6 @@
 """Batch inference by `highway predict --out`, or by decoding and `InferenceSession.run` alone.
 
-The task names the way, the model, the images, a folder to write to, and the batch size of the bare loop.
+The task names the method, the model, the images, a folder to write to, and the batch size of the bare loop.
 """
 
 import json
@@ -47,7 +47,7 @@ def _job(model: Path, settings: dict[str, Any]) -> Any:
 
 
 def _bare(folder: Path, settings: dict[str, Any]) -> Any:
-    """The same number of threads, with all files in memory already, and without names, order or results."""
+    """Uses as many threads, but with all files already in memory, and without names, order or results."""
     model = open_model(folder)
     fetched = Listing(sources(settings["images"], None)).fetched()
     contents = [one.content.read_bytes() if isinstance(one.content, Path) else one.content for one in fetched]

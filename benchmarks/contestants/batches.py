@@ -7,10 +7,10 @@ import numpy as np
 
 
 def feeding(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Builds the arguments of `fit` for one pass over some batches, in their order.
+    """Builds the arguments of `fit` for one pass over batches, in order.
 
-    On TensorFlow this is a dataset without tf.data's autotuning, which stalls `fit` for as long as a turn (see
-    `pipelines.data`), for plain Keras and for ours, to compare the steps and not the stall.
+    On TensorFlow they hold a dataset without tf.data's autotuning, which stalls `fit` for as long as a turn (see
+    `pipelines.data`). Plain Keras and ours both use it, so that steps are compared, not stalls.
 
     Args:
         images: [batches, batch, ...].

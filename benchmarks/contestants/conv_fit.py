@@ -1,4 +1,4 @@
-"""Training with `Model.fit`, which both convolutional contestants on Keras share."""
+"""Training with `Model.fit`, shared by both convolutional contestants on Keras."""
 
 import keras
 
@@ -8,11 +8,11 @@ from benchmarks.worker import Train
 
 
 def fitting(model: keras.Model, problem: ConvProblem) -> Train:
-    """Trains a compiled model on the same few batches; the loss is the cross-entropy, without penalties.
+    """Makes a function that trains a model on the same few batches and returns cross-entropies, without penalties.
 
     Args:
-        model: compiled, with a metric named "crossentropy".
-        problem: the problem, for its data.
+        model: compiled model with a metric named "crossentropy".
+        problem: problem that provides the data.
     """
     images, labels = problem.data()
     batches = len(labels)

@@ -1,4 +1,4 @@
-"""The net in Flax: one block under `nn.scan`, Optax, a jitted step."""
+"""The net in Flax, with one block under `nn.scan`, Optax and a jitted step."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ class Highway(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, _: None) -> tuple[jax.Array, None]:
-        """From x [batch, width] to the same."""
+        """Maps x [batch, width] to y of the same shape."""
         h = nn.tanh(nn.Dense(self.width, name="block")(x))
         t = nn.sigmoid(nn.Dense(self.width, name="transform")(x))
         return t * h + (1 - t) * x, None
@@ -34,7 +34,7 @@ class Net(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Images [batch, 784] to logits [batch, 10]."""
+        """Maps images [batch, 784] to logits [batch, 10]."""
         x = nn.tanh(nn.Dense(self.width, name="entry")(x))
         stack = nn.scan(Highway, variable_axes={"params": 0}, split_rngs={"params": True}, length=self.depth)
         x, _ = stack(self.width, name="blocks")(x, None)
@@ -54,7 +54,7 @@ def step(state: TrainState, images: jax.Array, labels: jax.Array) -> tuple[Train
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = Problem.from_json(task)
     images, labels = problem.data()
     weights = problem.initial()
@@ -63,7 +63,7 @@ def start(task: str) -> Train:
         return {"kernel": jnp.asarray(weights[kernel]), "bias": jnp.asarray(weights[bias])}
 
     net = Net(problem.depth, problem.width)
-    # As every user has to, though these weights are then replaced: all contestants draw weights of their own first.
+    # Every user has to do this, and all other contestants draw weights too, although they are replaced afterwards.
     jax.jit(net.init)(jax.random.key(0), images[0])
     params = {
         "entry": dense("entry_kernel", "entry_bias"),

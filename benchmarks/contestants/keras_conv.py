@@ -1,4 +1,4 @@
-"""The 19-layer CIFAR net from Keras's own convolutions; the backend is KERAS_BACKEND."""
+"""The 19-layer CIFAR net built from Keras's own convolutions, on the backend in KERAS_BACKEND."""
 
 import keras
 
@@ -8,7 +8,7 @@ from benchmarks.worker import Train, serve
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = ConvProblem.from_json(task)
     keras.config.set_dtype_policy(problem.precision)
     model = _net()
@@ -21,7 +21,7 @@ def start(task: str) -> Train:
         optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM, nesterov=True),
         loss=keras.losses.CategoricalCrossentropy(from_logits=True),
         metrics=[keras.metrics.CategoricalCrossentropy(name="crossentropy", from_logits=True)],
-        # As fast as it goes: with XLA a step of convolutions on a CPU takes longer.
+        # The faster choice: on a CPU, XLA slows convolutions down.
         jit_compile="auto" if keras.backend.backend() != "tensorflow" or "gpu" in problem.options else False,
     )
     return fitting(model, problem)

@@ -1,4 +1,4 @@
-"""The net in Keras, a pair of Dense layers for each block, as without our library; the backend is KERAS_BACKEND."""
+"""The net in Keras without our library: two Dense layers per block, on the backend in KERAS_BACKEND."""
 
 import keras
 
@@ -8,7 +8,7 @@ from benchmarks.worker import Train, serve
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = Problem.from_json(task)
     weights = problem.initial()
     inputs = keras.Input((weights["entry_kernel"].shape[0],))

@@ -1,4 +1,4 @@
-"""Training with `Model.fit`, which both contestants on Keras share."""
+"""Training with `Model.fit`, shared by both contestants on Keras."""
 
 import keras
 
@@ -8,14 +8,14 @@ from benchmarks.worker import Train
 
 
 def fitting(model: keras.Model, problem: Problem) -> Train:
-    """Trains a model with `compile` and `fit` on NumPy arrays.
+    """Compiles a model, and makes a function that trains it with `fit`.
 
     Args:
         model: model from images [batch, 784] to logits.
         problem: data and settings.
 
     Returns:
-        What trains a whole number of epochs, or a few steps of the first.
+        A function that trains for a whole number of epochs, or for a few steps of the first.
     """
     images, labels = problem.data()
     epoch = len(labels)

@@ -1,6 +1,6 @@
 """The loss of a 50-layer net with each of its layers closed in turn; the task names the method and the images.
 
-A request is a number of images (0 only starts); the answer is the loss without each layer.
+A request is a number of images (0 only starts the process); the answer holds the loss without each layer.
 """
 
 import json
@@ -15,7 +15,7 @@ BATCH = 500
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     settings = json.loads(task)
     from pipelines.core import frameworks
 
@@ -29,7 +29,7 @@ def start(task: str) -> Train:
     way: Callable[[Any, Any, Any], list[float]] = {"ours": ours, "closed": closed, "rebuilt": rebuilt}[settings["way"]]
 
     def measure(count: int) -> dict[str, Any]:
-        # Repeats them if there are fewer.
+        # Cycles through the images if there are fewer.
         places = np.arange(count) % len(images)
         return {"losses": way(net, images[places], labels[places]) if count else []}
 
@@ -45,7 +45,7 @@ def ours(net: Any, x: Any, y: Any) -> list[float]:
 
 
 def closed(net: Any, x: Any, y: Any) -> list[float]:
-    """Sets weights that shut the gates of a layer, and calls Keras's `evaluate`, which is compiled once."""
+    """Sets weights that close the gates of a layer, and calls Keras's `evaluate`, which is compiled once."""
     if not net.compiled:
         _compile(net)
     stack, losses = net.get_layer("highway"), []
@@ -62,12 +62,12 @@ def closed(net: Any, x: Any, y: Any) -> list[float]:
 
 
 def rebuilt(net: Any, x: Any, y: Any) -> list[float]:
-    """Builds and compiles a net without the layer, for each layer."""
+    """Builds and compiles a net without the layer, for each layer in turn."""
     import highway_keras
 
     stack, losses = net.get_layer("highway"), []
     for layer in range(stack.depth):
-        # One hidden layer is the plain one.
+        # `depth` counts the plain layer too, so this net has one highway layer fewer.
         less = highway_keras.from_preset("mnist_dense_50", depth=stack.depth)
         for old, new in zip(net.weights, less.weights, strict=True):
             new.assign(np.delete(old, layer, axis=0) if old.shape != new.shape else np.array(old))
@@ -79,7 +79,7 @@ def rebuilt(net: Any, x: Any, y: Any) -> list[float]:
 def _compile(net: Any) -> None:
     import keras
 
-    # With XLA, as `highway train` compiles stacks, and faster on a CPU.
+    # `highway train` compiles stacks with XLA too; it is faster on a CPU.
     net.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True)
 
 

@@ -1,4 +1,4 @@
-"""Highest rates of matrix products and copies, in NumPy and PyTorch, on the number of threads that is set.
+"""Peak rates of matrix products and copies in NumPy and PyTorch, on the number of threads set by the environment.
 
 Prints JSON: floating-point operations per second, and bytes per second read and written.
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 SIDE, COPY = 2048, 2**26
-# Of a highway block of 50 units in feature-major form: H and T in one product, for a batch of 128.
+# The product of a highway block of 50 units in feature-major form: H and T at once, for a batch of 128.
 SMALL, MANY = (100, 50, 128), 64
 
 
 def best(work: Callable[[], object], amount: float, seconds: float) -> float:
-    """The highest rate seen: a roof is what can be reached, not what is typical."""
+    """Returns the highest rate seen: a roof is what can be reached, not what is typical."""
     work()
     rate, until = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -28,7 +28,7 @@ def best(work: Callable[[], object], amount: float, seconds: float) -> float:
 
 
 def in_numpy(seconds: float) -> dict[str, float]:
-    """Rates of numpy."""
+    """Measures NumPy."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((SIDE, SIDE), np.float32) for _ in range(2))
     m, k, n = SMALL
@@ -43,7 +43,7 @@ def in_numpy(seconds: float) -> dict[str, float]:
 
 
 def in_torch(seconds: float, threads: int) -> dict[str, float]:
-    """Rates of PyTorch; bfloat16 too."""
+    """Measures PyTorch, in bfloat16 too."""
     import torch
 
     torch.set_num_threads(threads)

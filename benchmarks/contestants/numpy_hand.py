@@ -1,4 +1,4 @@
-"""The net in NumPy, its gradient by hand."""
+"""The net in NumPy, with a hand-written gradient."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def start(task: str) -> Train:
 
 
 def gradient(weights: Arrays, images: np.ndarray, labels: np.ndarray) -> tuple[float, Arrays]:
-    """Mean cross-entropy of a batch and its gradient by every weight.
+    """Computes the mean cross-entropy of a batch and its gradient with respect to every weight.
 
     Args:
         weights: see `benchmarks.problem.initial_weights`.
@@ -45,7 +45,7 @@ def gradient(weights: Arrays, images: np.ndarray, labels: np.ndarray) -> tuple[f
         labels: integers [batch].
 
     Returns:
-        The loss, and arrays of the shapes of the weights.
+        The loss, and the gradients, with the names and shapes of the weights.
     """
     entry = np.tanh(images @ weights["entry_kernel"] + weights["entry_bias"])
     x, kept = entry, []

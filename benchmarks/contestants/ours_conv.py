@@ -1,4 +1,4 @@
-"""The 19-layer CIFAR net as `highway train cifar10_19` builds and compiles it; the backend is KERAS_BACKEND."""
+"""The 19-layer CIFAR net as `highway train cifar10_19` builds and compiles it, on the backend in KERAS_BACKEND."""
 
 import keras
 
@@ -15,13 +15,13 @@ CIFAR = DataInfo("cifar10", "", (32, 32, 3), tuple("0123456789"), {"train": 50_0
 
 
 def config() -> Config:
-    """The recipe, with what all contestants leave out left out."""
+    """Returns the recipe, with the simpler optimizer that all contestants use."""
     optimizer = SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
     return recipes.get("cifar10_19").config.model_copy(update={"optimizer": optimizer})
 
 
 def build(precision: Precision) -> keras.Model:
-    """The net without its dropout, with fresh weights."""
+    """Builds the net without its dropout, with new weights."""
     net = nets.build(config(), CIFAR, precision)
     for layer in net.layers:
         if isinstance(layer, keras.layers.Dropout):
@@ -30,7 +30,7 @@ def build(precision: Precision) -> keras.Model:
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = ConvProblem.from_json(task)
     if "gpu" in problem.options and not environment.accelerators():
         raise SystemExit(f"{keras.backend.backend()} sees no GPU: install it with CUDA (make install ACCELERATOR=gpu)")

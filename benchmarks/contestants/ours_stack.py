@@ -1,13 +1,13 @@
-"""The net with `highway_keras.HighwayStack`; the backend is KERAS_BACKEND.
+"""The net with `highway_keras.HighwayStack`, on the backend in KERAS_BACKEND.
 
-The option "devices" trains as `highway train` does on JAX: many steps in one program, and each batch divided among all
-devices, which on a CPU are as many as XLA_FLAGS says.
+The option "devices" trains like `highway train` on JAX: one program runs many steps, and each batch is split across all
+devices, whose number on a CPU is set by XLA_FLAGS.
 """
 
 import os
 from contextlib import nullcontext
 
-if os.environ["KERAS_BACKEND"] == "tensorflow":  # As the command starts; on JAX TensorFlow is not there.
+if os.environ["KERAS_BACKEND"] == "tensorflow":  # As `highway` does; the environment for JAX has no TensorFlow.
     from pipelines.core import frameworks
 
     frameworks.load()
@@ -22,14 +22,14 @@ from pipelines.training.many_steps import ManySteps, drawing
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = Problem.from_json(task)
     weights = problem.initial()
     inputs = keras.Input((weights["entry_kernel"].shape[0],))
     entry = keras.layers.Dense(problem.width, activation="tanh")
     stack = highway_keras.HighwayStack(problem.depth, activation="tanh")
     head = keras.layers.Dense(10)
-    # As `highway train` does.
+    # `highway train` draws initial weights in this context too.
     with drawing() if "devices" in problem.options else nullcontext():
         outputs = head(stack(entry(inputs)))
     if "devices" in problem.options:

@@ -17,7 +17,7 @@ class ConvHighway(nn.Module):
         self.transform = nn.Conv2d(filters, filters, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """From x [batch, channels, height, width] to the same."""
+        """Maps x [batch, channels, height, width] to y of the same shape."""
         t = torch.sigmoid(self.transform(x))
         return t * torch.relu(self.block(x)) + (1 - t) * x
 
@@ -40,12 +40,12 @@ class Net(nn.Module):
         self.classifier = nn.Linear(LAST, 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Images [batch, 3, 32, 32] to logits [batch, 10]."""
+        """Maps images [batch, 3, 32, 32] to logits [batch, 10]."""
         return self.classifier(self.layers(images))
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = ConvProblem.from_json(task)
     device = "cuda" if "gpu" in problem.options else "cpu"
     if device == "cuda":
@@ -59,7 +59,7 @@ def start(task: str) -> Train:
     images, labels = images.permute(0, 1, 4, 2, 3), labels.long()
     kernels = [weight for weight in net.layers.parameters() if weight.ndim > 1]
     biases = [weight for weight in net.parameters() if weight.ndim == 1]
-    # Keras's L2 adds the squares times a factor, whose gradient is twice that.
+    # Keras's L2 penalty is the factor times w squared, so its gradient is twice the factor times w.
     groups = [
         {"params": kernels, "weight_decay": 2 * L2},
         {"params": [net.classifier.weight], "weight_decay": 2 * CLASSIFIER_L2},

@@ -1,4 +1,4 @@
-"""The net in PyTorch: a module for each layer, eager, or through torch.compile with the option "compile"."""
+"""The net in PyTorch, with a module for each layer; eager, or under torch.compile with the option "compile"."""
 
 import torch
 from torch import nn
@@ -16,13 +16,13 @@ class Highway(nn.Module):
         self.transform = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """From x [batch, width] to the same."""
+        """Maps x [batch, width] to y of the same shape."""
         t = torch.sigmoid(self.transform(x))
         return t * torch.tanh(self.block(x)) + (1 - t) * x
 
 
 def start(task: str) -> Train:
-    """Makes the net; see `benchmarks.worker`."""
+    """Builds the net; see `benchmarks.worker`."""
     problem = Problem.from_json(task)
     device = "cuda" if "gpu" in problem.options else "cpu"
     images, labels = (torch.from_numpy(array).to(device) for array in problem.data())

@@ -1,4 +1,4 @@
-"""The input pipeline of a recipe alone, in training, and training without it; the task names which, and the recipe."""
+"""A recipe's input pipeline alone, training on it, or training without it; the task names which, and the recipe."""
 
 import json
 import time
@@ -18,7 +18,7 @@ LONG = 2**40
 
 
 def start(task: str) -> Train:
-    """Opens the data and makes the net; see `benchmarks.worker`."""
+    """Opens the data and builds the net; see `benchmarks.worker`."""
     settings = json.loads(task)
     config = recipes.get(settings["recipe"]).config
     info = sources.describe(config.data, None, config.validation)
@@ -33,7 +33,7 @@ def start(task: str) -> Train:
         classes=len(info.labels),
     )
     if settings["what"] == "constant":
-        # Taken out of the pipeline, so that nothing works on the next one.
+        # Detached from the pipeline, so that nothing prepares the next batch.
         dataset = tf.data.Dataset.from_tensors(next(iter(dataset))).repeat()
     model = None
     if settings["what"] != "alone":
