@@ -1,4 +1,4 @@
-# Three images of one repository:
+# Three images from one repository:
 #   docker build --target train -t highway-train .              all verbs; --build-arg ACCELERATOR=gpu for CUDA
 #   docker build --target tf-serving -t highway-tf-serving .    TF Serving with its batching and monitoring
 #   docker build --target endpoint -t highway-endpoint .        `highway serve`, without TensorFlow and Keras
@@ -19,7 +19,7 @@ FROM packages AS endpoint-packages
 COPY requirements/serving.lock requirements.lock
 RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
-# Without Keras, which only the library needs. Removes tests of packages, and ONNX Runtime's tools for making models.
+# Leaves out Keras, which only the library needs, and removes packages' tests and ONNX Runtime's tools for making models.
 RUN pip --python /opt/highway/bin/python install --no-deps . && \
     find /opt/highway/lib -type d \( -name tests -o -path '*/onnxruntime/transformers' -o -path '*/onnxruntime/tools' \
     -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} +

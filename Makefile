@@ -6,8 +6,8 @@ BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
 PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 
-# Recipes: an empty environment, and a package's installation into one. uv takes a fraction of pip's time but does not
-# know the mirrors that pip is configured with: where uv fails, pip is asked.
+# Two recipes: create an empty environment, and install packages into it. uv takes a fraction of pip's time but ignores
+# the mirrors that pip is configured with, so pip takes over where uv fails.
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
 install_into = @$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
@@ -31,12 +31,12 @@ $(INSTALLED): requirements/uv.lock requirements/$(ACCELERATOR).lock requirements
 demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 	@$(BIN)/python -m pipelines.verbs.demo
 
-# What the second backend runs too: the library, and training that is killed and resumed.
+# Tests that JAX, the second backend, runs too: the library, and training that is killed and resumed.
 ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_many_steps.py \
     tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
-# More workers than the two cores of small machines: some tests wait for processes.
+# More workers than the two cores of small machines, because some tests wait for processes.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
-# PyTorch is in .venv-peers, where TensorFlow is not: the library needs Keras, NumPy and one backend only.
+# .venv-peers has PyTorch but no TensorFlow: the library needs only Keras, NumPy and one backend.
 PYTEST_IN_PEERS := .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
 test: install peers  ## Run the tests on every backend, short of the slow ones
@@ -44,7 +44,7 @@ test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-# Fresh workers after the unit tests: what TensorFlow compiles stays in memory until they end.
+# Two runs, so that workers are fresh after the unit tests: programs compiled by TensorFlow stay in memory until they end.
 test-all: install peers  ## Run every test on every backend
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e

@@ -31,9 +31,9 @@ class Contestant:
         variables: environment variables.
         ours: whether it belongs to this project.
         deepest: largest number of highway blocks; None is unlimited.
-        because: the reason for that limit.
-        cached: whether JAX keeps compiled programs on disk, as PyTorch does by default. Steps are no faster, so only
-            starts and studies with a filled cache are measured.
+        because: reason for that limit.
+        cached: whether JAX caches compiled programs on disk, as PyTorch does by default. Steps are no faster for it, so
+            only starts and studies are measured, with a filled cache.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Answer:
     """The answer of a worker.
 
     Args:
-        seconds: time from the request to the answer; for the first one from the start of the process.
+        seconds: time from the request to the answer; for the first answer, from the start of the process.
         losses: mean of each epoch, or loss of each step if the request was not for whole epochs.
         peak_bytes: largest resident memory of the process so far.
         versions: versions of the relevant packages.
@@ -97,7 +97,7 @@ class Worker:
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             }
-        # Installed packages have cached bytecode, so that starts of ours need it too.
+        # Installed packages have cached bytecode; our source must be allowed to have it too, for comparable starts.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._asked = time.perf_counter()
@@ -115,7 +115,7 @@ class Worker:
         self._fresh = True
 
     def ask(self, steps: int, patience: float = PATIENCE) -> Answer:
-        """Requests that many training steps.
+        """Requests a number of training steps.
 
         Args:
             steps: number of steps.
@@ -152,7 +152,7 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        # Frameworks take long to exit by themselves.
+        # Killed, because frameworks are slow to exit by themselves.
         self._process.kill()
         self._process.communicate()
         self._errors.close()

@@ -13,12 +13,12 @@ from benchmarks.conv_problem import ConvProblem, Precision
 from benchmarks.session import PAUSE, Benchmark, Roof, Session
 from benchmarks.table import Row
 
-# Seconds of a start with the first step, and of an image, roughly.
+# Approximate seconds per start, first step included, and per image.
 START_COST, IMAGE_COST = 15.0, 0.012
 
 
 def run(session: Session) -> list[Row]:
-    """Measures both precisions on the CPU; if quick, one."""
+    """Measures both precisions on the CPU; if quick, only float32."""
     if session.quick:
         return measure(session, roster.CONV_QUICK, ("float32",), batch=8, rounds=1, steps=1)
     return measure(session, roster.CONV, ("float32", "mixed_bfloat16"), rounds=9, steps=2)
@@ -32,7 +32,7 @@ def cost(session: Session) -> float:
 
 
 def run_on_gpu(session: Session) -> list[Row]:
-    """Measures bfloat16 on the first GPU; without one, notes that."""
+    """Measures bfloat16 on the first GPU; without one, leaves a note."""
     name = gpu()
     if name is None:
         session.note("gpu: skipped, there is no NVIDIA GPU here (nvidia-smi lists none)")
@@ -42,7 +42,7 @@ def run_on_gpu(session: Session) -> list[Row]:
 
 
 def gpu() -> str | None:
-    """The name of the first NVIDIA GPU, or None."""
+    """Returns the name of the first NVIDIA GPU, or None."""
     if shutil.which("nvidia-smi") is None:
         return None
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
@@ -64,11 +64,11 @@ def measure(
     steps: int,
     section: str = "conv",
 ) -> list[Row]:
-    """Alternates between contestants, for each precision.
+    """Measures contestants in turns, for each precision.
 
     Args:
         session: session of this run.
-        contestants: losses are compared with those of the first.
+        contestants: contestants to measure; their losses are compared with the first one's.
         precisions: Keras policies.
         batch: images per step.
         rounds: turns of each contestant, after its first step and a second one to warm up.

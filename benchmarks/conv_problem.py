@@ -1,7 +1,8 @@
 """The convolutional problem that all contestants train: the 19-layer CIFAR net of the paper's Table 3.
 
-Batches of 128 preprocessed images, the same few again and again; SGD 0.025 with Nesterov momentum 0.9, weight decay as
-recorded. No contestant uses dropout, so that losses can be compared, or another learning rate for biases.
+They train on the same few batches of 128 preprocessed images again and again, by SGD with learning rate 0.025, Nesterov
+momentum 0.9 and the recorded weight decay. No contestant uses dropout, so that losses can be compared, or a separate
+learning rate for biases.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from benchmarks.problem import Arrays, Training
 BATCH, BATCHES = 128, 4
 LEARNING_RATE, MOMENTUM = 0.025, 0.9
 L2, CLASSIFIER_L2 = 5e-4, 5e-3
-# Filters of a stage and its highway blocks; between stages a 2 x 2 pool.
+# Filters and number of highway blocks of each stage; 2 x 2 pooling separates the stages.
 STAGES = ((32, 4), (80, 5), (128, 5))
 LAST = 100
 
@@ -24,7 +25,7 @@ Precision = Literal["float32", "mixed_bfloat16"]
 
 @dataclass(frozen=True)
 class ConvProblem(Training):
-    """The training of one net in one precision, from our net's weights by "layer/weight", on images [.., 32, 32, 3].
+    """The training of a net in one precision, from our net's weights by "layer/weight", on images [.., 32, 32, 3].
 
     Args:
         precision: "float32" or "mixed_bfloat16".
@@ -34,16 +35,16 @@ class ConvProblem(Training):
 
 
 def weights_of(model: Any) -> Arrays:
-    """The weights of a Keras model by "layer/weight"."""
+    """Returns the weights of a Keras model by "layer/weight"."""
     return {f"{layer.name}/{weight.name}": weight.numpy() for layer in model.layers for weight in layer.weights}
 
 
 def cifar(batch: int, prepared: bool) -> tuple[str, Arrays]:
-    """Batches as the recipe `cifar10_19` preprocesses them, without augmentation.
+    """Makes batches with the preprocessing of the recipe `cifar10_19`, without augmentation.
 
     Args:
-        batch: images in each.
-        prepared: whether CIFAR-10 is at hand; else noise of the same spread stands for it.
+        batch: images per batch.
+        prepared: whether CIFAR-10 is available; otherwise noise of the same spread replaces it.
 
     Returns:
         The name of the data, and the arrays of `ConvProblem.batches`.
@@ -64,9 +65,10 @@ def cifar(batch: int, prepared: bool) -> tuple[str, Arrays]:
 
 
 def flops(batch: int) -> int:
-    """Floating-point operations of a training step in convolutions and products, 2 for a multiply-add.
+    """Counts the floating-point operations of a training step in convolutions and products, 2 per multiply-add.
 
-    Three times those of the forward pass, less the first convolution's gradient by its inputs.
+    A step takes three times the operations of the forward pass, less the gradient of the first convolution with respect
+    to its inputs.
     """
     side, channels, forward, first = 32, 3, 0, 0
     for filters, blocks in STAGES:

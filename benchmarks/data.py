@@ -1,4 +1,4 @@
-"""The data of the benchmarks: real where it is prepared, and named in every result."""
+"""The data of the benchmarks: the real data set where it is prepared. Every result names the data it used."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ import numpy as np
 
 
 def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
-    """Draws digits of `mnist` where TFDS finds it prepared, else of `mnist_5k`, which comes with a package.
+    """Draws digits from `mnist` if TFDS finds it prepared, else from `mnist_5k`, which comes with a package.
 
     Args:
-        count: number of digits, drawn by seed; a smaller set is returned whole.
+        count: number of digits, drawn with a fixed seed; a smaller set is returned whole.
 
     Returns:
         The name of the data, images uint8 [n, 28, 28, 1] and labels int64 [n], of the training split.

@@ -12,7 +12,7 @@ from benchmarks.problem import BATCH, EPOCH, EPOCHS, Problem
 from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 
-# Slower starts, in seconds, are not repeated.
+# Starts that take longer than this many seconds are not repeated.
 SLOW_START = 12.0
 
 
@@ -22,11 +22,11 @@ class Size:
 
     Args:
         depth: highway blocks.
-        width: units of each.
+        width: units per block.
         starts: fresh processes for the first step.
         rounds: turns in steady state, after one epoch to warm up.
-        epochs: epochs per turn, about a second: in the first tenth of a second after another contestant,
-            every contestant is slower by up to a quarter.
+        epochs: epochs per turn, to fill about a second: for a tenth of a second after another contestant's turn, every
+            contestant is up to a quarter slower.
         studies: fresh processes for the whole study.
     """
 
@@ -42,12 +42,12 @@ class Size:
 
     @property
     def start_cost(self) -> float:
-        """Seconds of a start, roughly."""
+        """Estimated seconds per start."""
         return 4 + self.depth / 60
 
     @property
     def step_cost(self) -> float:
-        """Seconds of a step, roughly."""
+        """Estimated seconds per step."""
         return 1e-4 * self.depth * (1 + self.width**2 / 5e4)
 
 
@@ -70,16 +70,16 @@ def run(session: Session) -> Iterator[Row]:
 
 
 def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str) -> Iterator[Row]:
-    """Measures one size after the other.
+    """Measures one size after another.
 
     Args:
-        session: session of this run; its folder has `batches.npz`.
-        contestants: losses are compared with those of the first.
+        session: session of this run; its folder holds `batches.npz`.
+        contestants: contestants to measure; their losses are compared with the first one's.
         sizes: sizes to measure.
         data: name of the data.
 
     Yields:
-        The rows of a size as soon as it is measured, so that an interruption keeps them.
+        The rows of each size as soon as they are complete, so that an interruption does not lose them.
     """
     for size in sizes:
         for contestant in contestants:
@@ -206,7 +206,7 @@ class _Measurement:
         return seconds
 
     def _order(self, turn: int) -> list[Contestant]:
-        """Contestants that have not failed, alternately forwards and backwards, so that drift affects all alike."""
+        """Returns contestants that have not failed, reversed every other turn, so that drift affects all alike."""
         left = [contestant for contestant in self.contestants if contestant.name not in self.out]
         return left[::-1] if turn % 2 else left
 

@@ -1,7 +1,7 @@
-"""The input pipeline of training: images per second, and the share of a step that waits for it.
+"""Speed of the training input pipeline, in images per second, and the share of a step spent waiting for it.
 
-The share is measured twice: as the time spent in fetching the next batch, and as the slowdown against training on one
-batch again and again, which also counts the cores that the pipeline takes from the step.
+The share is measured in two ways: as the time spent fetching the next batch, and as the slowdown relative to training
+on a single batch again and again, which also counts the cores that the pipeline takes away from the step.
 """
 
 import json
@@ -19,12 +19,12 @@ LIVE = Contestant("training on the input", "training_input", "project", variable
 CONSTANT = Contestant("training on one batch", "training_input", "project", variables=roster.TENSORFLOW, ours=True)
 WHAT = {ALONE.name: "alone", LIVE.name: "live", CONSTANT.name: "constant"}
 STEPS, ROUNDS = 5, 5
-# Seconds of a start, and of a turn of all, roughly.
+# Approximate seconds per start, and per round of all contestants.
 START_COST, ROUND_COST = 10.0, 10.0
 
 
 def run(session: Session) -> list[Row]:
-    """Measures the pipeline of the recipe `cifar10_19`, or of `demo` if quick; without CIFAR-10, notes that."""
+    """Measures the pipeline of the recipe `cifar10_19`, or of `demo` if quick; without CIFAR-10, leaves a note."""
     recipe = "demo" if session.quick else "cifar10_19"
     config = recipes.get(recipe).config
     if not session.quick and not data.is_prepared(config.data):
@@ -85,5 +85,5 @@ def _alternate(
 
 
 def _precision(session: Session) -> str:
-    """The precision that `--precision auto` chooses for a convolutional net on this CPU."""
+    """Returns the precision that `--precision auto` chooses for a convolutional net on this CPU."""
     return "mixed_bfloat16" if any(name in session.machine for name in ("amx_bf16", "avx512_bf16")) else "float32"

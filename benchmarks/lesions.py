@@ -1,4 +1,4 @@
-"""Time to close each layer of a 50-layer net in turn over 60,000 images: ours, and with Keras alone."""
+"""Time to close each layer of a 50-layer net in turn over 60,000 images, with our library and with Keras alone."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from benchmarks.table import Row
 
 IMAGES, QUICK_IMAGES = 60_000, 500
 ROUNDS = 3
-# Images to compile with, so that the rounds do not.
+# Images of a first request, so that programs are compiled before the rounds.
 WARM_UP = 500
 CURVE = Check("loss without a layer", 1e-3)
 
@@ -24,7 +24,7 @@ def _contestant(name: str, way: str, variables: dict[str, str]) -> Contestant:
     return Contestant(name, "lesioning", "project", (way,), variables, ours=way == "ours")
 
 
-# The losses of the others are compared with those of the first.
+# Losses are compared with the first contestant's.
 CONTESTANTS = (
     _contestant("gates shut by weights, Keras on JAX", "closed", JAX),
     _contestant("gates shut by weights, Keras on TensorFlow", "closed", TENSORFLOW),
@@ -33,12 +33,12 @@ CONTESTANTS = (
     _contestant("ours, TensorFlow", "ours", TENSORFLOW),
 )
 QUICK = (CONTESTANTS[0], CONTESTANTS[3])
-# Seconds of a start, and of a round of all, roughly.
+# Approximate seconds per start, and per round of all contestants.
 START_COST, ROUND_COST = 15.0, 220.0
 
 
 def run(session: Session) -> list[Row]:
-    """Measures the time of all lesions, contestants taking turns."""
+    """Measures the time of all lesions, with contestants taking turns."""
     contestants = QUICK if session.quick else CONTESTANTS
     images, rounds = (QUICK_IMAGES, 1) if session.quick else (IMAGES, ROUNDS)
     where = f"lesions, {images:,} images"
@@ -54,7 +54,7 @@ def run(session: Session) -> list[Row]:
             if (worker := session.start(contestant, task, where)) is None:
                 continue
             workers.append(running.enter_context(worker))
-            # A rebuilt net is compiled each time.
+            # Rebuilt nets cannot warm up: each one is compiled anew.
             session.ask(worker, 0 if "rebuilt" in contestant.options else WARM_UP, where)
         session.spent(START_COST * len(contestants), f"{where}: started")
         for turn in range(rounds):

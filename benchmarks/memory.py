@@ -1,6 +1,6 @@
 """Resident memory of the endpoint and its child processes: the terms of the sum in docs/serving.md.
 
-Read from `/proc`, so on Linux only. Unlike speed, it does not depend on what else runs.
+It is read from `/proc`, so on Linux only. Unlike speed, it does not depend on the other load of the machine.
 """
 
 import json
@@ -26,13 +26,13 @@ MODELS, ROUNDS = 4, 3
 MB = 1_000_000
 # Side of the largest image that `picture.onnx` sees without scaling, in pixels.
 SIDE = 999
-# Images whose pixels, as nested lists in JSON, are parsed in a process of its own.
+# Enough images for their JSON, nested lists of pixels, to be parsed in a separate process.
 LISTED = 32
 START_COST = 15.0
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Measures each term at several starts of the endpoint; if quick, at one."""
+    """Measures each term in several starts of the endpoint; if quick, in one."""
     models = _repository(session)
     name, images, _ = data.mnist(LISTED)
     found: dict[str, list[float]] = {}
@@ -65,14 +65,14 @@ def _repository(session: Session) -> Path:
 
 
 def _measured(models: Path, images: np.ndarray) -> dict[str, int]:
-    """Starts the endpoint and measures it step by step, in bytes."""
+    """Starts the endpoint and measures each term in turn, in bytes."""
     sizes: dict[str, int] = {}
     with Running(serving.OURS, models, models / "dense-0" / "1") as running:
         endpoint = running.process
         sizes["trying versions, at most"] = _peak_of_trials(running, images[0].tobytes())
         sizes["endpoint with four models"] = before = endpoint.memory_info().rss
 
-        Path(f"/proc/{endpoint.pid}/clear_refs").write_text("5")  # forgets the peak
+        Path(f"/proc/{endpoint.pid}/clear_refs").write_text("5")  # resets the peak
         _post(running.url, "image/png", encoded(images[0, ..., 0], SIDE, "PNG"))
         sizes["image of 999 x 999 pixels in the endpoint"] = _peak(endpoint) - before
         (decoder,) = endpoint.children()
@@ -87,7 +87,7 @@ def _measured(models: Path, images: np.ndarray) -> dict[str, int]:
 
 
 def _peak_of_trials(running: Running, pixels: bytes) -> int:
-    """The largest memory of a child process until all versions are loaded and none is left."""
+    """Returns the peak memory of any child process until all versions are loaded and no child is left."""
     largest, endpoint = 0, running.process
 
     def loaded() -> bool:

@@ -1,11 +1,13 @@
 """The dense problem that all contestants train: data, initial weights, and the cost of a step.
 
-784 -> 50 tanh, N highway blocks 50 -> 50 tanh, softmax over 10 classes; Adam 5e-3 (0.9, 0.999), the gradient of all
-weights clipped to a global norm of 5.0, batch 128, weights uniform in ±1 / sqrt(fan in), 6,000 images (46 batches per
-epoch), 12 epochs. The NumPy study that recorded these has gate bias -2 up to 50 layers and Adam's epsilon 1e-8. Deeper
-nets need gates that start more closed: at 100 layers and -2 the last bits decide whether a net learns. Keras adds
-epsilon before it corrects the second moment, all others after; with 1e-8 this alone changes the loss of step 10 by 6e-3
-at depth 30, with 1e-12 by 1e-5.
+The net is 784 -> 50 tanh, N highway blocks 50 -> 50 tanh, and softmax over 10 classes, with weights uniform in
+±1 / sqrt(fan in). It trains by Adam 5e-3 (0.9, 0.999), with the gradient of all weights clipped to a global norm of
+5.0, for 12 epochs of 6,000 images in 46 batches of 128.
+
+These settings were recorded in a NumPy study, with gate bias -2 up to 50 layers and Adam's epsilon 1e-8. Deeper nets
+need gates that start more closed: with 100 layers and -2, rounding decides whether a net learns. Epsilon is 1e-12 here,
+because Keras adds it before it corrects the second moment, and all others after: with 1e-8 this alone changes the loss
+of step 10 by 6e-3 at depth 30, with 1e-12 by 1e-5.
 """
 
 import json
@@ -23,7 +25,7 @@ BATCH, EPOCH, EPOCHS = 128, 46, 12
 
 @dataclass(frozen=True)
 class Training:
-    """The training of any contestant, small enough for a command line.
+    """A description of a training run, small enough for a command line.
 
     Args:
         batches: file with `images` float32 [steps, batch, ...] and `labels` int32 [steps, batch].
@@ -41,17 +43,17 @@ class Training:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
+        """Reads the result of `to_json`."""
         fields = json.loads(text)
         return cls(**{**fields, "options": tuple(fields["options"])})
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Images and labels."""
+        """Loads images and labels."""
         with np.load(self.batches) as file:
             return file["images"], file["labels"]
 
     def initial(self) -> Arrays:
-        """The initial weights."""
+        """Loads the initial weights."""
         with np.load(self.weights) as file:
             return dict(file)
 
@@ -62,9 +64,9 @@ class Problem(Training):
 
     Args:
         depth: highway blocks.
-        width: units of each.
+        width: units per block.
         learning_rate: Adam's learning rate.
-        clip_norm: largest norm of the whole gradient.
+        clip_norm: largest global norm of the gradient.
         epsilon: Adam's epsilon.
     """
 
@@ -76,16 +78,16 @@ class Problem(Training):
 
 
 def transform_bias(depth: int) -> float:
-    """The gate bias that nets of this depth learn with."""
+    """Returns a gate bias with which nets of this depth learn."""
     return -2.0 if depth <= 50 else -4.0 if depth <= 100 else -10.0
 
 
 def initial_weights(depth: int, width: int, seed: int = 0) -> Arrays:
-    """The weights that every contestant starts from.
+    """Draws the weights that every contestant starts from.
 
     Args:
         depth: highway blocks.
-        width: units of each.
+        width: units per block.
         seed: seed of the draw.
 
     Returns:
@@ -111,12 +113,12 @@ def initial_weights(depth: int, width: int, seed: int = 0) -> Arrays:
 
 
 def batches(images: np.ndarray, labels: np.ndarray, seed: int = 0) -> Arrays:
-    """One epoch of batches, the same for every contestant and every epoch.
+    """Makes one epoch of batches, the same for every contestant and every epoch.
 
     Args:
         images: uint8 [n, 28, 28, 1].
         labels: integers [n].
-        seed: seed of the order. A set of fewer than 5,888 images gives some of them twice.
+        seed: seed of the order. With fewer than 5,888 images, some appear more than once.
 
     Returns:
         `images` float32 [46, 128, 784] in [-1, 1] and `labels` int32 [46, 128].
@@ -133,10 +135,11 @@ def write(path: Path, arrays: Arrays) -> None:
 
 
 def flops(depth: int, width: int) -> int:
-    """Floating-point operations of a training step in matrix products, 2 for a multiplication with its addition.
+    """Counts the floating-point operations of a training step in matrix products, 2 per multiply-add.
 
-    A block has two products of [batch, width] and [width, width] forward and twice as many backward, for weights and
-    inputs; the first layer has none for its inputs. Activations, gates, clipping and Adam are not counted.
+    A block has two products of [batch, width] and [width, width] in the forward pass and twice as many in the backward
+    pass, for the gradients of weights and inputs; the first layer needs no gradient of its inputs. Activations, gates,
+    clipping and Adam are not counted.
     """
     entry = 2 * BATCH * PIXELS * width * 2
     blocks = depth * 2 * (2 * BATCH * width * width) * 3
@@ -145,11 +148,11 @@ def flops(depth: int, width: int) -> int:
 
 
 def traffic(depth: int, width: int) -> int:
-    """Bytes that a training step moves at least, if every array is read or written once where it is needed.
+    """Estimates the fewest bytes that a training step moves, if each use of an array reads or writes it once.
 
-    Weights are read forward and backward and written once, gradients written and read, both moments of Adam read and
-    written: 9 passes over the weights. Input, block state and gate of each block are written and read: 6 passes over
-    activations. What stays in a cache moves less through memory.
+    Weights are read in both passes and written once, gradients are written and read, and both moments of Adam are read
+    and written: 9 passes over the weights. Input, block state and gate of each block are written and read: 6 passes
+    over activations. Arrays that stay in a cache cause less memory traffic.
     """
     weights = PIXELS * width + width + depth * 2 * (width * width + width) + width * CLASSES + CLASSES
     return 4 * (9 * weights + 6 * depth * BATCH * width + BATCH * PIXELS)

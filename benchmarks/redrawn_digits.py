@@ -1,7 +1,7 @@
 """Accuracy on test digits redrawn as people write them: dark on light, large, off-centre, on paper, transparent.
 
-The files are processed as the endpoint does: decoded, turned into the net's input by `picture.onnx`, and predicted by
-`model.onnx`. The figures choose nothing; they are read once, as those of `highway evaluate`.
+The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
+`model.onnx`. No choice depends on these accuracies: they are evaluated once, like those of `highway evaluate`.
 """
 
 import io
@@ -23,12 +23,12 @@ from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model
 
-# From a digit, float32 [28, 28], white on black from 0 to 255, to an image file.
+# Draws a digit, float32 [28, 28], white on black from 0 to 255, as an image file.
 Drawing = Callable[[np.ndarray, np.random.Generator], bytes]
 LARGEST = 20.0
 SEED = 0
 BATCH = 256
-# Seconds of training and of an image file, roughly.
+# Approximate seconds of training, and per image file.
 TRAIN_COST, FILE_COST = 500.0, 0.015
 
 
@@ -66,7 +66,7 @@ def _trained(session: Session, name: str) -> Path:
 
 
 def _predicted(model: Model, draw: Drawing, digits: np.ndarray) -> np.ndarray:
-    """The classes of redrawn digits, int64 [n]."""
+    """Predicts the classes of redrawn digits, int64 [n]."""
 
     def see(number: int) -> np.ndarray:
         file = draw(digits[number].astype(np.float32), np.random.default_rng((SEED, number)))

@@ -1,4 +1,4 @@
-"""The roof of the machine: the highest rates of its matrix products and memory, measured in the same run."""
+"""The roof of the machine: peak rates of its matrix products and memory, measured in the same run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MEASURES = {
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Measures on one core and on all, and sets the session's roof; without the peers' environment does nothing."""
+    """Measures on one core and on all, and sets the session's roof; without the peers' environment, leaves a note."""
     threads = _threads(session)
     rates: dict[str, float] = {}
     for count in threads:

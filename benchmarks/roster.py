@@ -39,7 +39,7 @@ OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, one device per core, 
 OURS_TORCH = Contestant("ours, PyTorch", "ours_stack", variables={"KERAS_BACKEND": "torch"}, ours=True)
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
 
-# The losses of the others are compared with those of the first.
+# Losses are compared with the first contestant's.
 DENSE = (
     NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES, OURS_TENSORFLOW,
     OURS_TORCH,

@@ -1,7 +1,7 @@
-"""Throughput and latency of the endpoint next to other servers, with one image per request.
+"""Throughput and latency of the endpoint compared with other servers, with one image per request.
 
-The net is the dense one of 50 layers, trained for one epoch and exported as usual. All servers run on this machine in
-turn, the others suspended meanwhile, with `wrk` on the same cores.
+The net is the dense one of 50 layers, trained for one epoch and exported as usual. The servers take turns on this
+machine while the others are suspended; `wrk` runs on the same cores.
 """
 
 import subprocess
@@ -35,13 +35,13 @@ SERVERS = (
     WebServer("BentoML, batching", "bento", "servers", ("batch",), body="list"),
 )
 QUICK = (OURS, BARE)
-# Images that are sent in turn, and the largest difference between answers.
+# Number of images sent in turn, and the largest difference between answers.
 IMAGES, TOLERANCE = 16, 1e-4
 EXPORT_COST, START_COST = 45.0, 8.0
 
 
 def run(session: Session) -> list[Row]:
-    """Measures all servers; without `wrk`, notes that."""
+    """Measures all servers; without `wrk`, leaves a note."""
     if not web_servers.wrk_is_installed():
         session.note("serving: skipped, there is no wrk here; Debian has it as the package wrk")
         session.expect(-cost(session))
@@ -83,7 +83,7 @@ def exported(session: Session) -> Path:
     run, models = session.folder / "run", session.folder / "models"
     version = models / "dense" / "1"
     if not version.exists():
-        # If quick, without what takes long to convert: many layers, and the graph from image files to digits.
+        # Quick runs omit what is slow to convert: many layers, and the graph from image files to digits.
         depth, pictures = (("--model.depth", "5"), ("--pictures", "natural")) if session.quick else ((), ())
         train = ("train", "mnist_dense_50", *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
         export = ("export", str(run), "--to", str(version.parent), *pictures)
@@ -104,7 +104,7 @@ def _write_weights(session: Session, version: Path) -> None:
 
 
 def _scope(session: Session) -> tuple[Sequence[WebServer], Sequence[int], int, int]:
-    """Servers, numbers of connections, rounds and seconds."""
+    """Returns servers, numbers of connections, rounds, and seconds per load."""
     return (QUICK, (1,), 1, 1) if session.quick else (SERVERS, (1, 8, 16, 64), 5, 4)
 
 
@@ -146,7 +146,7 @@ def _load(session: Session, server: Running, connections: int, seconds: float) -
 
 
 def _without_server(version: Path, images: np.ndarray, count: int = 1000) -> float:
-    """Median milliseconds of one image in ONNX Runtime alone."""
+    """Measures ONNX Runtime alone: median milliseconds per image."""
     session, taken = open_session(version / "model.onnx"), []
     for number in range(count):
         image = images[number % len(images)][None]

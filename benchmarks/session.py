@@ -1,4 +1,4 @@
-"""The state that the benchmarks of a run share: folders, notes, progress, and the comparison of contestants."""
+"""The state shared by the benchmarks of a run: folders, notes, progress, and the comparison of contestants."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
 from pipelines.core.durations import remaining
 
-# Seconds between two turns: longer than the threads of a contestant spin after its turn.
+# Seconds between two turns. A contestant's threads keep spinning after its turn, but not for this long.
 PAUSE = 0.3
 
 
@@ -22,7 +22,7 @@ class Participant(Protocol):
 
     @property
     def ours(self) -> bool:
-        """True if it is what this project offers."""
+        """True if it belongs to this project."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Session:
         sys.stderr.flush()
 
     def expect(self, cost: float) -> None:
-        """Announces work; costs are in any unit that is the same for all of them."""
+        """Announces work; costs may be in any unit, but all in the same."""
         self._expected += cost
 
     def spent(self, cost: float, line: str) -> None:
         """Reports that some of the expected work is done, with an estimate of the time left."""
         self._spent += cost
         share = self._spent / max(self._spent, self._expected)
-        # Work without any cost may be reported first.
+        # The first work reported may have cost 0.
         seconds = remaining(time.perf_counter() - self._started, share, 1.0)
         left = "nothing done" if seconds is None else f"{_time(seconds)} left"
         self.say(f"[{share:4.0%}, {left}] {line}")
@@ -90,7 +90,7 @@ class Session:
         self.note(f"{where}: {contestant.name} is skipped: {why}")
 
     def note(self, line: str) -> None:
-        """Writes a line now, and again at the end."""
+        """Prints a line now, and again at the end of the run."""
         self.skipped.append(line)
         self.say(line)
 
@@ -122,7 +122,7 @@ class Session:
         """Completes a row with the spread of its values, and with machine and command.
 
         Args:
-            template: everything else.
+            template: row with all other fields.
             values: one number per round.
         """
         median, low, high = table.spread(values)
@@ -135,7 +135,7 @@ class Session:
         """Makes a row for each contestant, with its ratio to the best peer.
 
         Args:
-            template: what the rows share; with a unit such as "steps/s" more is better, with any other less.
+            template: fields that the rows share. Units per second, such as "steps/s", are better higher, others lower.
             values: one number per round, by contestant; contestants without any are left out.
             contestants: contestants by name.
         """
@@ -160,8 +160,8 @@ class Benchmark:
     Args:
         name: name on the command line, and of its table.
         question: question that it answers.
-        run: measures, and yields rows as they are complete.
-        cost: seconds that `run` takes, roughly.
+        run: measures, and yields rows as they are completed.
+        cost: estimates how many seconds `run` takes.
         uses_roof: whether it reports shares of the machine's roof, which is then measured first.
     """
 

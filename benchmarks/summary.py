@@ -1,4 +1,4 @@
-"""Tables for the terminal and figures, drawn from the rows."""
+"""Tables for the terminal, and figures, made from the rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +12,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.table import Row
 from pipelines.core.plotting import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE
 
-# More colours that are safe for colour-blind readers, of Paul Tol.
+# More colours for colour-blind readers, by Paul Tol.
 WINE, TEAL, OLIVE, INDIGO = "#882255", "#44AA99", "#999933", "#332288"
-# Ours in warm colours and thick, peers in cold and grey ones.
+# Ours are thick lines in warm colours; peers are cold or grey.
 COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
 MARKERS = "osD^vPX"
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The rows as tables, one for each measure and size.
+    """Formats rows as tables, one for each measure and size.
 
     Args:
         rows: rows of a section.
@@ -46,7 +46,7 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
     """Draws the figure of a section, if it has one.
 
     Args:
-        section: its name.
+        section: name of the section.
         rows: rows of that section.
         folder: folder for the figure.
     """
@@ -129,7 +129,7 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
                 x = [at for at, _ in points]
                 ticks.update(x)
                 median, low, high = ([getattr(row, end) for _, row in points] for end in ("median", "low", "high"))
-                # Bands would overlap.
+                # Error bars, because bands would overlap.
                 spread = np.subtract(median, low), np.subtract(high, median)
                 axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
             axes.set_title({"throughput": "answers per second", "p99": "milliseconds, 99th percentile"}[measure])
@@ -142,7 +142,7 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
-    """Colour, marker and width of each contestant's line."""
+    """Returns colour, marker and width of each contestant's line."""
     styles: dict[str, dict[str, object]] = {}
     for row in rows:
         if row.contestant not in styles:

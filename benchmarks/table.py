@@ -11,9 +11,10 @@ from pathlib import Path
 class Row:
     """One measure of one contestant; a line of the CSV file.
 
-    A ratio is the number of times better than the best peer (faster, earlier, smaller); above 1 is better. It is taken
-    within rounds, in which both ran one after the other; then median, lowest and highest are reported. The `of_` fields
-    are shares of the machine's roof on all cores: large products, products as small as those of a step, and bandwidth.
+    A ratio says how many times better (faster, earlier, smaller) a contestant is than the best peer, so above 1 is
+    better. Ratios are computed within rounds, in which both ran one after the other, and reported as median, minimum
+    and maximum. The `of_` fields are shares of the machine's roof on all cores: large products, products as small as
+    those of a step, and bandwidth.
     """
 
     section: str
@@ -43,12 +44,12 @@ class Row:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, lowest and highest."""
+    """Returns median, minimum and maximum."""
     return statistics.median(values), min(values), max(values)
 
 
 def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
-    """Finds the name with the best median; the first of equals.
+    """Finds the name with the best median; the first one in a tie.
 
     Args:
         values: values by name.
@@ -58,11 +59,11 @@ def best(values: Mapping[str, Sequence[float]], higher: bool) -> str:
 
 
 def ratios(mine: Sequence[float], others: Sequence[float], higher: bool) -> list[float]:
-    """Computes how many times better one is than another, round by round.
+    """Computes how many times better one contestant is than another, round by round.
 
     Args:
         mine: one value per round.
-        others: values of the other in the same rounds.
+        others: values of the other one in the same rounds.
         higher: whether more is better.
 
     Returns:
@@ -75,11 +76,11 @@ def ratios(mine: Sequence[float], others: Sequence[float], higher: bool) -> list
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Writes rows as CSV, numbers with four significant digits.
+    """Writes rows as CSV, with four significant digits.
 
     Args:
         path: path of the file.
-        rows: at least one.
+        rows: rows to write, at least one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:

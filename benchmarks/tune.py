@@ -13,23 +13,23 @@ from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
 from pipelines.core import environment
 
-# Trials of equal work: only numbers differ, and hardly.
+# Trials of equal work: only numeric settings differ, and only a little.
 SEARCH = ("mnist_dense_10", "--data", "mnist_5k", "--search.momentum", "--search.decay", "--search.activation")
 EQUAL = ("--search.transform-bias", "-2.1", "-1.9", "--search.learning-rate", "0.05", "0.06")
 EPOCHS, PER_WORKER, ROUNDS = 100, 4, 2
-# Seconds of a start, of a trial's compilation and of an epoch, roughly.
+# Approximate seconds per start, per compilation of a trial, and per epoch.
 START, COMPILED, EPOCH = 10.0, 4.0, 0.15
 
 
 @dataclass(frozen=True)
 class Workers:
-    """A way to search.
+    """Workers of a search, and the cores they share.
 
     Args:
         name: name in the table.
         count: number of workers.
-        cores: number of cores that they may use together.
-        ours: whether it is compared with the others.
+        cores: cores that they may use together.
+        ours: False for the baseline that the others are compared with.
     """
 
     name: str
@@ -80,6 +80,6 @@ def _search(folder: Path, way: Workers, epochs: int, trials: int) -> int:
         [sys.executable, "-m", "pipelines", "tune", *words, "--to", str(folder)], cwd=ROOT, stdout=subprocess.DEVNULL
     )
     if hasattr(os, "sched_setaffinity"):
-        # Before it counts its cores; its workers inherit them.
+        # In effect before the process counts its cores; its workers inherit it.
         os.sched_setaffinity(process.pid, way.cores)
     return process.wait()

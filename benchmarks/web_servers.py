@@ -1,4 +1,4 @@
-"""Web servers that take part: how each is started, asked, loaded by `wrk`, and halted."""
+"""Web servers that take part: how each is started, queried, put under load by `wrk`, and suspended."""
 
 import base64
 import json
@@ -50,7 +50,7 @@ class WebServer:
         module: name of the module in `benchmarks.servers`; empty for `highway serve`.
         environment: "project" is the environment of this process, "servers" that of `make servers`.
         options: options of the program.
-        body: how it takes an image.
+        body: form in which it takes an image.
         ours: whether it belongs to this project.
     """
 
@@ -62,7 +62,7 @@ class WebServer:
     ours: bool = False
 
     def encoded(self, pixels: bytes) -> bytes:
-        """The body of a request."""
+        """Encodes the body of a request."""
         if self.body == "raw":
             return pixels
         text = base64.b64encode(pixels).decode()
@@ -80,7 +80,7 @@ class Running:
     Args:
         server: server to start.
         models: the model repository that `highway serve` serves.
-        folder: the version that the others open.
+        folder: the version that the other servers open.
 
     Raises:
         FailedError: its environment is missing, or it does not answer.
@@ -117,7 +117,7 @@ class Running:
 
     @property
     def process(self) -> psutil.Process:
-        """Its main process."""
+        """The main process of the server."""
         return psutil.Process(self._process.pid)
 
     def halt(self) -> None:
@@ -138,7 +138,7 @@ class Running:
             return []
 
     def wait(self, pixels: bytes) -> dict[str, float]:
-        """Waits until it answers.
+        """Waits until the server answers.
 
         Returns:
             The probabilities of the most probable classes, by label.
@@ -167,7 +167,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Load:
-    """Throughput and latencies, in milliseconds, of some seconds of load."""
+    """Throughput, and latencies in milliseconds, under a few seconds of load."""
 
     per_second: float
     failed: int
@@ -199,7 +199,7 @@ def load(url: str, script: Path, connections: int, seconds: float) -> Load:
     Args:
         url: URL of the server.
         script: the result of `write_script`.
-        connections: each has one request in flight at any time.
+        connections: number of connections, each with one request in flight at any time.
         seconds: duration, in whole seconds.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The worker process of a contestant: trains for each line on its input, and blocks until the next one."""
+"""The worker process of a contestant: trains once per line of its input, and blocks until the next one."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.problem import EPOCH
 
-# Trains that many steps; returns the loss of each step or the mean of each epoch, as numbers, so that all work is done.
-# Or a dict with these under "losses", and further values.
+# Trains a number of steps. Returns the loss of each step, or the mean of each epoch, as numbers, so that no work is
+# pending; or a dict with these under "losses", and further values.
 Train = Callable[[int], Sequence[float] | dict[str, Any]]
 
 
@@ -22,7 +22,7 @@ def serve(start: Callable[[str], Train], *packages: str) -> None:
 
     Args:
         start: builds the net of a task.
-        packages: whose versions to report.
+        packages: packages whose versions to report.
     """
     # Frameworks print to stdout, so answers use a descriptor of their own.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)

@@ -1,4 +1,4 @@
-"""FastAPI and ONNX Runtime, without anything in between."""
+"""FastAPI and ONNX Runtime, with nothing in between."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from serving.session import open_session
 
 
 def make(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """Opens the net, for one thread, as the endpoint has it."""
+    """Opens the net on one thread, as the endpoint does."""
     session = open_session(folder / "model.onnx")
     return lambda images: session.run(["probabilities"], {"image": images})[0]
 

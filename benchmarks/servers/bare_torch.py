@@ -12,10 +12,10 @@ from benchmarks.servers import web
 
 
 def net(weights: list[np.ndarray]) -> nn.Sequential:
-    """The net of `mnist_dense_50`, from Keras's weights in Keras's order.
+    """Builds the net of `mnist_dense_50` from Keras's weights, in Keras's order.
 
     Args:
-        weights: entry, the stack's four with all layers, and the last layer.
+        weights: kernel and bias of the entry, the stack's four arrays, kernel and bias of the last layer.
     """
     entry, entry_bias, kernels, biases, transform_kernels, transform_biases, head, head_bias = weights
     layers = [Highway(kernels.shape[-1]) for _ in kernels]
@@ -35,7 +35,7 @@ def _put(linear: nn.Linear, kernel: np.ndarray, bias: np.ndarray) -> None:
 
 
 def make(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """Loads the weights; one thread is the fastest for so small a net."""
+    """Loads the weights; one thread is fastest for such a small net."""
     torch.set_num_threads(1)
     with np.load(folder.parent / "weights.npz") as kept:
         scale, *weights = (kept[name] for name in kept.files)

@@ -1,4 +1,4 @@
-"""BentoML with ONNX Runtime; it reads JSON. With the option `batch` it batches adaptively."""
+"""BentoML with ONNX Runtime, which reads JSON. With the option `batch` it batches adaptively."""
 
 import base64
 import os
@@ -11,7 +11,7 @@ import onnxruntime
 
 from benchmarks.servers.answer import best, image
 
-# Its workers are processes of their own, which read these.
+# Environment variables, because BentoML's workers are separate processes.
 FOLDER, BATCHING = "BENCHMARK_FOLDER", "BENCHMARK_BATCHING"
 
 
@@ -26,7 +26,7 @@ class Digits:
 
     @bentoml.api(batchable=bool(os.environ.get(BATCHING)), max_batch_size=64)
     def predict(self, b64: list[str]) -> list[dict[str, Any]]:
-        """The answers for some requests."""
+        """Answers a batch of requests."""
         images = np.concatenate([image(base64.b64decode(text)) for text in b64])
         return [best(row) for row in self.session.run(["probabilities"], {"image": images})[0]]
 

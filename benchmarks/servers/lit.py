@@ -1,4 +1,4 @@
-"""LitServe with ONNX Runtime; it reads JSON. With the option `batch` it gathers requests for a millisecond."""
+"""LitServe with ONNX Runtime, which reads JSON. With the option `batch` it gathers requests for a millisecond."""
 
 import base64
 import sys
@@ -11,7 +11,7 @@ import onnxruntime
 
 from benchmarks.servers.answer import best, image
 
-# Requests that may be gathered, and seconds.
+# Largest batch of requests, and seconds to gather it.
 BATCH, WAIT = 64, 0.001
 
 
@@ -19,29 +19,29 @@ class Digits(litserve.LitAPI):
     """The net."""
 
     def setup(self, device: str) -> None:  # noqa: ARG002
-        """Opens it, for one thread."""
+        """Opens the net on one thread."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(Path(sys.argv[1]) / "model.onnx", options)
 
     def decode_request(self, request: dict[str, str], **_: Any) -> np.ndarray:
-        """Pixels of a request."""
+        """Decodes the pixels of a request."""
         return image(base64.b64decode(request["b64"]))
 
     def batch(self, inputs: list[np.ndarray]) -> np.ndarray:
-        """Requests as one batch."""
+        """Joins requests into one batch."""
         return np.concatenate(inputs)
 
     def predict(self, x: np.ndarray, **_: Any) -> np.ndarray:
-        """Probabilities."""
+        """Predicts probabilities."""
         return self.session.run(["probabilities"], {"image": x})[0]
 
     def unbatch(self, output: np.ndarray) -> list[np.ndarray]:
-        """Rows of a batch."""
+        """Splits a batch into rows."""
         return list(output)
 
     def encode_response(self, output: np.ndarray, **_: Any) -> dict[str, Any]:
-        """The answer."""
+        """Returns the answer."""
         return best(output.reshape(-1))
 
 

@@ -1,4 +1,4 @@
-"""FastAPI and TensorFlow, with the SavedModel in the process."""
+"""FastAPI and TensorFlow, with the SavedModel loaded into the process."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +10,14 @@ from benchmarks.servers import web
 
 
 def make(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """Loads the SavedModel; operations one after another, as there is nothing in this net to do side by side."""
+    """Loads the SavedModel on one thread, because this net has no operations that could run in parallel."""
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     loaded = tf.saved_model.load(str(folder))
     signature = loaded.signatures["serving_default"]
 
     def predict(images: np.ndarray) -> np.ndarray:
-        # `loaded` has the weights: it must live as long.
+        # `loaded` owns the weights, so this function keeps it alive.
         assert loaded is not None
         return signature(image=tf.constant(images))["probabilities"].numpy()
 

@@ -13,7 +13,7 @@ from benchmarks.servers.answer import best, image
 
 
 def run(make: Callable[[Path], Callable[[np.ndarray], np.ndarray]]) -> None:
-    """Serves what `make` makes of the folder.
+    """Serves the net in the folder that the command line names.
 
     Args:
         make: opens the folder; returns a function from a batch of pixels to probabilities.
