@@ -19,7 +19,7 @@ FROM packages AS endpoint-packages
 COPY requirements/serving.lock requirements.lock
 RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
-# Leaves out Keras, which only the library needs, and removes packages' tests and ONNX Runtime's tools for making models.
+# Leaves out Keras, which only the library needs, and removes tests of packages and ONNX Runtime's model-making tools.
 RUN pip --python /opt/highway/bin/python install --no-deps . && \
     find /opt/highway/lib -type d \( -name tests -o -path '*/onnxruntime/transformers' -o -path '*/onnxruntime/tools' \
     -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} +

@@ -44,7 +44,7 @@ test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-# Two runs, so that workers are fresh after the unit tests: programs compiled by TensorFlow stay in memory until they end.
+# The unit tests run apart, because programs that TensorFlow compiled stay in memory until a worker ends.
 test-all: install peers  ## Run every test on every backend
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e

@@ -29,7 +29,7 @@ class MeanGates(keras.callbacks.Callback):
         self._reader: MeanModel | None = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Creates the model that reads the gates, once, so that it compiles once."""
+        """Creates the model that reads the gates, unless it exists, so that it compiles only once."""
         del logs
         if self._reader is None or self._reader.model is not self.model:
             self._reader = MeanModel(self.model)

@@ -44,8 +44,8 @@ def gaussian(std: float | None) -> keras.initializers.Initializer:
 def fan_in_uniform() -> keras.initializers.Initializer:
     """Returns a uniform distribution between ±1 / sqrt(fan_in), narrower than Keras's "lecun_uniform".
 
-    It is PyTorch's default for linear layers. Signal and gradient of a tanh net decay faster with depth than with
-    "glorot_uniform".
+    It is PyTorch's default for linear layers. With it, signal and gradient of a tanh net decay faster over depth than
+    with "glorot_uniform".
 
     Returns:
         An unseeded initializer; `keras.utils.set_random_seed` makes it repeatable.

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 Batches = Iterable[tuple[Any, ...]]
-"""Batches as pairs (x, y) or triples (x, y, weights), as for `fit`: a `tf.data.Dataset`, a list or a generator. Also
-a single tuple of whole arrays, which is cut into batches."""
+"""Batches as pairs (x, y) or triples (x, y, weights), as for `fit`: a `tf.data.Dataset`, a list or a generator. A
+single tuple of whole arrays is accepted too, and cut into batches."""
 Progress = Callable[[int], None]
 """Callback that receives the number of examples processed so far after each batch."""
 

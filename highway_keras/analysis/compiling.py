@@ -1,4 +1,4 @@
-"""Programs around a model, and whether they are compiled."""
+"""Programs that wrap a model, and the choice of whether to compile them."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -38,7 +38,7 @@ class Program(keras.Model):
 
 
 def _unchanged_random_state() -> AbstractContextManager[None]:
-    """Returns a context that restores PyTorch's random state, from which every iterator over data draws a number."""
+    """Returns a context that restores PyTorch's random state, because every data iterator draws a number from it."""
     if keras.backend.backend() != "torch":
         return nullcontext()
     import torch
@@ -63,9 +63,9 @@ def _loop_errors() -> Iterator[None]:
 def use_xla(model: keras.Model) -> bool:
     """Decides whether XLA should compile a program around a model.
 
-    JAX always uses XLA. With TensorFlow on a CPU it speeds up the loop of a stack; its convolutions are
-    slower than TensorFlow's own, and nets of many layers compile slowly. On PyTorch, where Keras would call
-    `torch.compile` instead, compilation takes longer than any reading.
+    JAX always uses XLA. With TensorFlow on a CPU, XLA speeds up the loop of a stack, but its convolutions are slower
+    than TensorFlow's own, and nets of many layers compile slowly. On PyTorch, Keras would call `torch.compile` instead,
+    which takes longer than reading a model.
 
     Args:
         model: the wrapped model.

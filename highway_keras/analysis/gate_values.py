@@ -37,13 +37,13 @@ class GateModel(compiling.Program):
         self.depths: dict[str, int] = {}
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Returns layer name to T, `[batch, ...]`, or to its mean, `[batch]`.
+        """Returns T by layer name, `[batch, ...]`, or its mean, `[batch]`.
 
-        A stack has its layers on an axis of their own: the second-to-last of T, the last of the mean.
+        The layers of a stack have an axis of their own: the second-to-last of T, the last of the mean.
         """
         with recording() as recorded:
             self.model(inputs, training=False)
-        # Backends sort dictionaries by key, so the order is kept here; names may leave a trace.
+        # Backends sort dictionaries by key, so the call order is kept here; unlike tensors, names may leave a trace.
         self.layer_names, self.depths = tuple(recorded), recorded.depths
         return means_of_examples(recorded) if self.mean else dict(recorded)
 
@@ -54,7 +54,7 @@ class GateModel(compiling.Program):
             ValueError: if `x` is empty, or a highway layer is called inside a loop.
         """
         if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
-            # Batches (x, y), of which Keras would predict the first only.
+            # Keras would predict only the first of a list of batches (x, y).
             x = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *[batch[0] for batch in x])
         if any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape")):
             raise ValueError("There are no gates to read: x contains no examples.")
@@ -72,10 +72,10 @@ def means_of_examples(recorded: Recording) -> dict[str, Any]:
     """Computes the mean gate of each layer for each example of a recording, for use in a graph such as an exported one.
 
     Args:
-        recorded: what `highway_keras.layers.recording.recording` yielded.
+        recorded: recording, as yielded by `highway_keras.layers.recording.recording`.
 
     Returns:
-        Layer name to the mean of T over all units and positions, `[batch]`; for a stack `[batch, depth]`. Layers called
+        The mean of T over all units and positions by layer name, `[batch]`; for a stack `[batch, depth]`. Layers called
         with a mask average over the valid positions; NaN where there are none.
 
     Example:
@@ -90,7 +90,7 @@ class OutputModel(GateModel):
     """A model that outputs the outputs of every highway layer of another model, in inference; see `GateModel`."""
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Returns layer name to y, `[batch, ...]`; for a stack with an axis for its layers."""
+        """Returns y by layer name, `[batch, ...]`; for a stack with an axis for its layers."""
         with recording(outputs=True) as recorded:
             self.model(inputs, training=False)
         self.layer_names, self.depths = tuple(recorded), recorded.depths
@@ -103,7 +103,7 @@ class MeanModel(GateModel):
     layer_axis = -1
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        """Returns layer name to the sum of T and its divisor, `[batch, 2]`; for a stack `[batch, 2, depth]`."""
+        """Returns the sum of T and its divisor by layer name, `[batch, 2]`; for a stack `[batch, 2, depth]`."""
         with recording() as recorded:
             self.model(inputs, training=False)
         self.layer_names, self.depths = tuple(recorded), recorded.depths
@@ -123,7 +123,7 @@ class MeanModel(GateModel):
 def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str, np.ndarray]:
     """Computes the transform gate T of every unit of every highway layer of a model for each example.
 
-    The model runs once. All gates of all examples are kept in memory: for a convolutional net one value per pixel and
+    The model runs once. All gates of all examples are kept in memory, for a convolutional net one value per pixel and
     channel of each layer, so pass few examples or use `mean_gates`. Each call compiles a program; to read a model
     repeatedly, keep a `highway_keras.analysis.GateModel`.
 
@@ -136,7 +136,7 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
         batch_size: examples per step; None if `x` is already batched.
 
     Returns:
-        Layer name to T in [0, 1], `[examples, ...]` of the shape of the layer's output, float32, in call order.
+        T in [0, 1] by layer name, in call order: float32 `[examples, ...]`, of the shape of the layer's output.
         Repeated names get the suffixes ":2", ":3" and so on. Empty if the model has no highway layer.
 
     Example:
@@ -161,7 +161,7 @@ def mean_gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict
         batch_size: examples per step; None if `x` is already batched.
 
     Returns:
-        Layer name to the mean of T, in [0, 1], in call order; see `gates` for the names. NaN if all steps are masked.
+        The mean of T, in [0, 1], by layer name, in call order; see `gates` for the names. NaN if all steps are masked.
 
     Example:
         >>> highway_keras.mean_gates(model, images)
@@ -179,8 +179,8 @@ def layer_outputs(model: keras.Model, x: Any, batch_size: int | None = 128) -> d
         batch_size: examples per step; None if `x` is already batched.
 
     Returns:
-        Layer name to y, `[examples, ...]` of the shape of the layer's output, in the order and with the names of
-        `gates`. Outputs within a stack are float32 under a mixed policy.
+        The outputs by layer name, `[examples, ...]` of the shape of the layer's output, in the order and with the names
+        of `gates`. Outputs within a stack are float32 under a mixed policy.
 
     Example:
         for name, y in layer_outputs(model, images[:1]).items():

@@ -21,7 +21,7 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
     """Computes the norm of the gradient of the mean loss for each trainable weight of each layer.
 
     Runs in inference mode, without dropout and weight penalties, so that nets of all kinds can be compared at any point
-    of their training.
+    in training.
 
     Args:
         model: any built Keras model.
@@ -30,8 +30,8 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
         scores: provides the "loss" of each example; see `lesion_layers`. Masked steps of token outputs do not count.
 
     Returns:
-        Layer name to weight name ("kernel", "transform_bias") to the Euclidean norm of its gradient, in the order of
-        the model's layers; the layers of a stack appear one by one.
+        The Euclidean norm of each gradient by layer name and then weight name ("kernel", "transform_bias"), in the
+        order of the model's layers; the layers of a stack appear one by one.
 
     Raises:
         ValueError: if `x` is empty, labels do not fit the outputs, or it is ambiguous whether the outputs are logits or
@@ -81,15 +81,15 @@ class Jacobian(NamedTuple):
 def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     """Computes the Jacobian of a dense highway layer in parts.
 
-    From y = T * H + (1 - T) * x follows dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx. With closed gates only
-    the identity remains, whatever the number of layers.
+    Differentiating y = T * H + (1 - T) * x gives dy/dx = diag(1 - T) + diag(T) dH/dx + diag(H - x) dT/dx. With closed
+    gates only the identity remains, whatever the number of layers.
 
     Args:
         layer: a built layer; for a stack, one of `highway_keras.surgery.stacking.layers_of`.
         x: inputs of the layer, `[examples, units]`.
 
     Returns:
-        The parts, float64.
+        The three parts, in float64.
 
     Raises:
         ValueError: if the layer is not dense, its carry gate is separate, it has batch normalization or dropout, or the
@@ -149,7 +149,7 @@ def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
                 loss = _mean_loss(y, model(x, training=False), scores)
             variables = [variable.value for variable in model.trainable_variables]
             values = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            return [tf.convert_to_tensor(gradient) for gradient in values]  # An embedding's is sparse.
+            return [tf.convert_to_tensor(gradient) for gradient in values]  # An embedding's gradient is sparse.
 
         return gradients(x, y)
     if keras.backend.backend() == "torch":

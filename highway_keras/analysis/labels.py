@@ -1,4 +1,4 @@
-"""Validation of labels: classes in any of their usual forms, or one clear error."""
+"""Validation of labels: accepts classes in any usual form, or raises one clear error."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -76,7 +76,7 @@ class Layout:
             array: `[..., gates]`.
 
         Returns:
-            Layer name to array `[..., units]`.
+            Arrays `[..., units]` by layer name.
         """
         ends = np.cumsum(self.units)[:-1]
         return dict(zip(self.layers, np.split(array, ends, axis=-1), strict=True))
@@ -122,7 +122,7 @@ def highway_layers(model: keras.Model, x: Any) -> tuple[Layout, list[Any]]:
         x: a batch of its inputs; only shapes and dtypes are read.
 
     Returns:
-        The layout, and the called layer of each of its calls: a `Highway`, `ConvHighway` or `HighwayStack`.
+        The layout, and the layer behind each of its calls: a `Highway`, `ConvHighway` or `HighwayStack`.
 
     Raises:
         ValueError: if the model has no highway layer.

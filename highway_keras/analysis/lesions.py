@@ -1,8 +1,8 @@
 """Lesion studies: how a trained net performs with some of its gates closed, without rebuilding it.
 
 A closed gate has T = 0, so its unit carries its input; a layer with all gates closed is the identity. One compiled
-program takes a batch of examples and any number of lesions. It runs the intact net once, and starts each lesion from
-the intact output before the first closed gate, which halves the work of closing each layer in turn.
+program takes a batch of examples and any number of lesions. It runs the intact net once and starts each lesion from the
+intact output before the first closed gate, which halves the work of closing each layer in turn.
 """
 
 from collections.abc import Callable
@@ -60,8 +60,8 @@ def lesion_layers(
         progress: called after each batch with the number of examples processed so far.
 
     Returns:
-        One lesion per layer, in call order. Scores are means over the examples, for token outputs over their unmasked
-        steps, weighted if there are weights.
+        One lesion per layer, in call order. Scores are means over the examples (for token outputs, over their unmasked
+        steps), weighted if there are weights.
 
     Raises:
         ValueError: if the model has no highway layers, there are no examples, labels do not fit the outputs, or it is
@@ -135,19 +135,19 @@ def lesion_sets(
 
 
 def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> int:
-    """Counts the layers that make a score worse by more than a tolerance when they alone are closed.
+    """Counts the layers that make a score worse by more than a tolerance when closed alone.
 
-    The definition is ours. Single-layer lesions as a measure of use come from the paper (section 4.2); Veit, Wilber and
-    Belongie 2016 (arXiv 1605.06431) applied them to residual nets. Layers that can replace each other are not counted,
-    because each of them can be spared.
+    The definition is ours. Single-layer lesions as a measure of a layer's use come from the paper (section 4.2); Veit,
+    Wilber and Belongie 2016 (arXiv 1605.06431) applied them to residual nets. Layers that can replace each other are
+    not counted, because the net can spare any one of them.
 
     Args:
         lesions: the result of `lesion_layers`.
         tolerance: largest change to tolerate, in nats of cross-entropy or as a fraction of the examples.
-        score: "loss", of which lower is better, or any other, of which higher is better.
+        score: "loss" (lower is better), or any other score (higher is better).
 
     Returns:
-        A number of layers.
+        The number of layers.
     """
     worse = lesions.cost(score) * (1 if score == "loss" else -1)
     return int(np.sum(worse > tolerance))

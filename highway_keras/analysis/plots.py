@@ -225,7 +225,7 @@ def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> 
 
 
 def _around_zero(values: np.ndarray) -> Normalize:
-    """Returns a scale symmetric about 0, with a square root where only few values are large."""
+    """Returns a scale symmetric about 0, which is a square-root scale if only few values are large."""
     sizes = np.abs(values[~np.isnan(values)])
     largest = float(sizes.max(initial=0)) or 1.0
     if not sizes.size or np.percentile(sizes, 90) > largest / 10:

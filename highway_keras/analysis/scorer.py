@@ -162,10 +162,10 @@ def _loss_scorer(loss: Any, shape: tuple[int | None, ...]) -> Scorer:
 
 
 def _detached(scores: Callable[[Any, Any], Any]) -> Scores:
-    """Wraps scores to receive copies of the outputs, and a bare loss to be named "loss".
+    """Wraps scores so that they receive copies of the outputs, and names a bare loss "loss".
 
-    On TensorFlow, Keras's losses look for the logits behind a softmax or sigmoid and use them whatever `from_logits`
-    is.
+    Without copies, Keras's losses on TensorFlow would find the logits behind a softmax or sigmoid and use them whatever
+    `from_logits` is.
     """
 
     def detached(y: Any, outputs: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _layer_kind(layer: Any) -> OutputKind | None:
 def _keeps_width(layer: Any) -> bool:
     try:
         return bool(layer.input.shape[-1] == layer.output.shape[-1])
-    except (AttributeError, ValueError):  # It was called several times, so the call is ambiguous.
+    except (AttributeError, ValueError):  # The layer was called several times, so the call is ambiguous.
         return False
 
 
@@ -241,6 +241,6 @@ def _producer(model: keras.Model, tensor: Any) -> Any:
         try:
             if layer.output is tensor:
                 return layer
-        except (AttributeError, ValueError):  # It was called several times, or never on its own.
+        except (AttributeError, ValueError):  # The layer was called several times, or never on its own.
             continue
     return None

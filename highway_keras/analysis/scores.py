@@ -9,8 +9,8 @@ from keras import losses, ops
 from highway_keras.layers.base import expand_mask
 
 Scores = Callable[[Any, Any], dict[str, Any]]
-"""Maps y and the model's outputs, tensors of one batch, to scores by name, `[batch]` or `[batch, steps]` each, of which
-means are taken. Must use `keras.ops`, as it becomes part of a compiled program. One of the scores is "loss"."""
+"""Maps y and the model's outputs, tensors of one batch, to scores by name, each `[batch]` or `[batch, steps]`. Scores
+are averaged later. Must use `keras.ops`, as it becomes part of a compiled program. One of the scores is "loss"."""
 
 
 def classification(y: Any, outputs: Any) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def match_ranks(y: Any, outputs: Any) -> tuple[Any, Any]:
 def example_sums(scores: Any, mask: Any = None, weights: Any = None) -> Any:
     """Sums the scores of each example over its steps.
 
-    The mean score is the sum of these divided by the sum of those of `ones_like(scores)`.
+    The mean score is the total of these sums divided by the total for `ones_like(scores)`.
 
     Args:
         scores: `[batch]`, `[batch, steps]`, or with more axes of positions.

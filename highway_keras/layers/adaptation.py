@@ -13,7 +13,7 @@ from highway_keras.layers.base import BaseHighway, Shape
 class AdaptableHighway(BaseHighway):
     """A highway layer whose kernels `quantize("int8")` and `enable_lora` act on.
 
-    The properties `kernel`, `transform_kernel` and `carry_kernel` are the kernels in use: what int8 stands for, plus
+    The properties `kernel`, `transform_kernel` and `carry_kernel` are the kernels in use: dequantized from int8, plus
     the low-rank update. Biases, gates and blend stay float32.
     """
 
@@ -55,16 +55,16 @@ class AdaptableHighway(BaseHighway):
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
         """Stores the kernels as int8 with one scale per output, a quarter of their size.
 
-        The products stay in the compute dtype: inputs are not quantized. `model.quantize("int8")` skips layers with
-        layers inside, as it does in Keras, so call this method for a layer with batch normalization.
+        The products stay in the compute dtype: inputs are not quantized. As always in Keras, `model.quantize("int8")`
+        skips layers that contain layers, so call this method for a layer with batch normalization.
 
         Args:
             mode: "int8".
             type_check: ignored; subclasses can be quantized too.
-            config: ignored but for its weight quantizer, which must be None.
+            config: ignored except for its weight quantizer, which must be None.
 
         Raises:
-            NotImplementedError: for another mode; `model.quantize` makes it a warning.
+            NotImplementedError: for another mode; `model.quantize` turns it into a warning.
             ValueError: if the config brings its own weight quantizer.
 
         Example:
@@ -85,7 +85,7 @@ class AdaptableHighway(BaseHighway):
             setattr(self, f"_{name}", self._add_int8(name, shape))
             getattr(self, f"_{name}").assign(values)
             getattr(self, f"_{name}_scale").assign(scale)
-        if self.quantization_mode is None:  # Not if setting the policy led here.
+        if self.quantization_mode is None:  # Else setting the policy called this method.
             self.dtype_policy = keras.dtype_policies.QuantizedDTypePolicy("int8", self.dtype_policy.name)
 
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:

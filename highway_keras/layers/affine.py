@@ -39,7 +39,7 @@ class AffineHighway(AdaptableHighway):
         lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
-        # Keras draws the seed of an initializer here. The block comes before the gates, as in all published runs.
+        # Keras draws an initializer's seed when it creates it. The block's comes first, as in all published runs.
         kernel_initializer = initializers.get(kernel_initializer)
         super().__init__(
             gate_activation=gate_activation,
@@ -97,7 +97,7 @@ class AffineHighway(AdaptableHighway):
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:
         units = int(input_shape[self.unit_axis] or 0)
         self._kernel = self._add_kernel("kernel", self._kernel_shape(input_shape), self.kernel_initializer)
-        # Batch normalization subtracts the mean, and any constant with it, and adds its own offset.
+        # Batch normalization would subtract a bias along with the mean, and adds an offset of its own.
         self.bias = None
         if self.use_bias and not self.batch_normalization:
             self.bias = self._add_bias(

@@ -42,7 +42,7 @@ def positive_integers(name: str, value: Any) -> int | tuple[int, ...]:
 
 
 def _index(value: Any) -> int:
-    """Returns an integer, or 0 for what is none; to Python a bool is an integer."""
+    """Returns an integer, or 0 for anything else, such as a bool, which Python counts as an integer."""
     try:
         return 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:

@@ -17,8 +17,8 @@ class HighwayConnection(BaseHighway):
     A gated skip connection, where a residual net has x + block(x). The transform gate is dense on the last axis of x,
     T = gate_activation(W_T x + b_T), whatever the block computes: a convolution with normalization, attention, a
     recurrent layer, a whole model. Gates and sum are computed in float32 under every dtype policy; the block follows
-    its own. `highway_keras.gates` and the lesions of `highway_keras.analysis` treat it as any highway layer, and reach
-    highway layers inside the block as well.
+    its own. `highway_keras.gates` and the lesions of `highway_keras.analysis` treat it like any highway layer, and
+    reach highway layers inside the block as well.
 
     Args:
         block: layer or model whose output has the shape of its input. It receives `training`, and the mask if its
@@ -41,7 +41,7 @@ class HighwayConnection(BaseHighway):
         Same as the input.
 
     Raises:
-        ValueError: if an argument is out of range; when it is built, if the block changes the shape.
+        ValueError: if an argument is out of range; at build time, if the block changes the shape.
 
     Example:
         block = keras.Sequential([keras.layers.LayerNormalization(), keras.layers.Dense(64, activation="gelu")])
@@ -90,7 +90,7 @@ class HighwayConnection(BaseHighway):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "HighwayConnection":
         """Creates a layer with a new block from its config."""
-        block = keras.saving.deserialize_keras_object(copy.deepcopy(config["block"]))  # Keras empties it.
+        block = keras.saving.deserialize_keras_object(copy.deepcopy(config["block"]))  # Keras empties what it reads.
         return super().from_config({**config, "block": block})
 
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:

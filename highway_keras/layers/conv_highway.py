@@ -26,9 +26,9 @@ class ConvHighway(AffineHighway):
     Args:
         kernel_size: length of the kernel along each axis: one integer for all, or one per axis.
         padding: "same"; or "causal" for sequences, so that an output depends on no later input.
-        dilation_rate: distance between the inputs of the kernel along each axis, in the form of `kernel_size`.
+        dilation_rate: spacing between the kernel's inputs along each axis, in the form of `kernel_size`.
         groups: number of groups of channels that are convolved separately; must divide the channels.
-        data_format: "channels_last" or "channels_first"; None takes `keras.config.image_data_format()`. On TensorFlow,
+        data_format: "channels_last" or "channels_first"; None uses `keras.config.image_data_format()`. On TensorFlow,
             whose CPU kernels support channels first in some dtypes only, channels are moved last around each
             convolution.
 
@@ -146,7 +146,7 @@ class ConvHighway(AffineHighway):
         super().build(input_shape)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Computes y; in training it fuses gate and blend into one pass over memory where that is faster."""
+        """Computes y; in training, fuses gate and blend into one pass over memory where that is faster."""
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout

@@ -1,8 +1,8 @@
 """The highway equation, its derivatives and its inference form. No other module writes them out.
 
 The equation and its partial derivatives use operators only, so they accept NumPy arrays as well as tensors of any
-backend. All arguments of a function have the same shape and dtype. The order of operations decides the last bit of
-every result: do not rearrange them.
+backend. All arguments of a function have the same shape and dtype. The order of operations determines how every result
+is rounded: do not rearrange them.
 """
 
 from collections.abc import Callable

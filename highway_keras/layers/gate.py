@@ -13,7 +13,7 @@ from highway_keras.layers.arguments import positive_integer
 
 STEEPEST_AUTO_BIAS = -10.0
 RANGE_PROBES = (-1e4, -30.0, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 30.0, 1e4)
-# Two orders in which each number has other neighbours in its row, column and group.
+# Numbers, and an order in which each has other neighbours in its row, column and group.
 ELEMENTWISE_PROBES = np.linspace(-3.0, 4.5, 16)
 PERMUTATION = np.arange(16).reshape(4, 4).T.ravel()
 
@@ -71,7 +71,7 @@ def is_initializer(transform_bias: Any) -> bool:
 
 
 def known_bias(initializer: Any) -> float:
-    """Returns the number that an initializer gives to every weight, NaN if there is no such number.
+    """Returns the number that an initializer gives to every weight, or NaN if there is no such number.
 
     Example:
         >>> known_bias(initializers.Ones()), known_bias(initializers.RandomNormal())
@@ -128,7 +128,7 @@ def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compu
     Args:
         activation: activation of the gates.
         biases: initial bias of each gate by name ("transform_bias", "carry_bias"); NaN for one that is drawn when the
-            layer is built, which is not checked: a draw here would move a seed generator on.
+            layer is built, which is not checked, because a draw here would advance a seed generator.
         compute_dtype: compute dtype of the layer.
 
     Raises:

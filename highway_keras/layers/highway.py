@@ -21,11 +21,11 @@ class Highway(AffineHighway):
         activation: activation of the block state H.
         gate_activation: activation of the gates; must be elementwise with values in [0, 1].
         transform_bias: initial bias of the transform gate, negative so that the layer initially carries its input;
-            "auto" derives it from `depth` (`highway_keras.layers.auto_transform_bias`). Also an initializer; random
-            draws are not checked for dead gates.
+            "auto" derives it from `depth` (`highway_keras.layers.auto_transform_bias`). An initializer works too, but
+            random draws are not checked for dead gates.
         depth: number of layers of the whole net; read for `transform_bias="auto"` only.
         carry_gate: "coupled" for C = 1 - T, or "separate" for a gate with its own weights,
-            C = gate_activation(W_C x + b_C), whose bias starts at minus that of the transform gate, that is, open.
+            C = gate_activation(W_C x + b_C), whose bias starts at minus the transform gate's, so that it is open.
         use_bias: whether H has a bias b. The gates always have one.
         kernel_initializer: initializer of H's kernel.
         transform_initializer: initializer of the gates' kernels.
@@ -38,11 +38,12 @@ class Highway(AffineHighway):
         bias_constraint: constraint on H's bias.
         batch_normalization: whether H = activation(BatchNormalization(W x)), without b.
         normalization_epsilon: epsilon of the batch normalization. PyTorch's default is 1e-5.
-        normalization_momentum: weight of the past in its moving averages. PyTorch's default is 0.9, there called 0.1.
+        normalization_momentum: weight of the past in its moving averages. PyTorch's default is 0.9, which it calls a
+            momentum of 0.1.
         dropout: rate at which transform gates are dropped in training; a dropped unit carries its input. Inference
             uses T * (1 - rate).
         seed: seed of the dropout.
-        lora_rank: rank of low-rank updates of the kernels, for `enable_lora` when the layer is built.
+        lora_rank: rank of low-rank updates of the kernels; if given, building the layer calls `enable_lora`.
         lora_alpha: factor of these updates; see `enable_lora`.
         **kwargs: `name`, `trainable`, `dtype` and `activity_regularizer` of a Keras layer.
 

@@ -18,7 +18,7 @@ from highway_keras.layers.stack_loop import LayerMath, Weights
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
-"""Arguments of `Highway` that a stack lacks, at the values it stands for."""
+"""Arguments of `Highway` that a stack lacks, with the values it implies."""
 UNUSED = ("normalization_epsilon", "normalization_momentum", "seed")
 """Arguments of `Highway` that have no effect at these values."""
 
@@ -31,7 +31,7 @@ class HighwayStack(AffineHighway):
     `depth`. One product per layer yields H and T, and a loop runs through the layers. The loop's gradient is
     hand-written for activations whose derivative is known from their output (linear, relu, leaky_relu, elu, tanh,
     sigmoid, hard_sigmoid). Under a mixed policy only the products are narrow; the activations passed from layer to
-    layer stay float32, because a narrower sum would lose the small steps of a deep net.
+    layer stay float32, because a narrower sum would lose the small changes per layer of a deep net.
 
     Initializers, regularizers, constraints and `activation` act on each layer as on a `Highway`. An activation that is
     not elementwise, such as softmax, receives the shape of the inputs and is slower.
@@ -257,7 +257,7 @@ def has_variables(activation: Any) -> bool:
 
 
 def _is_elementwise(activation: Any, dtype: str) -> bool:
-    # A trial call would build a layer. A function that rejects the probes gets the shape of the inputs.
+    # A trial call would build a layer. A function that rejects the probes may need the shape of the inputs.
     if isinstance(activation, keras.layers.Layer):
         return False
     try:

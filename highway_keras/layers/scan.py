@@ -1,4 +1,4 @@
-"""A loop over stacked arrays; backends that compile trace its body once whatever its length."""
+"""A loop over stacked arrays; backends that compile trace its body once, whatever its length."""
 
 from collections.abc import Callable
 from typing import Any

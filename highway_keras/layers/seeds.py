@@ -1,4 +1,4 @@
-"""Initializers with distinct seeds: one instance, or one seed, gives all weights of a shape the same values."""
+"""Initializers with distinct seeds, because a shared instance or seed gives all weights of a shape the same values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Initializers, regularizers and constraints of weights stacked along depth, with the effect of single layers."""
+"""Initializers, regularizers and constraints of weights stacked along depth, with the effect they have on single layers."""
 
 from collections.abc import Callable
 from typing import Any

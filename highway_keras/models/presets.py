@@ -1,11 +1,15 @@
 """The nets of the paper as data: the factory, arguments and parameter counts of each net and its twins.
 
-Provenance. Recorded in the authors' files or printed in the paper: both MNIST nets (width 16 by substitution), both
-19-layer CIFAR nets, depth and width of the dense nets of 10, 50 and 100 layers, gate bias of those of 50 layers.
-Matched by parameter count: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the counts of
-Table 2. Assumed: gate bias of the dense nets of 10, 100 and 1,000 layers, dropout of the FitNet-shaped nets (that of
-the 19-layer nets), initialization of the first kernel of fitnet_a and fitnet_b (as in the 19-layer nets) and fitnet_c
-(He's rule), weight decay on plain convolutions (that of the highway layers), the five factors of the factor model.
+Provenance:
+
+- Recorded in the authors' files or printed in the paper: both MNIST nets (width 16 by substitution), both 19-layer
+  CIFAR nets, depth and width of the dense nets with 10, 50 and 100 layers, and the gate bias of those with 50.
+- Matched by parameter count: the FitNet-shaped nets, whose widths, kernels and heads were chosen to meet the counts of
+  Table 2.
+- Assumed: the gate bias of the dense nets with 10, 100 and 1,000 layers; the dropout of the FitNet-shaped nets (as in
+  the 19-layer nets); the initialization of the first kernel in fitnet_a and fitnet_b (as in the 19-layer nets) and in
+  fitnet_c (He's rule); the weight decay on plain convolutions (as on the highway layers); the five factors of the
+  factor model.
 """
 
 import difflib

@@ -60,9 +60,9 @@ def with_dropout(stages: Sequence[Stage], rate: float) -> tuple[Stage, ...]:
 def with_resize(stages: Sequence[Stage], mode: Mode | Literal["plain"]) -> tuple[Stage, ...]:
     """Adapts the entries of stages to the way the number of channels changes.
 
-    A plain entry changes it by itself. Zero-padding and sub-sampling have no weights, so the entry's convolution
-    becomes one more block, which keeps the depth. Entries with another purpose stay: that of the first stage, those
-    with "valid" padding, and those of stages without blocks.
+    A plain entry changes the number itself. Zero-padding and sub-sampling have no weights, so the entry's convolution
+    becomes one more block, which keeps the depth. Entries with another purpose stay: the first stage's, those with
+    "valid" padding, and those of stages without blocks.
 
     Args:
         stages: stages of a net.

@@ -35,7 +35,7 @@ def graph_of(model: keras.Model) -> keras.Model:
 
 
 def links(graph: keras.Model) -> Iterator[tuple[str, str]]:
-    """Yields pairs of layers that are called once, with equal options, the second as the only reader of the first.
+    """Yields pairs of layers, each called once and with equal options, where only the second reads the first's output.
 
     Args:
         graph: the result of `graph_of`.
@@ -69,7 +69,7 @@ def rewired(graph: keras.Model, rows: dict[str, list[Any]], inner: Callable[[ker
 
     Args:
         graph: the result of `graph_of`.
-        rows: name of a layer to the layers that replace it, in sequence; an empty list removes it.
+        rows: layers that replace a layer, in sequence, by its name; an empty list removes it.
         inner: copies a nested model.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Conversion between stacks and the single layers that they stand for, with their weights."""
+"""Conversion between stacks and equivalent single layers, with their weights."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ MAX_CHAIN = 400
 def unstacked(model: keras.Model) -> keras.Model:
     """Copies a model, converting every `HighwayStack` to a sequence of `Highway` layers.
 
-    Nested models are converted too. Stacks inside other layers or subclassed models stay.
+    Nested models are converted too. Stacks inside other layers or subclassed models stay as they are.
 
     Args:
         model: a functional or sequential model with weights.
@@ -48,7 +48,7 @@ def stacked(model: keras.Model) -> keras.Model:
 
     A sequence is two or more layers, each the only reader of the one before it, with arguments that differ in names,
     seeds and initial biases at most. Layers with a separate carry gate, batch normalization, dropout or an activation
-    with variables stay, as do layers that are called more than once. Nested models are converted too.
+    with variables stay single, as do layers that are called more than once. Nested models are converted too.
 
     Args:
         model: a functional or sequential model with weights.

@@ -14,7 +14,7 @@ class WeightLayout:
         kernel: name of H's kernel.
         bias: name of H's bias.
         gate_kernel: name of the gate's kernel; None if `kernel` holds the outputs of H, then those of the gate.
-        gate_bias: name of the gate's bias; None if it is joined likewise.
+        gate_bias: name of the gate's bias; None if it is joined to H's in the same way.
         outputs_first: whether kernels are `(outputs, inputs, ...)`, as in PyTorch, rather than `(..., inputs,
             outputs)`, as in Keras and TensorFlow.
         gates_carry: whether the gate is the carry gate C, so y = C * x + (1 - C) * H. As 1 - sigmoid(z) is sigmoid(-z),

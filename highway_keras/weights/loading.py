@@ -33,12 +33,12 @@ def load(
     """Loads weights of highway layers that were trained in another system.
 
     Names, shapes and arguments are compared before anything is assigned: `target` receives all weights, or stays as it
-    is. Shapes do not reveal everything: a dense kernel is square, so a forgotten transpose or a gate of the other sign
-    loads without an error. Pass `inputs` and the `outputs` of the other system to have the result compared.
+    is. Shapes do not reveal everything: a dense kernel is square, so a forgotten transpose or a gate of opposite sign
+    loads without an error. Pass `inputs` and the `outputs` of the other system to have the results compared.
 
     Args:
         target: a built `Highway`, `ConvHighway` or `HighwayStack`; a list of them in order; or a model, whose highway
-            layers are taken in order. A stack takes as many layers as it is deep.
+            layers are taken in order. A stack takes `depth` layers.
         source: path of a `.safetensors`, `.pt`, `.pth` or `.bin` (PyTorch state dict), `.h5`, `.hdf5` or `.npz` file;
             or a mapping from names to arrays. PyTorch files are read with `weights_only=True`.
         layout: name of a layout in `highway_keras.weights.LAYOUTS`, or a `WeightLayout`.
@@ -52,7 +52,7 @@ def load(
 
     Raises:
         ValueError: if `target` is not built, has arguments that the layout lacks, or does not fit the names and shapes
-            in `source`; if the outputs differ. `target` is unchanged then.
+            in `source`; if the outputs differ. `target` is then unchanged.
         ImportError: if the package that reads the file is not installed.
 
     Example:
@@ -98,7 +98,7 @@ def _flat(target: Any) -> list[Any]:
 
 
 def _check(layer: AffineHighway, layout: WeightLayout, fold_epsilon: bool) -> None:
-    """Refuses a layer that computes something else than the layout's."""
+    """Refuses a layer that computes something other than the layout's."""
     if not layer.built:
         raise ValueError(f"'{layer.name}' has no weights yet: build it first, `layer.build((None, units))`.")
     normalized = layout.normalization is not None
@@ -153,7 +153,7 @@ def _assignments(highways: list[AffineHighway], values: list[Values], layout: We
 
 
 def _variables(layer: AffineHighway) -> dict[str, Any]:
-    """Returns the variables of a layer under the names that the values have."""
+    """Returns the variables of a layer, under the same names as the values."""
     gate = {"transform_kernel": layer.transform_kernel, "transform_bias": layer.transform_bias}
     if not layer.batch_normalization:
         return {"kernel": layer.kernel, "bias": layer.bias, **gate}
@@ -162,7 +162,7 @@ def _variables(layer: AffineHighway) -> dict[str, Any]:
 
 
 def _folded(values: Values, layer: AffineHighway, layout: WeightLayout) -> Values:
-    """Scales gamma so that the layer's epsilon yields the quotient of the layout's."""
+    """Scales gamma so that the layer's epsilon gives the same result as the layout's."""
     if not layer.batch_normalization:
         return values
     variance = values["moving_variance"].astype("float64")
@@ -199,7 +199,7 @@ def _assign(assignments: list[Assignment]) -> None:
 
 
 def _compare(target: Any, assignments: list[Assignment], inputs: Any, outputs: np.ndarray, tolerance: float) -> None:
-    """Compares the outputs; if they differ, looks for the usual error that explains it."""
+    """Compares the outputs; if they differ, looks for a usual error that explains it."""
     difference = _difference(target, inputs, outputs)
     if difference <= tolerance:
         return
