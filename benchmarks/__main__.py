@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs the benchmarks.
 
     Args:
-        words: command-line arguments; None for those of this process.
+        words: command-line arguments; None uses those of this process.
 
     Returns:
         The exit status: 1 if a contestant failed or its results disagree, else 0, even if some were skipped.

@@ -97,7 +97,7 @@ class Worker:
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             }
-        # Installed packages have cached bytecode; our source must be allowed to have it too, for comparable starts.
+        # Installed packages have cached bytecode, so our source may cache its own, for comparable starts.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._asked = time.perf_counter()

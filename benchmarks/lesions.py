@@ -15,7 +15,7 @@ from benchmarks.table import Row
 
 IMAGES, QUICK_IMAGES = 60_000, 500
 ROUNDS = 3
-# Images of a first request, so that programs are compiled before the rounds.
+# Images of a first request, which compiles the programs before the rounds.
 WARM_UP = 500
 CURVE = Check("loss without a layer", 1e-3)
 

@@ -2,7 +2,7 @@
 
 The net is 784 -> 50 tanh, N highway blocks 50 -> 50 tanh, and softmax over 10 classes, with weights uniform in
 ±1 / sqrt(fan in). It trains by Adam 5e-3 (0.9, 0.999), with the gradient of all weights clipped to a global norm of
-5.0, for 12 epochs of 6,000 images in 46 batches of 128.
+5.0, batch 128, on 6,000 images (46 batches per epoch) for 12 epochs.
 
 These settings were recorded in a NumPy study, with gate bias -2 up to 50 layers and Adam's epsilon 1e-8. Deeper nets
 need gates that start more closed: with 100 layers and -2, rounding decides whether a net learns. Epsilon is 1e-12 here,

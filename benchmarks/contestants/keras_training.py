@@ -8,7 +8,7 @@ from benchmarks.worker import Train
 
 
 def fitting(model: keras.Model, problem: Problem) -> Train:
-    """Compiles a model, and makes a function that trains it with `fit`.
+    """Compiles a model, and makes a function that trains it with `fit` on NumPy arrays.
 
     Args:
         model: model from images [batch, 784] to logits.

@@ -130,7 +130,7 @@ def _relu(output: Any) -> Any:
 
 
 def _leaky_relu(output: Any) -> Any:
-    # Keras's own slope below 0, in the dtype at hand.
+    # Keras's own slope below 0, in the dtype of the output.
     one = ops.ones_like(output)
     return ops.where(output > 0, one, -activations.leaky_relu(-one))
 

@@ -1,4 +1,4 @@
-"""Initializers, regularizers and constraints of weights stacked along depth, with the effect they have on single layers."""
+"""Initializers, regularizers and constraints of weights stacked along depth, acting on each layer separately."""
 
 from collections.abc import Callable
 from typing import Any
@@ -90,7 +90,7 @@ def _map_layers(function: Callable[[Any], Any], weights: Any) -> Any:
 
 
 def _layer_initializer(initializer: Any, layer: int) -> Any:
-    """Returns an initializer of the same kind with a seed of its own for each layer."""
+    """Returns an initializer of the same kind with a separate seed for each layer."""
     is_keras = isinstance(initializer, initializers.Initializer)
     # Functions and seed generators draw anew at each call.
     if not is_keras or isinstance(getattr(initializer, "seed", None), random.SeedGenerator):

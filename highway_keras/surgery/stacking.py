@@ -104,7 +104,7 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
 
     Args:
         layers: layers of one size, with arguments that differ in names, seeds and initial biases at most.
-        name: name of the stack; None for that of the first layer.
+        name: name of the stack; None uses the first layer's.
 
     Returns:
         A built stack with one layer for each of the given ones.

@@ -13,7 +13,7 @@ class WeightLayout:
         source: where the layer is defined: repository and file.
         kernel: name of H's kernel.
         bias: name of H's bias.
-        gate_kernel: name of the gate's kernel; None if `kernel` holds the outputs of H, then those of the gate.
+        gate_kernel: name of the gate's kernel; None if `kernel` holds the outputs of H followed by the gate's.
         gate_bias: name of the gate's bias; None if it is joined to H's in the same way.
         outputs_first: whether kernels are `(outputs, inputs, ...)`, as in PyTorch, rather than `(..., inputs,
             outputs)`, as in Keras and TensorFlow.
