@@ -15,7 +15,7 @@ CIFAR = DataInfo("cifar10", "", (32, 32, 3), tuple("0123456789"), {"train": 50_0
 
 
 def config() -> Config:
-    """Returns the recipe, with the simpler optimizer that all contestants use."""
+    """Returns the recipe with the optimizer of all contestants, which has no separate learning rate for biases."""
     optimizer = SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
     return recipes.get("cifar10_19").config.model_copy(update={"optimizer": optimizer})
 
