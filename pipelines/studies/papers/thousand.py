@@ -1,8 +1,8 @@
 """A dense highway net of 1,000 layers on MNIST, at four gate biases.
 
 Command     highway reproduce thousand
-Net         the net of the recipe mnist_dense_1000: one plain and 999 highway layers of 50 tanh units; gate bias -20, -10,
-            -6 or -4
+Net         the net of the recipe mnist_dense_1000: one plain and 999 highway layers of 50 tanh units; gate bias -20,
+            -10, -6 or -4
 Data        MNIST, all 60,000 training images
 Published   about 95% on test images at a gate bias of about -20 (a TensorFlow study of 2015)
 Sources     those of the recipe. The bias of -20 is the source's; all four were tried beforehand, with one seed and the

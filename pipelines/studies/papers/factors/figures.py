@@ -43,7 +43,7 @@ def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
 
 
 def over_time(figures: Figures, shown: Findings, task: str, asked: str) -> None:
-    """Draws gates_over_time_TASK.png: volatility and, below it, the out-of-sample mean gate; same arguments as `gains`."""
+    """Draws gates_over_time_TASK.png: volatility, and below it the out-of-sample mean gate; arguments as in `gains`."""
     title = f"Volatility and gates over time, forecasts of {asked}"
     with figures.figure(f"gates_over_time_{task}", (10, 6), title) as figure:
         top, bottom = figure.subplots(2, 1, sharex=True)

@@ -1,4 +1,4 @@
-"""Findings of a walk-forward validation: accuracy of the forecasts and behaviour of the gates, with confidence intervals."""
+"""Findings of a walk-forward validation, with confidence intervals: accuracy of forecasts and behaviour of gates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
