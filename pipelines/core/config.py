@@ -41,7 +41,7 @@ class ModelConfig(Frozen):
     transform_bias: float | Literal["auto"] | None = None
     """Initial bias of the transform gate; "auto" derives it from the depth, None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
-    """Whether a plain or residual twin matches the highway net's width or parameter count; None keeps the preset's."""
+    """Property that a plain or residual twin shares with the highway net; None keeps the preset's."""
     initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
     """Kernel initializer of a dense net, Glorot's or uniform within ±1/sqrt(fan_in); None keeps the preset's."""
     dropout: Rate | None = None
@@ -106,7 +106,7 @@ class SGD(_Optimizer):
     momentum: Rate = 0.9
     """Momentum."""
     nesterov: bool = True
-    """Whether to use Nesterov momentum."""
+    """Use Nesterov momentum."""
     bias_multiplier: Positive = 1.0
     """Factor on the learning rate of every bias."""
 

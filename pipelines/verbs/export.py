@@ -31,8 +31,8 @@ class Arguments(Frozen):
     int8: bool = False
     """Also write a quantized ONNX model and measure its accuracy and speed."""
     pictures: PictureKind | None = None
-    """How image files of any size become inputs: like the digits of MNIST, or as the centre of a photograph; default:
-    chosen by the data set."""
+    """Preprocessing of image files: centre a digit as in MNIST, or crop the centre of a photograph; default: by data
+    set."""
     sign: Path | None = None
     """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""

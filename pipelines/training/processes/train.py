@@ -28,7 +28,7 @@ class TrainTask(Task):
     config: Config
     """Configuration of a new run; an existing run keeps its own."""
     evaluate: bool = False
-    """Whether to evaluate the run on the test split at its end."""
+    """Evaluate the run on the test split at the end."""
     weights: Weights = "final"
     """The weights to evaluate."""
 
