@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import httpx2 as httpx
+import numpy as np
 from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +108,10 @@ class Endpoint:
     def log(self) -> list[dict]:
         """Returns the log entries after its first line."""
         return [json.loads(line) for line in self._log.read_text().splitlines()[1:]]
+
+
+# Images for the version made by hand.
+IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
 
 
 class LoadedClient(TestClient):

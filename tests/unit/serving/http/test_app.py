@@ -7,40 +7,18 @@ import json
 import shutil
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from serving import image_files
 from serving.engine.backends import InProcessBackend
 from serving.engine.batching import Batcher
-from serving.engine.processes import SMALL
 from serving.engine.settings import Settings
 from serving.errors import UnavailableError
 from serving.http.app import make_app
-from tests.endpoint import LoadedClient, eventually
-
-IMAGES = np.random.default_rng(1).integers(0, 256, (3, 4, 3, 1), dtype="uint8")
-
-
-@pytest.fixture
-def settings(version):
-    return Settings(models=version.parents[1], poll=0.05)
-
-
-@pytest.fixture
-def client(settings):
-    with LoadedClient(make_app(settings), raise_server_exceptions=False) as made:
-        yield made
-
-
-@pytest.fixture
-def expected(kernel):
-    logits = IMAGES.reshape(3, 12) @ kernel
-    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+from tests.endpoint import IMAGES, LoadedClient, eventually
 
 
 def test_all_protocols_give_the_same_predictions(client, expected):
@@ -225,43 +203,6 @@ def test_the_page_may_load_nothing_from_elsewhere(client):
     assert client.get("/static/../app.py").status_code == 404
 
 
-def test_all_bodies_together_are_limited(version):
-    raw = {"content-type": "application/octet-stream"}
-    with LoadedClient(make_app(Settings(models=version.parents[1], bodies=20))) as client:
-        answer = client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw)
-        assert (answer.status_code, "more than 20 bytes" in answer.json()["error"]) == (503, True)
-        assert answer.headers["retry-after"] == "1"
-        # Refused bodies no longer count.
-        for _ in range(3):
-            assert client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=raw).status_code == 200
-        assert "highway_bodies_bytes 0.0" in client.get("/metrics").text
-
-
-def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
-    free, decode = threading.Event(), image_files.decode
-
-    def held(*arguments):
-        free.wait(10)
-        return decode(*arguments)
-
-    monkeypatch.setattr(image_files, "decode", held)
-    file = io.BytesIO()
-    Image.new("L", (3, 4)).save(file, "PNG")
-    with (
-        LoadedClient(make_app(Settings(models=version.parents[1], queue=2))) as client,
-        ThreadPoolExecutor(6) as threads,
-    ):
-        asked = [threads.submit(client.post, "/predict/tiny", content=file.getvalue()) for _ in range(6)]
-        waiting = list(asked)
-        while len(waiting) > 2:
-            waiting = [one for one in waiting if not one.done()]
-        free.set()
-        answers = [one.result() for one in asked]
-    refused = [answer for answer in answers if answer.status_code == 503]
-    assert len(refused) == 4
-    assert all("limit is 2" in answer.json()["error"] for answer in refused)
-
-
 def test_two_apps_in_a_process(version):
     for _ in range(2):
         with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
@@ -381,59 +322,3 @@ def test_a_missing_repository_is_reported_and_models_stay_in_service(client, ver
     assert client.get("/v2/health/ready").status_code == 200
     away.rename(root)
     eventually(lambda: not client.get("/v1/models").json()["wrong"])
-
-
-def spaced(given):
-    """Returns JSON that is too long for the event loop to parse itself."""
-    return json.dumps(given).encode() + b" " * SMALL
-
-
-def test_large_json_gives_the_same(client, expected):
-    whole = client.post("/v1/models/tiny:predict", content=spaced({"inputs": IMAGES.tolist()})).json()["outputs"]
-    np.testing.assert_allclose(whole["probabilities"], expected, atol=1e-6)
-    given = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
-    answer = client.post("/v2/models/tiny/infer", content=spaced({"inputs": [given]})).json()["outputs"][0]
-    np.testing.assert_allclose(np.reshape(answer["data"], (3, 4)), expected, atol=1e-6)
-    for path, body, said in (
-        ("/v1/models/tiny:predict", b"[" + b" " * SMALL, "is not JSON"),
-        ("/v1/models/tiny:predict", spaced({"inputs": [[300]]}), "has the shape"),
-        ("/v2/models/tiny/infer", spaced({"inputs": []}), "list of one input"),
-    ):
-        answer = client.post(path, content=body)
-        assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
-
-
-def test_json_with_more_values_than_images_have_is_not_read(client):
-    # Each empty list takes 64 bytes of memory.
-    body = b'{"instances": [' + b"[]," * 40_000 + b"[]]}"
-    answer = client.post("/v1/models/tiny:predict", content=body)
-    assert (answer.status_code, "far more values than 256 images" in answer.json()["error"]) == (413, True)
-
-
-def test_large_answers_are_the_same(version, expected):
-    settings = Settings(version.parents[1], images=9000)
-    with LoadedClient(make_app(settings)) as client:
-        many = IMAGES.repeat(3000, axis=0)
-        raw = {"content-type": "application/octet-stream"}
-        plain = client.post("/predict/tiny?top=1&seen=true", content=many.tobytes(), headers=raw).json()["predictions"]
-        given = {
-            "name": "image",
-            "datatype": "UINT8",
-            "shape": list(many.shape),
-            "parameters": {"binary_data_size": many.size},
-        }
-        head = json.dumps({"inputs": [given]}).encode()
-        headers = {"inference-header-content-length": str(len(head))}
-        tensors = client.post("/v2/models/tiny/infer", content=head + many.tobytes(), headers=headers).json()["outputs"]
-    assert [one["seen"] for one in plain[::3000]] == IMAGES.tolist()
-    best = expected.repeat(3000, axis=0).max(-1)
-    np.testing.assert_allclose([one["top"][0]["probability"] for one in plain], best, atol=1e-6)
-    np.testing.assert_allclose(np.reshape(tensors[0]["data"], (9000, 4)).max(-1), best, atol=1e-6)
-
-
-def test_a_body_in_many_parts_is_joined(client, expected):
-    raw = {"content-type": "application/octet-stream"}
-    content = IMAGES.tobytes()
-    whole = client.post("/predict/tiny?top=1", content=content, headers=raw).json()
-    parts = client.post("/predict/tiny?top=1", content=iter([content[:5], content[5:6], content[6:]]), headers=raw)
-    assert parts.json() == whole
