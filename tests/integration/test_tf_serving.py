@@ -249,6 +249,7 @@ def test_new_versions_lose_no_request(server, exported):
                 (aside / manifest.NAME).write_text(json.dumps({**content, "version": version}))
                 aside.rename(server.root / "tiny" / str(version))
                 wait_for(lambda version=version: client.get("/v2/models/tiny").json()["versions"] == [str(version)])
+                answers.append(predict(client, images))  # The threads may end before they meet the last version.
         finally:
             stop.set()
             for thread in asking:
