@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import AvifImagePlugin, Image, UnidentifiedImageError, features
 
 from serving.errors import ImageError, LimitError
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+# Pillow reads AVIF if it was built with libavif, as its wheels are.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", *(["AVIF"] if features.check("avif") else []))
 # Photographs of large cameras have 50 million; decoding takes 200 MB, in some formats twice that.
 PIXELS = 50_000_000
 # Sides of twice this or more are scaled down by whole factors: `picture.onnx` takes 20 ns and 40 bytes per pixel.
@@ -29,9 +30,26 @@ _BAND = 2**20
 # Pillow's modes for 16-bit grey; all have their values in the low half of an integer.
 _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _TRANSPARENT = ("RGBA", "RGBa", "LA", "La", "PA")
+# Formats that cannot be decoded, with what to do about it.
+_CONVERSIONS = {
+    "SVG": "Convert it to PNG, for example with `rsvg-convert image.svg -o image.png`.",
+    "HEIC": "Convert it to JPEG, for example with `heif-convert image.heic image.jpg`; iPhones take JPEG images "
+    'with Settings > Camera > Formats > "Most Compatible".',
+    "AVIF": "This endpoint's Pillow has no AVIF decoder. Convert it to PNG, for example with `avifdec image.avif "
+    "image.png`.",
+}
+# By the brand at the start of the file.
+_BRANDS = {
+    **dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIC"),
+    **dict.fromkeys((b"avif", b"avis"), "AVIF"),
+}
+# Bytes within which the first element of an SVG file starts, after comments and declarations.
+_SVG_HEAD = 4096
 # kornia-rs's names of the modes that it decodes.
 _FAST = {"L": "mono", "RGB": "rgb", "RGBA": "rgba"}
 _ORIENTATION = 0x0112
+# One thread per AVIF file: there is a decoding process for each core already.
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1
 # Undoes each orientation of EXIF; 1 is upright.
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -76,6 +94,9 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
     except ImageError:
         raise
     except UnidentifiedImageError:
+        if other := _other_format(encoded):
+            message = f"{name} is an image in {other} format, which is not read. {_CONVERSIONS[other]}"
+            raise ImageError(message) from None
         raise ImageError(
             f"{name} is not an image. Expected a file in one of the formats {', '.join(FORMATS)}."
         ) from None
@@ -129,6 +150,14 @@ def jpeg_ratio(width: int, height: int) -> int:
     """
     most = min(max(width, height) // SIDE, width, height)
     return next((ratio for ratio in RATIOS if ratio <= most), 1)
+
+
+def _other_format(encoded: bytes) -> str | None:
+    """Returns the format of a file, if it is one of those that can only be converted."""
+    if encoded[4:8] == b"ftyp":
+        return _BRANDS.get(encoded[8:12])
+    # UTF-16 has a zero next to each ASCII character.
+    return "SVG" if b"<svg" in encoded[:_SVG_HEAD].replace(b"\0", b"").lower() else None
 
 
 def _check(image: Image.Image, name: str, pixels: int) -> None:

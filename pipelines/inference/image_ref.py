@@ -5,7 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"))
+SUFFIXES = frozenset(
+    (
+        *(".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif"),
+        # Not decoded: they get an error row that says how to convert them.
+        *(".heic", ".heif"),
+    )
+)
 # Prefix of a split of a data set: tfds:mnist/test.
 TFDS = "tfds:"
 

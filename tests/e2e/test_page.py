@@ -157,7 +157,7 @@ def test_chosen_dropped_and_pasted_files_are_classified(page, image_files):
 
 def test_a_file_that_is_no_image_is_reported_until_the_next_file(page, image_files):
     page.add_file("drop", image_files / "note.svg", "image/svg+xml")
-    page.until("return document.getElementById('message').textContent.includes('note.svg is not an image')")
+    page.until("return document.getElementById('message').textContent.includes('note.svg is an image in SVG format')")
     page.add_file("drop", image_files / "three.png", "image/png")
     assert page.verdict() == "3"
     assert page.get("message").text == ""

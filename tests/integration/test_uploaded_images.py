@@ -68,7 +68,7 @@ def encode_transparent(image):
 
 
 ENCODINGS = {
-    **{form.lower(): lambda image, form=form: encode(image, form) for form in FORMATS},
+    **{form.lower(): lambda image, form=form: encode(image, form) for form in (*FORMATS, "AVIF")},
     "colour": lambda image: encode(image.convert("RGB"), "JPEG"),
     "palette": lambda image: encode(image.convert("RGB").quantize(16)),
     "black and white": lambda image: encode(image.convert("1")),
@@ -123,7 +123,8 @@ PNG = encode(handwritten(3))
 UNUSABLE = {
     "empty": (b"", "empty"),
     "text": (b"hello", "not an image"),
-    "svg": (b'<svg xmlns="http://www.w3.org/2000/svg"><rect width="9" height="9"/></svg>', "formats PNG, JPEG"),
+    "svg": (b'<svg xmlns="http://www.w3.org/2000/svg"><rect width="9" height="9"/></svg>', "SVG.*rsvg-convert"),
+    "heic": (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC.*heif-convert"),
     "pdf": (encode(handwritten(3), "PDF"), "not an image"),
     "truncated png": (PNG[: len(PNG) // 2], "cannot be read"),
     "truncated jpeg": (encode(handwritten(3), "JPEG")[:900], "cannot be read"),

@@ -101,6 +101,31 @@ def test_other_files_are_refused(content):
         decode(content, "a.png")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'<?xml version="1.0"?><!-- drawn --><svg xmlns="http://www.w3.org/2000/svg"/>', r"SVG.*rsvg-convert .*png"),
+        ('<svg xmlns="http://www.w3.org/2000/svg"/>'.encode("utf-16"), r"SVG.*rsvg-convert"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", r"HEIC.*heif-convert .*jpg"),
+        (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", r"HEIC.*heif-convert"),
+    ],
+)
+def test_formats_that_cannot_be_decoded_are_refused_with_a_conversion(content, said):
+    with pytest.raises(ImageError, match=f"^a is an image in {said}"):
+        decode(content, "a")
+
+
+def test_avif_is_read_if_pillow_was_built_with_it(monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    grey = np.full(SIZE, 90, "uint8")
+    encoded = saved(Image.fromarray(grey), "AVIF", quality=95, exif=exif)
+    np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(90)).transpose(1, 0, 2), atol=3)
+    monkeypatch.setattr(image_files, "FORMATS", ("PNG",))
+    with pytest.raises(ImageError, match=r"a is an image in AVIF.*avifdec .*png"):
+        decode(encoded, "a")
+
+
 def test_huge_images_are_refused_by_their_header():
     # A PNG file that ends after a header of 60,000 x 60,000 pixels.
     header = saved(Image.fromarray(pixels(SIZE)), "PNG")
