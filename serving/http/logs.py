@@ -23,8 +23,6 @@ def configure_log(*, quiet: bool) -> None:
     # httpx2 logs each request to TF Serving.
     for name in ("uvicorn", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # It warns about every malformed form, for which the client gets an error response.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     if quiet:
         logging.getLogger("serving.access").setLevel(logging.WARNING)
 

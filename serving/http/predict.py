@@ -3,13 +3,12 @@
 import asyncio
 import math
 from collections.abc import AsyncGenerator
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from serving.engine.backends import ServedVersion, count_values
 from serving.engine.catalog import Catalog
@@ -22,8 +21,10 @@ from serving.protocols import request as requests
 from serving.schemas import Answer
 
 FORM = "multipart/form-data"
-# Bytes of a form that are parsed before other requests have their turn: hostile ones take a microsecond per byte.
-SLICE = 2**14
+# Parts of a form besides as many files as a request may have.
+FIELDS = 16
+# Bytes of a form that are parsed before other requests have their turn.
+SLICE = 2**16
 
 
 class Query(BaseModel):
@@ -125,21 +126,32 @@ def _too_many(limit: int) -> LimitError:
     return LimitError(f"the request has more images than the limit of {limit}.")
 
 
-class _InMemory(MultiPartParser):
-    # Bodies are limited, and the endpoint may have no disk to write to.
-    spool_max_size = 2**40
-    _ended = False
-
-    def on_end(self) -> None:
-        self._ended = True
-
-    async def parse(self) -> FormData:
-        form = await super().parse()
-        if not self._ended:
-            for file in self._files_to_close_on_error:
-                file.close()
-            raise MultiPartException("its last part has no end.")
-        return form
+async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
+    """Reads the files in the field `picture` of a form, with their names."""
+    _, options = parse_options_header(request.headers["content-type"])
+    if not (boundary := options.get("boundary")):
+        raise RequestError("the form cannot be read: its content type names no boundary.")
+    files: list[tuple[str, bytearray]] = []
+    # Parts of other fields are dropped.
+    content: bytearray | None = None
+    try:
+        with PushMultipartParser(boundary, max_segment_count=limit + FIELDS) as parser:
+            async for part in _slices(request):
+                for event in parser.parse(part):
+                    if isinstance(event, MultipartSegment):
+                        content = bytearray() if event.name == "picture" and event.filename is not None else None
+                        if content is not None:
+                            files.append((event.filename, content))
+                    elif event and content is not None:
+                        content += event
+                if len(files) > limit:
+                    raise _too_many(limit)
+    except MultipartError as error:
+        raise RequestError(f"the form cannot be read: {error}.") from None
+    if not files:
+        raise RequestError('the form has no file in a field "picture".')
+    # Readers of files accept both.
+    return cast(list[tuple[str, bytes]], files)
 
 
 async def _slices(request: Request) -> AsyncGenerator[bytes, None]:
@@ -147,22 +159,3 @@ async def _slices(request: Request) -> AsyncGenerator[bytes, None]:
         for start in range(0, len(part), SLICE):
             yield part[start : start + SLICE]
             await asyncio.sleep(0)
-
-
-async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
-    try:
-        form = await _InMemory(request.headers, _slices(request), max_files=limit, max_fields=16).parse()
-    except MultiPartException as error:
-        if error.message.startswith("Too many files"):
-            raise _too_many(limit) from None
-        raise RequestError(f"the form cannot be read: {error.message}") from None
-    except UnicodeError as error:
-        # The form names an unknown charset.
-        raise RequestError(f"the names in the form cannot be read: {error}.") from None
-    files = [value for value in form.getlist("picture") if isinstance(value, UploadFile)]
-    # Some charsets decode to invalid text.
-    found = [((file.filename or "").encode(errors="replace").decode(), await file.read()) for file in files]
-    await form.close()
-    if not found:
-        raise RequestError('the form has no file in a field "picture".')
-    return found

@@ -50,7 +50,6 @@ SERVING_MODULES = {
     "grpcio": {"grpc"},
     "pillow": {"PIL"},
     "protobuf": {"google"},
-    "python-multipart": {"python_multipart"},
 }
 
 # Sums that have the form of the highway equation and mean something else.

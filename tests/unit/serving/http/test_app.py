@@ -222,7 +222,7 @@ def test_two_apps_in_a_process(version):
         ),
         ("/v2/models/tiny/infer", b"{}", {"inference-header-content-length": "0"}, "not JSON"),
         ("/predict/tiny?version=1&label=x", b"x", {}, "not both"),
-        ("/predict/tiny", b"x", {"content-type": "multipart/form-data"}, "Missing boundary"),
+        ("/predict/tiny", b"x", {"content-type": "multipart/form-data"}, "names no boundary"),
         ("/predict/tiny", b"--x\r\n", {"content-type": "multipart/form-data; boundary=x"}, "form"),
     ],
 )
