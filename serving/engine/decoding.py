@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving import image_files
-from serving.engine.processes import ChildProcesses, EndedError
+from serving.engine.processes import NICE, ChildProcesses, EndedError
 from serving.errors import BusyError, LimitError
 from serving.image_files import SIDE, jpeg_ratio
 
@@ -38,8 +38,6 @@ CPU, MEMORY = 5, 384 * 2**20
 HOPELESS = 20.0
 # Files up to this estimate, in seconds, are decoded in the endpoint's own process.
 LIGHT = 0.005
-# Added to the nice value of the decoding processes; 19 is the maximum.
-_NICE = 10
 _ADVICE = "Send a smaller image, or the same in a simpler form."
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
@@ -246,7 +244,7 @@ def _limit(memory: int) -> None:
     """Sets the limits of a decoding process, once it has loaded what decoding needs."""
     import resource
 
-    os.nice(_NICE)
+    os.nice(NICE)
     # Pillow's warnings about damaged files do not belong in the log of the endpoint.
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -24,6 +24,8 @@ from serving.errors import BusyError
 T = TypeVar("T")
 # Bytes of JSON, or numbers in a response, that the event loop still handles itself, in two or three milliseconds.
 SMALL = 2**15
+# Added to the nice value of processes for expensive requests; 19 is the maximum.
+NICE = 10
 _PROGRAM = "import sys; sys.path[:] = {!r}; from serving.engine import processes; processes.work()"
 
 
@@ -137,7 +139,8 @@ class Offload:
     def __init__(self, processes: int) -> None:
         # Each thread waits for one child.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="offload")
-        self._children = ChildProcesses()
+        # At a low priority: the event loop must not wait for a core.
+        self._children = ChildProcesses(os.nice, NICE)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Calls a function that has no side effects; see `ChildProcesses.call`.
