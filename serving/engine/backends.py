@@ -10,6 +10,7 @@ import numpy as np
 
 from serving import checks, files, manifest
 from serving.engine.batching import Batcher
+from serving.engine.crashes import Watchdog
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
 from serving.errors import ModelError, TrialError
@@ -112,11 +113,12 @@ class InProcessVersion:
         return True
 
 
-@dataclass(frozen=True)
+@dataclass
 class InProcessBackend:
     """Opens versions for ONNX Runtime, each of them in a child process first.
 
-    A graph may crash ONNX Runtime or run forever: then only the child is lost, and the version is refused.
+    A graph may crash ONNX Runtime or run forever: then only the child is lost, and the version is refused. If that
+    happens on a later image, this process ends.
     """
 
     settings: Settings
@@ -124,6 +126,11 @@ class InProcessBackend:
     measured: Callable[[str], Callable[[int, float], object]]
     """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
     children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=TRIAL))
+    _watchdog: Watchdog = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Nobody waits for a prediction for longer than the time limit of a request.
+        self._watchdog = Watchdog(max(TRIAL, 2 * self.settings.timeout))
 
     async def start(self) -> None:
         """Loads ONNX Runtime now: a later import would block the event loop for 0.1 s."""
@@ -170,8 +177,8 @@ class InProcessBackend:
         # The first call allocates memory; no request should have to wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
         measured = self.measured(model.manifest.name)
-        predict: Callable[[np.ndarray], Outputs] = model.predict
-        to_input: Callable[[np.ndarray], np.ndarray] = model.to_input
+        predict: Callable[[np.ndarray], Outputs] = self._watchdog.watch(version, model.predict)
+        to_input: Callable[[np.ndarray], np.ndarray] = self._watchdog.watch(version, model.to_input)
         if crashes:
             predict, to_input = crashes.watch(version, predict), crashes.watch(version, to_input)
         batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)

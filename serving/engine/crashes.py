@@ -1,14 +1,18 @@
-"""Records which versions a worker process was predicting with when it crashed.
+"""Graphs that pass their trial and still crash ONNX Runtime, or never end, on a later image.
 
-A graph can pass its trial and still crash ONNX Runtime on a later image. Clients retry, so the next worker would crash
-too, and take all other models down with it.
+Clients retry, so the next worker would crash too, and take all other models down with it: the supervisor records which
+versions a worker was predicting with. A call that does not end cannot be stopped, so it crashes the process too.
 """
 
 import itertools
+import logging
 import mmap
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 In = TypeVar("In")
@@ -17,6 +21,7 @@ Out = TypeVar("Out")
 _CRASH = {-number for number in signal.Signals if number.name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")}
 # Bytes of a slot, which names the version a thread is predicting with, and slots per worker; more threads share them.
 _SLOT, _THREADS = 512, 256
+log = logging.getLogger(__name__)
 
 
 class Crashes:
@@ -89,6 +94,61 @@ class Crashes:
         found = {note for note in notes if note}
         self._found |= found
         return sorted(found)
+
+
+@dataclass
+class _Call:
+    version: str
+    # Seconds in which both this call and the watchdog were running.
+    age: float = 0.0
+
+
+@dataclass
+class Watchdog:
+    """Aborts the process if a call takes too long: it may block the event loop, and no thread can be stopped.
+
+    Args:
+        seconds: time limit of a call, not counting the time while the process is suspended.
+
+    Example:
+        predict = Watchdog(60.0).watch("demo/1 5f7c", model.predict)
+    """
+
+    seconds: float
+    _calls: dict[int, _Call] = field(default_factory=dict, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def watch(self, version: str, function: Callable[[In], Out]) -> Callable[[In], Out]:
+        """Wraps a function so that its calls have a time limit.
+
+        Args:
+            version: the version that it predicts with, for the log.
+            function: called in any thread.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+            self._thread.start()
+        calls = self._calls
+
+        def watched(argument: In) -> Out:
+            thread = threading.get_ident()
+            calls[thread] = _Call(version)
+            try:
+                return function(argument)
+            finally:
+                del calls[thread]
+
+        return watched
+
+    def _run(self) -> None:
+        pause = min(1.0, self.seconds / 4)
+        while True:
+            time.sleep(pause)
+            for call in list(self._calls.values()):
+                call.age += pause
+                if call.age > self.seconds:
+                    log.critical("a prediction does not end", extra={"version": call.version, "seconds": self.seconds})
+                    os.abort()
 
 
 def _slots(worker: int) -> range:

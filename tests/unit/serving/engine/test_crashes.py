@@ -1,4 +1,4 @@
-"""Versions whose graph crashes a worker after its trial."""
+"""Versions whose graph crashes a worker after its trial, or never ends."""
 
 import os
 import shutil
@@ -16,13 +16,20 @@ from serving.errors import ModelError
 from tests import tiny_model
 from tests.endpoint import ROOT
 
-# Each worker crashes once, and its replacement knows why; the third one ends the supervisor.
+# Each worker ends once, and its replacement knows why; the third one ends the supervisor.
 WORKERS = """
-import os, signal, time
-from serving.engine.crashes import Crashes
+import os, signal, sys, time
+from serving.engine.crashes import Crashes, Watchdog
 from serving.http.workers import supervise
 
 crashes = Crashes(2)
+
+def crash(_):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def endless(_):
+    while True:
+        time.sleep(1)
 
 def work():
     if crashes.caused_by("demo/1 a"):
@@ -30,15 +37,16 @@ def work():
         print("refused", flush=True)
         os.kill(os.getppid(), signal.SIGTERM)
         time.sleep(60)
-    crashes.watch("demo/1 a", lambda how: os.kill(os.getpid(), how))(signal.SIGSEGV)
+    crashes.watch("demo/1 a", Watchdog(0.2).watch("demo/1 a", globals()[sys.argv[1]]))(None)
 
 supervise(work, 2, crashes)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
-def test_a_replaced_worker_refuses_the_version_that_crashed_the_one_before():
-    command = [sys.executable, "-c", WORKERS]
+@pytest.mark.parametrize("how", ["crash", "endless"])
+def test_a_replaced_worker_refuses_the_version_that_ended_the_one_before(how):
+    command = [sys.executable, "-c", WORKERS, how]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.startswith("refused")
 
