@@ -1,7 +1,7 @@
 """The net with `highway_keras.HighwayStack`, on the backend in KERAS_BACKEND.
 
-The option "devices" trains like `highway train` on JAX: one program runs many steps, and each batch is split across all
-devices, whose number on a CPU is set by XLA_FLAGS.
+The option "devices" trains like `highway train` trains deep nets on JAX: one program runs many steps, and each batch is
+split across all devices, whose number on a CPU is set by XLA_FLAGS.
 """
 
 import os
@@ -18,7 +18,7 @@ import highway_keras
 from benchmarks.contestants.keras_training import fitting
 from benchmarks.problem import BATCH, Problem
 from benchmarks.worker import Train, serve
-from pipelines.training.many_steps import ManySteps, drawing
+from pipelines.training.many_steps import ManySteps, devices, drawing
 
 
 def start(task: str) -> Train:
@@ -33,7 +33,9 @@ def start(task: str) -> Train:
     with drawing() if "devices" in problem.options else nullcontext():
         outputs = head(stack(entry(inputs)))
     if "devices" in problem.options:
-        model = ManySteps(inputs, outputs, batch_size=BATCH)
+        import jax
+
+        model = ManySteps(inputs, outputs, devices=devices(BATCH, jax.device_count()))
     else:
         model = keras.Model(inputs, outputs)
     entry.set_weights([weights["entry_kernel"], weights["entry_bias"]])

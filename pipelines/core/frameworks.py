@@ -18,16 +18,19 @@ UNUSED = ("matplotlib", "pandas", "sklearn")
 UNUSED_BY_TENSORFLOW = ("jax",)
 
 
-def load() -> None:
+def load(devices: int = 1) -> None:
     """Imports TensorFlow and Keras; called once the arguments of a command are checked.
 
     During its import, some of TensorFlow's log messages ignore TF_CPP_MIN_LOG_LEVEL (tensorflow 100442). They are shown
     only if the import fails.
 
     On JAX, the CPU is split into one device per core, which `pipelines.training.many_steps` needs.
+
+    Args:
+        devices: least number of devices on JAX, as of a run that was started on more cores.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
-        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(environment.cores()))
+        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
     with _hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):

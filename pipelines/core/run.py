@@ -101,6 +101,8 @@ class Record(Frozen):
     """The hardware."""
     precision: Precision
     """The number format and its reason."""
+    devices: int | None = None
+    """Number of devices that each batch is divided among, which affects rounding; None in runs of earlier versions."""
     data: DataRecord
     """The data."""
     parameters: int

@@ -61,6 +61,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         code=environment.code(),
         machine=ready.machine,
         precision=ready.precision,
+        devices=getattr(ready.model, "devices", 1),
         data=DataRecord(**dataclasses.asdict(ready.data)),
         parameters=ready.net.count_params(),
         steps_per_epoch=ready.steps_per_epoch,
@@ -103,7 +104,16 @@ def resume(path: Path, options: Options) -> Run:
         precision: Policy = run.record.precision.policy
         net = build(config, info, precision)
         accelerated = bool(environment.accelerators())
-        model = compiled(net, config, precision, steps_per_epoch, accelerated, regression=not info.labels)
+        model = compiled(
+            net,
+            config,
+            precision,
+            steps_per_epoch,
+            accelerated,
+            regression=not info.labels,
+            # Earlier versions did not record the number: it was that of the cores at every depth.
+            devices=run.record.devices or environment.cores(),
+        )
         state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run)) or TrainingState()
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
@@ -116,6 +126,13 @@ def resume(path: Path, options: Options) -> Run:
         cut(path / PROBE_FILE, step)
         record(run, state.progress)
         _announce(run, console)
+        if (now := getattr(model, "devices", 1)) < (run.record.devices or 1):
+            console.print(
+                f"each batch was divided among {run.record.devices} devices and is now on {now}: results are no longer "
+                f"bit-identical. Unset JAX_NUM_CPU_DEVICES to avoid this.",
+                highlight=False,
+                soft_wrap=True,
+            )
         for damage in state.damaged:
             console.print(f"{damage}; the previous one is intact", highlight=False, soft_wrap=True)
         if step:

@@ -15,6 +15,9 @@ import numpy as np
 # Fewer examples do not keep a core busy: with 30 layers of 50 units, one core (Xeon, avx512_bf16) trained 370 steps/s
 # at 128 examples, 630 at 64, 910 at 32 and 1,150 at 16.
 FEWEST_EXAMPLES = 32
+# In shallow nets, devices wait for each other longer than they save. With layers of 50 units, two devices had 0.32 to
+# 0.93 times the speed of one at 10 layers, and 1.05 to 1.17 times at 30 (four runs of `make bench`, two machines).
+FEWEST_LAYERS = 16
 AXIS = "batch"
 # Elements up to which copying a gradient is faster than a separate exchange.
 SMALL = 65_536
@@ -24,8 +27,8 @@ class ManySteps(keras.Model):
     """A functional model whose `fit` runs `steps_per_execution` steps in one compiled loop. JAX only.
 
     Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
-    batch is divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of single steps on
-    one device up to rounding, because gradients are averaged over devices first.
+    batch may be divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of
+    single steps on one device up to rounding, because gradients are averaged over devices first.
 
     As in Keras, the loss must be a mean over the batch and the state of a metric a sum over examples. A model with
     state of its own, such as the seed of a dropout layer, trains on one device.
@@ -33,18 +36,18 @@ class ManySteps(keras.Model):
     Args:
         inputs: inputs of the model.
         outputs: outputs of the model.
-        batch_size: examples per step.
+        devices: number of devices that each batch is divided among; it must divide the batch size.
         **kwargs: further arguments of `keras.Model`.
 
     Example:
-        model = ManySteps(net.input, net.output, batch_size=128)
+        model = ManySteps(net.input, net.output, devices=devices(batch_size=128, available=2))
     """
 
     train_function: Any
 
-    def __init__(self, inputs: Any, outputs: Any, *, batch_size: int, **kwargs: Any) -> None:
+    def __init__(self, inputs: Any, outputs: Any, *, devices: int, **kwargs: Any) -> None:
         super().__init__(inputs, outputs, **kwargs)
-        self.batch_size = batch_size
+        self.devices = 1 if self.non_trainable_variables else devices
 
     def make_train_function(self, force: bool = False) -> None:
         """Sets `train_function`, which takes the state and an iterator over batches; called by Keras."""
@@ -58,8 +61,8 @@ class ManySteps(keras.Model):
     def _many_steps(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
         import jax
 
-        count = 1 if self.non_trainable_variables else devices(self.batch_size, jax.device_count())
-        mesh = jax.make_mesh((count,), (AXIS,), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:count])
+        used = jax.devices()[: self.devices]
+        mesh = jax.make_mesh((self.devices,), (AXIS,), (jax.sharding.AxisType.Auto,), devices=used)
         whole, divided = jax.NamedSharding(mesh, jax.P()), jax.NamedSharding(mesh, jax.P(None, AXIS))
 
         def step(state: Any, batch: Any) -> tuple[Any, None]:
@@ -118,16 +121,19 @@ def _averaging() -> Callable[[Any], Any]:
     return identity
 
 
-def devices(batch_size: int, available: int) -> int:
+def devices(batch_size: int, available: int, depth: int | None = None) -> int:
     """Returns the number of devices for a batch: as many as divide it evenly with enough work for each.
 
     Args:
         batch_size: examples per step.
         available: number of devices.
+        depth: layers of the stack; with fewer than `FEWEST_LAYERS`, one device is faster. None for any deep stack.
 
     Example:
-        devices(128, available=16)  # 4, of 32 examples each
+        devices(128, available=16, depth=100)  # 4, of 32 examples each
     """
+    if depth is not None and depth < FEWEST_LAYERS:
+        return 1
     fitting = [count for count in range(1, available + 1) if batch_size % count == 0]
     return max(count for count in fitting if count == 1 or batch_size // count >= FEWEST_EXAMPLES)
 

@@ -7,7 +7,7 @@ from highway_keras import HighwayStack
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
-from pipelines.training import optimizers
+from pipelines.training import many_steps, optimizers
 from pipelines.training.many_steps import ManySteps, drawing
 from pipelines.training.precision import Policy, policy
 
@@ -71,6 +71,7 @@ def compiled(
     accelerated: bool,
     *,
     regression: bool = False,
+    devices: int | None = None,
 ) -> keras.Model:
     """Compiles a model that shares the weights of a net, with loss, metric and a built optimizer.
 
@@ -81,6 +82,7 @@ def compiled(
         steps_per_epoch: steps in an epoch.
         accelerated: whether there is a GPU or TPU.
         regression: whether the net predicts a number, with the mean squared error as its loss.
+        devices: number of devices of a resumed run; None chooses it. Only stacks on JAX can use several.
 
     Returns:
         The compiled model.
@@ -104,7 +106,11 @@ def compiled(
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
         if stack and on_jax and not accelerated:
-            model = ManySteps(net.input, net.output, batch_size=config.batch_size, name=net.name)
+            import jax
+
+            available = min(devices or jax.device_count(), jax.device_count())
+            count = many_steps.devices(config.batch_size, available, depth=None if devices else stack.depth)
+            model = ManySteps(net.input, net.output, devices=count, name=net.name)
         else:
             model = keras.Model(net.input, net.output, name=net.name)
         model.compile(

@@ -35,8 +35,12 @@ CONVOLUTIONS = toy_config(
     epochs=2,
 )
 OTHERS = {
-    # Batches that are large enough to be divided among devices, if there are several.
-    "bfloat16": ({"precision": "mixed_bfloat16", "batch_size": 100}, 1, 3),
+    # Batches and depth for which JAX uses several devices.
+    "bfloat16": (
+        {"precision": "mixed_bfloat16", "batch_size": 100, "model": ModelConfig(preset="mnist_dense_50", width=12)},
+        1,
+        3,
+    ),
     # Executions of two steps, which reach a multiple of three with the sixteenth step.
     "executions": ({"steps_per_execution": 2, "precision": "float32", "optimizer": SGD(learning_rate=0.1)}, 3, 16),
     "convolutions": (CONVOLUTIONS.model_dump(), 1, 13),

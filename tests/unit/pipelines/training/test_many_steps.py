@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import highway_keras
-from pipelines.training import many_steps
+from pipelines.core.config import ModelConfig
+from pipelines.training import many_steps, net
 from pipelines.training.many_steps import ManySteps, devices, drawing
+from tests.toy_data import ToyData, toy_config
 
 BATCH = 64
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
@@ -18,6 +20,20 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on 
 )
 def test_a_batch_is_divided_evenly_and_not_too_finely(batch_size, available, taken):
     assert devices(batch_size, available) == taken
+    assert devices(batch_size, available, many_steps.FEWEST_LAYERS) == taken
+    assert devices(batch_size, available, many_steps.FEWEST_LAYERS - 1) == 1
+
+
+@on_jax
+def test_a_resumed_run_has_the_devices_of_its_record():
+    data = ToyData().describe("toy")
+    config = toy_config(batch_size=BATCH, model=ModelConfig(preset="mnist_dense_10"))
+    built = net.build(config, data, "float32")
+
+    def compiled(**options):
+        return net.compiled(built, config, "float32", 10, False, **options).devices
+
+    assert (compiled(), compiled(devices=2), compiled(devices=1), compiled(devices=64)) == (1, 2, 1, 2)
 
 
 def fitted(many, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
@@ -26,7 +42,7 @@ def fitted(many, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
     x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.01))(inputs)
     x = keras.layers.Dropout(dropout)(x) if dropout else x
     outputs = keras.layers.Dense(4)(highway_keras.HighwayStack(5, activation="tanh")(x))
-    model = ManySteps(inputs, outputs, batch_size=BATCH) if many else keras.Model(inputs, outputs)
+    model = ManySteps(inputs, outputs, devices=2) if many else keras.Model(inputs, outputs)
     model.compile(
         keras.optimizers.Adam(0.01),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -83,8 +99,7 @@ def test_all_devices_are_used():
     import jax
 
     model, _ = fitted_once(many=True, steps_per_execution=4, epochs=2)
-    assert jax.device_count() > 1
-    assert model.trainable_variables[0].value.sharding.device_set == set(jax.devices()[: devices(BATCH, 2)])
+    assert model.trainable_variables[0].value.sharding.device_set == set(jax.devices()[:2])
 
 
 @on_jax
