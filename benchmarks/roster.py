@@ -9,7 +9,7 @@ JAX = {"KERAS_BACKEND": "jax"}
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-NUMPY = Contestant("numpy by hand", "numpy_hand")
+NUMPY = Contestant("NumPy by hand", "numpy_hand")
 TORCH = Contestant("PyTorch", "torch_module")
 TORCH_COMPILED = Contestant(
     "PyTorch, torch.compile",

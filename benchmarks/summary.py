@@ -12,10 +12,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.table import Row
 from pipelines.core.plotting import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE
 
-# More colours for colour-blind readers, by Paul Tol.
-WINE, TEAL, OLIVE, INDIGO = "#882255", "#44AA99", "#999933", "#332288"
-# Ours are thick lines in warm colours; peers are cold or grey.
-COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
+# More colours for colour-blind readers, by Paul Tol, and a dark brown.
+WINE, TEAL, OLIVE, INDIGO, BROWN = "#882255", "#44AA99", "#999933", "#332288", "#663300"
+# Ours are thick lines in warm colours; peers are cold or grey. No two contestants of a figure share a colour.
+COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE, BROWN), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
 MARKERS = "osD^vPX"
 
 
@@ -148,7 +148,7 @@ def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
         if row.contestant not in styles:
             same = sum(style["ours"] is row.ours for style in styles.values())
             styles[row.contestant] = {
-                "color": COLOURS[row.ours][same % len(COLOURS[row.ours])],
+                "color": COLOURS[row.ours][same],
                 "marker": MARKERS[same % len(MARKERS)],
                 "lw": 2.2 if row.ours else 1.4,
                 "ours": row.ours,
@@ -162,5 +162,5 @@ def _logarithmic(axes: Axes, ticks: Sequence[int]) -> None:
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.yaxis.set_minor_locator(NullLocator())

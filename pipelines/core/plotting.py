@@ -61,11 +61,12 @@ def legend(figure: Any, **options: Any) -> None:
 
 
 def whole_ticks(axis: Any, most: int = 8) -> None:
-    """Limits the number of ticks of an axis and puts them at whole numbers."""
+    """Limits the number of ticks of an axis and puts them at whole numbers, with commas between thousands."""
     axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
+    axis.set_major_formatter("{x:,.0f}")
 
 
-def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
+def log_ticks(axis: Any, form: Any = "{x:,g}", fine: float = 500.0) -> None:
     """Makes an axis logarithmic, with plain numbers at 1, 2 and 5, or at powers of ten where these would collide.
 
     Args:
@@ -80,10 +81,17 @@ def log_ticks(axis: Any, form: Any = "{x:g}", fine: float = 500.0) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def loss_axis(axes: Any) -> None:
+    """Makes the vertical axis logarithmic if its data span more than a factor of five."""
+    low, high = axes.dataLim.intervaly
+    if high > 5 * low > 0:
+        log_ticks(axes.yaxis)
+
+
 def listed_ticks(axis: Any, values: Sequence[float]) -> None:
     """Makes an axis logarithmic, with ticks only at given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_ticks(values, [f"{value:g}" for value in values])
+    axis.set_ticks(values, [f"{value:,g}" for value in values])
     axis.set_minor_locator(NullLocator())
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
-from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, saved
+from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, loss_axis, saved, whole_ticks
 from pipelines.core.run import Run
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.table import Row, read
@@ -75,16 +75,12 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
         axes.set_xlabel("step")
         axes.set_title(names[metric])
         axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        whole_ticks(axes.xaxis, 6)
         axes.legend()
-        low, high = axes.dataLim.intervaly
         if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        elif high > 5 * low > 0:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            loss_axis(axes)
     figure.suptitle(title)
 
 
@@ -115,7 +111,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
         left.set_ylim(0, 1.12 * max(history[-1].max(), first.max()))
     left.set_xlabel("highway layer, from the input")
     left.set_ylabel("mean of T (0: layer carries its input on)")
-    left.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    whole_ticks(left.xaxis, 10)
     left.legend(loc="best" if len(layers) <= MARKED else "upper left")
     # An epoch's column spans the steps since the epoch before.
     norm = "log" if logarithmic and history.min() > 0 else "linear"
@@ -123,8 +119,8 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     right.grid(visible=False)
     right.set_xlabel("step")
     right.set_ylabel("highway layer, from the input")
-    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    right.yaxis.set_major_locator(MaxNLocator(10, integer=True))
+    whole_ticks(right.xaxis, 6)
+    whole_ticks(right.yaxis, 10)
     figure.colorbar(mesh, ax=right, label="mean of T")
     figure.suptitle(title)
 

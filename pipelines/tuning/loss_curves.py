@@ -1,13 +1,11 @@
 """Training losses of several nets over epochs, as in the paper's Figure 1."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from pipelines.core.plotting import shades
+from pipelines.core.plotting import loss_axis, shades, whole_ticks
 
 BEST = 10
 """Number of trials per net in the mean, as in the paper."""
@@ -41,23 +39,8 @@ def draw_losses(figure: Figure, losses: Mapping[str, Sequence[np.ndarray]]) -> N
         right.plot(epochs, np.mean([loss[:shortest] for loss in best], axis=0), **style)
     for axes, title in ((left, "best trial of each net"), (right, f"mean of the {BEST} best trials, or all if fewer")):
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        whole_ticks(axes.xaxis)
         axes.set_title(title)
-    use_log_scale(left)
+    loss_axis(left)
     left.set_ylabel("training loss")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9, handlelength=3.5)
-
-
-def use_log_scale(axes: Any) -> None:
-    """Makes the loss axis logarithmic if the losses span more than a factor of five.
-
-    Args:
-        axes: the axes with the losses.
-    """
-    low, high = axes.dataLim.intervaly
-    if high > 5 * low > 0:
-        axes.set_yscale("log")
-        # Over many orders of magnitude, there is room for only one label each.
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())

@@ -64,10 +64,12 @@ def sweep(axes: Any, results: Results, lines: Mapping[int, Sequence[Line]]) -> N
             scores = [score for line in arms if line.label == look.label for score in results.accuracies(line.arm)]
             if scores:
                 means[depth] = np.mean(scores)
-                axes.plot([depth] * len(scores), scores, "o", color=look.colour, ms=4, alpha=0.4)
+                axes.plot([depth] * len(scores), scores, "o", color=look.colour, ms=3, alpha=0.4)
         if means:
-            ends = {"color": look.colour, "marker": "o", "ms": 4, "label": look.label}
+            ends = {"color": look.colour, "marker": "o", "ms": 5, "label": look.label}
             axes.plot(list(means), list(means.values()), look.style, **ends)
+    if results.several:
+        axes.plot([], [], "o", color=GREY, ms=3, alpha=0.4, label="a run; lines join means")
     axes.axhline(0.1, color=GREY, ls="--", lw=1, label="ten equal classes by chance")
     listed_ticks(axes.xaxis, list(lines))
     axes.set_xlabel("blocks")

@@ -21,14 +21,14 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance
-from pipelines.core.plotting import BLUE, GREY, ORANGE, legend
+from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, loss_axis
 from pipelines.recipes import dense
 from pipelines.studies.framework.curves import GUESSING, mark_guessing
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.study import Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
-from pipelines.tuning.loss_curves import BEST, draw_losses, use_log_scale
+from pipelines.tuning.loss_curves import BEST, draw_losses
 
 DEPTHS = (10, 20, 50, 100)
 PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
@@ -148,7 +148,7 @@ def settings(trials: Trials, figures: Figures) -> None:
                 axes.plot(places[failed], heights[failed], "x", ms=5, color=COLOURS[kind], alpha=0.8)
         mark_guessing(axes)
         axes.plot([], [], "x", ms=5, color=GREY, label="failed")
-        use_log_scale(axes)
+        loss_axis(axes)
         axes.set_ylabel("training loss in the last epoch")
         axes.set_xticks(range(len(DEPTHS)), [f"{depth} layers" for depth in DEPTHS])
         axes.xaxis.set_minor_locator(NullLocator())

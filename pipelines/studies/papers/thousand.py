@@ -5,8 +5,8 @@ Net         the net of the recipe mnist_dense_1000: one plain and 999 highway la
             -10, -6 or -4
 Data        MNIST, all 60,000 training images
 Published   about 95% on test images at a gate bias of about -20 (a TensorFlow study of 2015)
-Sources     those of the recipe. The bias of -20 is the source's; all four were tried beforehand, with one seed and the
-            test accuracy after 1, 2 and 3 epochs
+Sources     those of the recipe. The bias of -20 is the source's; earlier trials had all four, with one seed each, and
+            recorded the test accuracy after 1, 2 and 3 epochs
 Measured    docs/results/thousand
 """
 
@@ -29,15 +29,15 @@ from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.training.probe import Probe
 
 RECIPE = recipes.get("mnist_dense_1000")
-BEFOREHAND = {
+EARLIER = {
     -20.0: (0.923, 0.939, 0.949),
     -10.0: (0.942, 0.958, 0.965),
     -6.0: (0.939, 0.956, 0.964),
     # The record says only that it stayed at chance.
     -4.0: (),
 }
-"""Accuracy on test images after 1, 2 and 3 epochs, by gate bias; one seed each."""
-BIASES = tuple(BEFOREHAND)
+"""Accuracy of earlier trials on test images after 1, 2 and 3 epochs, by gate bias; one seed each."""
+BIASES = tuple(EARLIER)
 EPOCHS = 3
 SHOWN = -10.0
 """The recipe's bias, whose gates are drawn epoch by epoch."""
@@ -58,13 +58,13 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
 
 def make_tables(results: Results) -> list[Table]:
     """Tabulates accuracy after the first epochs next to earlier trials, and after training next to the source."""
-    head = ("gate bias", *(cell for epoch in range(1, EPOCHS + 1) for cell in (f"after {epoch}", "beforehand")))
+    head = ("gate bias", *(cell for epoch in range(1, EPOCHS + 1) for cell in (f"after {epoch}", "earlier trial")))
     return [
         Table(
             "Accuracy on test images after 1, 2 and 3 epochs, in percent",
             head,
             tuple((f"{bias:g}", *_first_epochs(results, bias)) for bias in BIASES),
-            "mean ± standard deviation over seeds, n = runs; beforehand: one seed, same settings",
+            "mean ± standard deviation over seeds, n = runs; earlier trials: one seed, same settings",
         ),
         Table(
             "After training",
@@ -76,14 +76,14 @@ def make_tables(results: Results) -> list[Table]:
 
 
 def _first_epochs(results: Results, bias: float) -> list[str]:
-    """Returns the accuracy after each of the first epochs, alternating with the one recorded beforehand."""
+    """Returns the accuracy after each of the first epochs, alternating with that of an earlier trial."""
     ours = after_epochs(results, bias)
     cells = []
     for epoch in range(EPOCHS):
         shares = ours[:, epoch] if epoch < ours.shape[1] else ours[:, :0].ravel()
         std = float(shares.std(ddof=1)) if len(shares) > 1 else None
         cells.append(tables.spread(None, float(shares.mean()), std, len(shares)) if len(shares) else MISSING)
-        cells.append(f"{100 * BEFOREHAND[bias][epoch]:.1f}" if BEFOREHAND[bias] else "chance")
+        cells.append(f"{100 * EARLIER[bias][epoch]:.1f}" if EARLIER[bias] else "chance")
     return cells
 
 
@@ -115,7 +115,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 
 
 def training(results: Results, figures: Figures) -> None:
-    """Draws accuracy and loss on the test images over training, and the accuracies recorded beforehand."""
+    """Draws accuracy and loss on the test images over training, and the accuracies of earlier trials."""
     with figures.figure("training", (11, 4.4), "1,000 layers in training", thin(results)) as figure:
         left, right = figure.subplots(1, 2)
         for bias, shade in zip(BIASES, shades(len(BIASES)), strict=True):
@@ -126,9 +126,9 @@ def training(results: Results, figures: Figures) -> None:
             for axes, column in ((left, ACCURACY), (right, LOSS)):
                 line = Line(arm(bias), f"bias {bias:g}", shade)
                 runs_and_mean(axes, epochs, rows[column], line, marker="o", ms=3.5)
-            known = BEFOREHAND[bias]
+            known = EARLIER[bias]
             left.plot(range(1, len(known) + 1), known, "x", ms=7, mew=1.8, color=shade)
-        left.plot([], [], "kx", ms=7, mew=1.8, label="beforehand, one seed")
+        left.plot([], [], "kx", ms=7, mew=1.8, label="earlier trial, one seed")
         share_axis(left)
         left.set_title("accuracy on test images")
         mark_guessing(right)
@@ -184,7 +184,7 @@ STUDY = Study(
     differs=(
         "The source records depth, width, data and the bias of -20. Activation, optimizer, batch size and epochs are "
         "those of the recipe mnist_dense_1000.",
-        "Test images are evaluated during training to compare with the accuracies tried beforehand; they do not "
+        "Test images are evaluated during training to compare with the accuracies of earlier trials; they do not "
         "influence training.",
     ),
     tables=make_tables,

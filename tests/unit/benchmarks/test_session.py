@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import agreement, controller, conv, summary
+from benchmarks import agreement, controller, conv, roster, summary
 from benchmarks.controller import Contestant, FailedError, Worker
 from benchmarks.session import Benchmark, Roof, Session
 from benchmarks.table import Row
@@ -173,6 +173,12 @@ def test_tables_hold_every_row_with_its_ratio():
 def test_figures_are_drawn(section, rows, tmp_path):
     summary.draw(section, rows, tmp_path)
     assert (tmp_path / f"{section}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_two_contestants_of_a_figure_share_a_colour():
+    for contestants in (roster.DENSE, roster.CONV):
+        styles = summary._styles([Row("dense", contestant=one.name, ours=one.ours) for one in contestants])
+        assert len({style["color"] for style in styles.values()}) == len(contestants)
 
 
 def test_a_section_without_a_figure_draws_none(tmp_path):

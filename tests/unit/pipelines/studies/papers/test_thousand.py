@@ -1,4 +1,4 @@
-"""A thousand layers: measured accuracies next to those tried beforehand."""
+"""A thousand layers: measured accuracies next to those of earlier trials."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_the_nets_are_those_of_the_recipe():
 
 def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
     first, last = thousand.make_tables(made(tmp_path))
-    assert first.head == ("gate bias", *(f"{what}" for n in (1, 2, 3) for what in (f"after {n}", "beforehand")))
+    assert first.head == ("gate bias", *(f"{what}" for n in (1, 2, 3) for what in (f"after {n}", "earlier trial")))
     assert first.rows[0] == (
         "-20", "(20.50 ± 0.71, n = 2)", "92.3", "(30.50 ± 0.71, n = 2)", "93.9", "(40.50 ± 0.71, n = 2)", "94.9",
     )  # fmt: skip
