@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 # Imported on demand, because they import matplotlib.
 _MODULES = {
-    "depth-contrast": "pipelines.studies.papers.depth_contrast",
-    "bias": "pipelines.studies.papers.bias",
-    "thousand": "pipelines.studies.papers.thousand",
-    "gradients": "pipelines.studies.papers.gradients.study",
-    "optimization": "pipelines.studies.papers.optimization",
-    "depth-twins": "pipelines.studies.papers.depth_twins",
-    "depth-hundred": "pipelines.studies.papers.depth_hundred",
-    "depth-routes": "pipelines.studies.papers.depth_routes",
-    "data-movement": "pipelines.studies.papers.memory_traffic.study",
-    "mnist": "pipelines.studies.papers.mnist",
-    "cifar10": "pipelines.studies.papers.cifar10",
-    "cifar100": "pipelines.studies.papers.cifar100",
-    "fitnets": "pipelines.studies.papers.fitnets",
-    "gates": "pipelines.studies.papers.gate_maps",
-    "routing": "pipelines.studies.papers.routing",
-    "lesions": "pipelines.studies.papers.lesions",
-    "factors": "pipelines.studies.papers.factors.study",
+    "depth-contrast": "papers.depth_contrast",
+    "bias": "papers.bias",
+    "thousand": "papers.thousand",
+    "gradients": "papers.gradients.study",
+    "optimization": "papers.optimization",
+    "depth-twins": "papers.depth_twins",
+    "depth-hundred": "papers.depth_hundred",
+    "depth-routes": "papers.depth_routes",
+    "data-movement": "papers.memory_traffic.study",
+    "mnist": "papers.mnist",
+    "cifar10": "papers.cifar10",
+    "cifar100": "papers.cifar100",
+    "fitnets": "papers.fitnets",
+    "gates": "papers.gate_maps",
+    "routing": "papers.routing",
+    "lesions": "papers.lesions",
+    "factors": "papers.factors.study",
 }
 
 
@@ -49,5 +49,5 @@ def get(name: str) -> "Study":
     """
     if name not in _MODULES:
         raise unknown("study", name, _MODULES)
-    study: Study = importlib.import_module(_MODULES[name]).STUDY
+    study: Study = importlib.import_module(f"{__name__}.{_MODULES[name]}").STUDY
     return study

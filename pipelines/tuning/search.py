@@ -30,7 +30,7 @@ POLL = 0.1
 class SearchTask(Task):
     """Task of a process in a search; `folder` is the folder of the search."""
 
-    module: ClassVar[str] = "pipelines.tuning.distributed.process"
+    module: ClassVar[str] = f"{__package__}.distributed.process"
     program: ClassVar[str] = "highway tune"
     role: Literal["chief", "worker"]
     """Lead the search, or train its trials."""

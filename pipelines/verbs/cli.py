@@ -25,8 +25,8 @@ VERBS = {
 """Summary of each verb, by the name of its module in this folder."""
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 """Verbs for which the extra `serving` is enough."""
-OWN_PACKAGES = ("", "highway_keras", "pipelines", "serving")
-"""Packages that are always installed: a missing module in them is a bug."""
+OWN_PACKAGES = ("highway_keras", "pipelines", "serving")
+"""How the names of the packages that are always installed start: a missing module in them is a bug."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,10 +61,10 @@ def _dispatch(arguments: list[str]) -> None:
 
 def _run(verb: str, words: list[str]) -> None:
     try:
-        importlib.import_module(f"pipelines.verbs.{verb}").main(words)
+        importlib.import_module(f"{__package__}.{verb}").main(words)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in OWN_PACKAGES:
+        if not package or package.startswith(OWN_PACKAGES):
             raise
         extra = "serving" if verb in WITHOUT_TENSORFLOW else "cpu"
         raise UserError(

@@ -26,7 +26,7 @@ T = TypeVar("T")
 SMALL = 2**15
 # Added to the nice value of processes for expensive requests; 19 is the maximum.
 NICE = 10
-_PROGRAM = "import sys; sys.path[:] = {!r}; from serving.engine import processes; processes.work()"
+_PROGRAM = "import sys; sys.path[:] = {!r}; from {} import processes; processes.work()"
 
 
 class EndedError(Exception):
@@ -167,7 +167,7 @@ class _Process:
     def __init__(self) -> None:
         # A session of its own keeps Ctrl-C away from it.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(sys.path)],
+            [sys.executable, "-c", _PROGRAM.format(sys.path, __package__)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

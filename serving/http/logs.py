@@ -24,7 +24,7 @@ def configure_log(*, quiet: bool) -> None:
     for name in ("uvicorn", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)
     if quiet:
-        logging.getLogger("serving.access").setLevel(logging.WARNING)
+        logging.getLogger("highway.access").setLevel(logging.WARNING)
 
 
 class JsonFormatter(logging.Formatter):

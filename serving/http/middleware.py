@@ -24,7 +24,7 @@ OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 # Open without a key: health, and the page, which then asks for the key.
 OPEN = ("/", "/v2/health/live", "/v2/health/ready")
-log = logging.getLogger("serving.access")
+log = logging.getLogger("highway.access")
 
 
 class Access:

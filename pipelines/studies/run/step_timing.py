@@ -88,7 +88,7 @@ def keep(timing: Timing, path: Path) -> None:
 class TimingTask(Task):
     """Times the steps of a net; `folder` is the file for the result."""
 
-    module: ClassVar[str] = "pipelines.studies.run.step_timing"
+    module: ClassVar[str] = f"{__package__}.step_timing"
     program: ClassVar[str] = "highway reproduce"
     role: Literal["measure"] = "measure"
     config: Config

@@ -13,7 +13,7 @@ from pipelines.training.processes.train import TrainTask
 class StudyTask(TrainTask):
     """A run of a study; the folder is its run directory."""
 
-    module: ClassVar[str] = "pipelines.studies.run.task"
+    module: ClassVar[str] = f"{__package__}.task"
     program: ClassVar[str] = "highway reproduce"
     study: str
     """The name of the study."""

@@ -22,7 +22,7 @@ INTERVAL = 0.2
 class TrainTask(Task):
     """Trains a run; the folder is its run directory."""
 
-    module: ClassVar[str] = "pipelines.training.processes.train"
+    module: ClassVar[str] = f"{__package__}.train"
     program: ClassVar[str] = "highway train"
     role: Literal["train"] = "train"
     config: Config
