@@ -14,7 +14,7 @@ from highway_keras.analysis.scores import Scores, example_sums, output_mask
 from highway_keras.layers import Highway, HighwayStack
 from highway_keras.layers.equations import DERIVATIVES, partials
 from highway_keras.layers.highway_stack import UNSTACKED
-from highway_keras.layers.recording import layer_names
+from highway_keras.layers.recording import call_name, layer_names
 
 
 def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None) -> dict[str, dict[str, float]]:
@@ -31,7 +31,9 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
 
     Returns:
         The Euclidean norm of each gradient by layer name and then weight name ("kernel", "transform_bias"), in the
-        order of the model's layers; the layers of a stack appear one by one.
+        order of the model's layers; the layers of a stack appear one by one. Weights of layers inside a layer, such as
+        the block of a `HighwayConnection`, have their path ("block/dense/kernel"). Repeated names get the suffixes
+        ":2", ":3" and so on.
 
     Raises:
         ValueError: if `x` is empty, labels do not fit the outputs, or it is ambiguous whether the outputs are logits or
@@ -50,15 +52,16 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
         for variable, value in zip(model.trainable_variables, values, strict=True)
     }
     norms: dict[str, dict[str, float]] = {}
-    for layer in leaf_layers(model):
+    taken: set[str] = set()
+    for layer in dict.fromkeys(leaf_layers(model)):
+        taken.add(name := call_name(layer.name, taken))
+        stacked = isinstance(layer, HighwayStack)
+        rows = layer_names(name, layer.depth) if stacked else [name]
         for variable in layer.trainable_variables:
             gradient = gradients[id(variable)].astype("float64")
-            if isinstance(layer, HighwayStack):
-                rows = zip(layer_names(layer.name, layer.depth), gradient, strict=True)
-            else:
-                rows = zip((layer.name,), (gradient,), strict=True)
-            for name, row in rows:
-                norms.setdefault(name, {})[variable.name] = float(np.sqrt(np.square(row).sum()))
+            for row, values in zip(rows, gradient if stacked else [gradient], strict=True):
+                weights = norms.setdefault(row, {})
+                weights[call_name(_name_within(layer, variable), weights)] = float(np.sqrt(np.square(values).sum()))
     return norms
 
 
@@ -119,7 +122,8 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         (layer.transform_kernel, layer.transform_bias, layer.gate_activation),
     ):
         weights = ops.convert_to_numpy(kernel).astype("float64")
-        output = activation(ops.convert_to_tensor(x @ weights + ops.convert_to_numpy(bias), dtype="float32"))
+        sums = x @ weights + (0.0 if bias is None else ops.convert_to_numpy(bias))
+        output = activation(ops.convert_to_tensor(sums, dtype="float32"))
         slope = ops.convert_to_numpy(DERIVATIVES[activation](output)).astype("float64")
         paths.append((ops.convert_to_numpy(output).astype("float64"), slope[:, :, None] * weights.T))
     (block, block_slope), (transform, gate_slope) = paths
@@ -129,6 +133,12 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         transform=local.block[:, :, None] * block_slope,
         gate=local.transform[:, :, None] * gate_slope,
     )
+
+
+def _name_within(layer: keras.layers.Layer, variable: Any) -> str:
+    """Returns the path of a weight below its layer."""
+    *_, path = f"/{variable.path}".split(f"/{layer.name}/", 1)
+    return path.removeprefix("/")
 
 
 def _mean_loss(y: Any, outputs: Any, scores: Scores) -> Any:

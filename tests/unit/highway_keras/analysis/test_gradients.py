@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, Highway, HighwayStack
+from highway_keras import ConvHighway, Highway, HighwayConnection, HighwayStack
 from highway_keras.analysis.gradients import gradient_norms, jacobian
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras import reference
@@ -47,15 +47,16 @@ def test_norms_equal_those_of_central_differences_of_the_loss(name):
             if layer.name == "stack":
                 rows = {f"stack_{number + 1:02}": row for number, row in enumerate(slopes)}
             for row, values in rows.items():
-                expected.setdefault(row, {})[variable.name] = np.linalg.norm(values)
+                weight = variable.path.partition(f"{layer.name}/")[2]
+                expected.setdefault(row, {})[weight] = np.linalg.norm(values)
     assert found.keys() == expected.keys()
     for layer, norms in expected.items():
         assert found[layer] == pytest.approx(norms, rel=0.02, abs=2e-4), layer
 
 
-@pytest.mark.parametrize("activation", ["tanh", param_slow_on_jax("relu")])
-def test_the_parts_add_up_to_the_jacobian(activation):
-    stack = HighwayStack(2, activation=activation, **ZEROS)
+@pytest.mark.parametrize(("activation", "use_bias"), [("tanh", True), ("tanh", False), param_slow_on_jax("relu", True)])
+def test_the_parts_add_up_to_the_jacobian(activation, use_bias):
+    stack = HighwayStack(2, activation=activation, use_bias=use_bias, **ZEROS)
     stack.build((None, 3))
     layer = layers_of(scramble(stack))[1]
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
@@ -93,3 +94,25 @@ def test_gradient_norms_include_plain_layers():
     kernel = x.T @ (np.full((5, 3), 1 / 3) - np.eye(3)[y]) / 5
     found = gradient_norms(model, x, y)
     assert found["plain"]["kernel"] == pytest.approx(np.linalg.norm(kernel), rel=1e-5)
+
+
+def test_equal_names_do_not_hide_a_weight():
+    """Two layers of a block, and two nested models, have weights of the same name."""
+
+    def dense(name):
+        return keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros", name=name)
+
+    block = keras.Sequential([keras.Input((2,)), dense("a"), dense("b")], name="block")
+    halves = [keras.Sequential([keras.Input((2,)), dense("same")], name=name) for name in ("left", "right")]
+    connection = HighwayConnection(block, transform_initializer="zeros", name="connection")
+    model = scramble(keras.Sequential([keras.Input((2,)), connection, *halves]))
+    x, y = np.random.default_rng(0).normal(size=(3, 2)).astype("float32"), np.array([0, 1, 1])
+    found = gradient_norms(model, x, y)
+    assert {layer: list(norms) for layer, norms in found.items()} == {
+        "connection": ["transform_kernel", "transform_bias", "block/a/kernel", "block/b/kernel"],
+        "same": ["kernel"],
+        "same:2": ["kernel"],
+    }
+    norms = [norm for layer in found.values() for norm in layer.values()]
+    slopes = [np.linalg.norm(differences(model, variable, x, y)) for variable in model.trainable_variables]
+    assert sorted(norms) == pytest.approx(sorted(slopes), rel=0.02, abs=2e-4)
