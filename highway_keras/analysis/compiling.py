@@ -28,13 +28,28 @@ class Program(keras.Model):
         Raises:
             ValueError: if a highway layer is called inside a loop.
         """
-        with _loop_errors(), _unchanged_random_state():
+        with _loop_errors(), _unchanged_random_state(), self._kept_weights():
             return super().predict(*args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Predicts one batch; see `predict`."""
         with _loop_errors():
             return super().predict_on_batch(x)
+
+    @contextmanager
+    def _kept_weights(self) -> Iterator[None]:
+        """Restores the weights after an error, because on JAX `predict` takes them out of the model while it runs."""
+        on_jax = keras.backend.backend() == "jax"
+        values = [(variable, variable.value) for variable in self.model.variables] if on_jax else []
+        try:
+            yield
+        except BaseException:
+            for variable, value in values:
+                if not value.is_deleted():
+                    variable.assign(value)
+            if on_jax:
+                self.jax_state_sync()
+            raise
 
 
 def _unchanged_random_state() -> AbstractContextManager[None]:

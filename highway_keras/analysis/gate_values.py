@@ -56,7 +56,10 @@ class GateModel(compiling.Program):
         if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
             # Keras would predict only the first of a list of batches (x, y).
             x = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *[batch[0] for batch in x])
-        if any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape")):
+        elif isinstance(x, tuple) and len(getattr(self.model, "inputs", ())) == 1:
+            x = x[0]  # A batch (x, y), or (x, y, weights).
+        empty = any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape"))
+        if empty or (isinstance(x, list) and not x):
             raise ValueError("There are no gates to read: x contains no examples.")
         values = self.predict(x, batch_size=batch_size, verbose=0)
         return {layer: gate for name in self.layer_names for layer, gate in self._split_stack(name, values[name])}
@@ -132,7 +135,7 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
 
     Args:
         model: any built Keras model.
-        x: inputs as for `model.predict`.
+        x: inputs as for `model.predict`; labels and weights in batches (x, y) or (x, y, weights) are ignored.
         batch_size: examples per step; None if `x` is already batched.
 
     Returns:

@@ -7,7 +7,7 @@ from keras import layers
 
 import highway_keras
 from highway_keras import Highway, gates, mean_gates
-from highway_keras.analysis import classification, gate_statistics, gradient_norms, lesion_layers, signatures
+from highway_keras.analysis import GateModel, classification, gate_statistics, gradient_norms, lesion_layers, signatures
 from tests.unit.highway_keras.analysis.small_nets import ZEROS
 
 RNG = np.random.default_rng(0)
@@ -47,10 +47,13 @@ def net():
 
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch does not trace loops")
-@pytest.mark.parametrize("read", [mean_gates, lambda model, x: lesion_layers(model, (x, Y))], ids=["gates", "lesions"])
+@pytest.mark.parametrize("read", [gates, lambda model, x: lesion_layers(model, (x, Y))], ids=["gates", "lesions"])
 def test_a_layer_in_the_loop_of_an_rnn_is_rejected(read):
+    model = recurrent()
+    weights = model.get_weights()
     with pytest.raises(ValueError, match=r"inside a loop .* unroll=True"):
-        read(recurrent(), RNG.normal(size=(5, 3, 4)).astype("float32"))
+        read(model, RNG.normal(size=(5, 3, 4)).astype("float32"))
+    assert all(map(np.array_equal, model.get_weights(), weights))
 
 
 def test_the_steps_of_an_unrolled_rnn_are_calls():
@@ -74,13 +77,21 @@ def test_a_subclassed_model_that_was_never_called_is_built(read):
 def test_gates_are_read_from_batches_with_labels():
     model = net()
     batches = [(X[:3], Y[:3]), (X[3:], Y[3:], np.ones(2))]
-    np.testing.assert_allclose(gates(model, batches)["h"], gates(model, X)["h"], rtol=1e-5)
+    reader = GateModel(model)
+    expected = reader.read(X, 3)["h"]
+    for each in (batches, (X, Y), (X, Y, np.ones(5))):
+        np.testing.assert_allclose(reader.read(each, 3)["h"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
 def test_empty_inputs_are_rejected(read):
     with pytest.raises(ValueError, match="x contains no examples"):
         read(net(), X[:0])
+
+
+def test_an_empty_list_of_batches_is_rejected():
+    with pytest.raises(ValueError, match="x contains no examples"):
+        gates(net(), [])
 
 
 def test_modules_are_attributes_of_the_analysis_package():
