@@ -1,10 +1,12 @@
-"""Parity with PyTorch itself: modules as their sources define them, saved by PyTorch and safetensors."""
+"""Parity with PyTorch itself: modules as their sources define them, their training, and files of their weights."""
 
 import keras
 import numpy as np
 import pytest
 
-from highway_keras import ConvHighway, HighwayStack, weights
+from highway_keras import ConvHighway, Highway, HighwayStack, weights
+from tests.unit.highway_keras.backend import array, gradient_tensors
+from tests.unit.highway_keras.stacks import assert_close
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -111,6 +113,58 @@ def test_a_convolution_computes_what_pytorch_computes(kind, tmp_path):
     inputs, outputs = (np.moveaxis(tensor.detach().numpy(), 1, -1) for tensor in (x, module(x)))
     path = save(module, tmp_path, kind)
     weights.load(layer, path, layout="HighwayConv2d", inputs=inputs, outputs=outputs, tolerance=1e-4, fold_epsilon=True)
+
+
+def in_keras(layout):
+    """Returns a published module's twin."""
+    if layout == "HighwayNetwork":
+        dense = keras.layers.Dense
+        return keras.Sequential([keras.Input((3,)), dense(6, "relu"), HighwayStack(4), dense(2)])
+    layer = {
+        "HighwayLayer": Highway(),
+        "HighwayConv2d": ConvHighway(
+            5,
+            batch_normalization=True,
+            normalization_epsilon=1e-5,
+            normalization_momentum=0.9,
+            data_format="channels_first",
+        ),
+    }[layout]
+    layer.build((None, 6) if layout == "HighwayLayer" else (None, 4, 7, 6))
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("layout", "module", "shape"),
+    [
+        ("HighwayLayer", lambda: HighwayLayer(6), (5, 6)),
+        ("HighwayConv2d", lambda: HighwayConv2d(4, 5), (2, 4, 7, 6)),
+        ("HighwayNetwork", lambda: HighwayNetwork(3, 6, 4, 2), (5, 3)),
+    ],
+)
+def test_a_training_step_is_that_of_pytorch(layout, module, shape):
+    module, layer, expected = random(module()).train(), in_keras(layout), in_keras(layout)
+    weights.load(layer, module.state_dict(), layout=layout)
+    previous = array(layer.normalization.moving_variance) if layout == "HighwayConv2d" else None
+    generator = torch.Generator().manual_seed(1)
+    # Small inputs make the epsilon of the batch normalization count.
+    x = (torch.randn(shape, generator=generator) / 20).requires_grad_()
+    y = module(x)
+    upstream = torch.randn(y.shape, generator=generator)
+    (y * upstream).sum().backward()
+    # Gradients have the names, axes and signs of their weights.
+    gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+    weights.load(expected, {**module.state_dict(), **gradients}, layout=layout)
+    found = gradient_tensors(layer, x.detach().numpy(), upstream.numpy(), training=True)
+    for gradient, other in zip(found, [x.grad.numpy(), *expected.trainable_variables], strict=True):
+        assert_close(array(gradient), array(other), "float32")
+    if layout == "HighwayConv2d":
+        moving = expected.normalization
+        np.testing.assert_allclose(array(layer.normalization.moving_mean), array(moving.moving_mean), rtol=1e-5)
+        # PyTorch's running variance takes n - 1 for n.
+        batch = (array(moving.moving_variance) - 0.9 * previous) / 0.1
+        ours = 0.9 * previous + 0.1 * batch * (1 - 1 / (2 * 7 * 6))
+        np.testing.assert_allclose(array(layer.normalization.moving_variance), ours, rtol=1e-5)
 
 
 def test_tensors_with_gradients_and_of_low_precision_load():
