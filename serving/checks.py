@@ -4,30 +4,19 @@
 intact but would still answer wrongly, or not at all.
 """
 
-import io
-import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from serving.errors import ModelError
-from serving.manifest import INPUT, PROBABILITIES, RGBA, Manifest
+from serving.manifest import GATE_MAPS, INPUT, PROBABILITIES, RGBA, Manifest
 
-# Number of images on which a version must predict like the Keras model, and the tolerance: a GPU may multiply in TF32,
-# with its ten bits; a different model is further off.
-COMPARED, TOLERANCE = 4, 0.01
+# Tolerance of a probability on the reference images: a GPU may multiply in TF32, with its ten bits; a different model
+# is further off.
+TOLERANCE = 0.01
 # ONNX Runtime's names.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
-
-
-class Samples(NamedTuple):
-    """A few images with the predictions of the Keras model."""
-
-    images: np.ndarray
-    """uint8 `[n, height, width, channels]`."""
-    probabilities: np.ndarray
-    """float32 `[n, classes]`."""
 
 
 def place(folder: Path, content: Manifest) -> None:
@@ -71,7 +60,10 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
         ModelError: an input or output is missing, or has another type or shape.
     """
     _tensors(path, session.get_inputs(), {INPUT: (_UINT8, content.input.shape)}, every=True)
+    computed: dict[str, tuple[str, tuple[int | None, ...]]]
     computed = {name: (_FLOAT, content.outputs[name].shape) for name in content.computed}
+    if content.maps:
+        computed[GATE_MAPS] = (_FLOAT, (None, content.positions))
     _tensors(path, session.get_outputs(), computed, every=False)
 
 
@@ -79,23 +71,6 @@ def picture_graph(session: Any, content: Manifest, path: Path) -> None:
     """Checks inputs and outputs of `picture.onnx`; see `graph`."""
     _tensors(path, session.get_inputs(), {RGBA: (_UINT8, (None, None, 4))}, every=True)
     _tensors(path, session.get_outputs(), {INPUT: (_UINT8, content.input.shape[1:])}, every=False)
-
-
-def samples(file: bytes, content: Manifest, path: Path) -> Samples:
-    """Reads the first reference images of a version.
-
-    Raises:
-        ModelError: they do not fit its inputs and outputs.
-    """
-    try:
-        with np.load(io.BytesIO(file), allow_pickle=False) as kept:
-            found = Samples(kept["images"][:COMPARED].copy(), kept[PROBABILITIES][:COMPARED].copy())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{path} is damaged: {error}. Export the model again.") from error
-    shapes = (found.images.shape[1:], found.probabilities.shape[1:], len(found.images))
-    if shapes != (content.input.shape[1:], (len(content.labels),), len(found.probabilities)):
-        raise ModelError(f"{path} has images or probabilities of another shape than the manifest. Export it again.")
-    return found
 
 
 def trial(model: Any) -> None:

@@ -22,7 +22,7 @@ class TrialError(ServingError):
 
 
 class UnknownModelError(ServingError):
-    """No model, version or label of that name is served."""
+    """No model, version, label or sample image of that name is served."""
 
 
 class RequestError(ServingError):

@@ -15,6 +15,7 @@ A version folder is a TensorFlow SavedModel with more files next to it:
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
 `[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
+`model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
 
 `format` increases when an older reader would misread a manifest. Readers ignore unknown fields.
@@ -45,6 +46,7 @@ PROBABILITIES = "probabilities"
 CLASS_ID = "class_id"
 LABEL = "label"
 GATE_MEANS = "gate_means"
+GATE_MAPS = "gate_maps"
 
 PictureKind = Literal["digit", "natural"]
 
@@ -76,6 +78,17 @@ class Input(Tensor):
     """Batch, height, width, channels."""
     colour: Literal["grey", "rgb"]
     """Meaning of the channels: grey, or red, green and blue."""
+
+
+class GateMap(_Part):
+    """A convolutional highway layer in `gate_maps`: its mean gates at each position, row by row."""
+
+    layer: str
+    """Name of the layer, as in `gates`."""
+    height: Annotated[int, Field(ge=1)]
+    """Rows."""
+    width: Annotated[int, Field(ge=1)]
+    """Columns."""
 
 
 class Net(_Part):
@@ -235,6 +248,8 @@ class Manifest(_Part):
     `picture.onnx`."""
     gates: tuple[str, ...] | None = None
     """Highway layers in the order of `gate_means`; null if the graphs do not compute gates."""
+    maps: tuple[GateMap, ...] = ()
+    """Layers in `gate_maps` of `model.onnx`, one map after the other; empty if it does not return them."""
     preprocess: dict[str, Any]
     """Settings of the preprocessing in the graph: scale, contrast, mean."""
     model: Net
@@ -256,6 +271,11 @@ class Manifest(_Part):
     def computed(self) -> tuple[str, ...]:
         """Outputs that the graph computes; classes and labels follow from them."""
         return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
+
+    @property
+    def positions(self) -> int:
+        """Number of values of an image in `gate_maps`."""
+        return sum(one.height * one.width for one in self.maps)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -282,6 +302,8 @@ class Manifest(_Part):
                     f"{name} is {found.dtype} {list(found.shape)}, but {len(self.labels)} labels and "
                     f"{len(self.gates or ())} gates make it {expected[name].dtype} {list(expected[name].shape)}"
                 )
+        if others := {one.layer for one in self.maps} - set(self.gates or ()):
+            raise ValueError(f"maps are of layers among the gates, and {', '.join(sorted(others))} is not")
         return self
 
     @field_validator("files")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from serving import checks, files, image_files, repository
-from serving.checks import Samples
+from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
-from serving.manifest import INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
+from serving.manifest import GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
+from serving.reference import Samples
 from serving.session import open_session, open_shared
 
 
@@ -22,7 +22,7 @@ class Version:
         folder: the version.
         manifest: its manifest.
         picture: session of `picture.onnx`; None in versions that were exported without it.
-        samples: images with the outputs of the Keras model; None in versions that were exported without them.
+        samples: reference images; None in versions that were exported without them.
     """
 
     folder: Path
@@ -79,13 +79,32 @@ class Model(Version):
         Example:
             open_model(Path("models/demo")).predict(images)["probabilities"]
         """
+        return self._run(images, self.manifest.computed)
+
+    def predict_maps(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Computes where in each image the gates of convolutional layers open.
+
+        Args:
+            images: see `predict`.
+
+        Returns:
+            `gate_maps`, float32 `[batch, positions]`, the maps of `manifest.maps` one after the other.
+
+        Raises:
+            ValueError: the images have another type or size.
+
+        Example:
+            open_model(Path("models/demo")).predict_maps(images)["gate_maps"]
+        """
+        return self._run(images, (GATE_MAPS,))
+
+    def _run(self, images: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
         size = self.manifest.input.shape[1:]
         if images.dtype != np.uint8 or images.shape[1:] != size:
             raise ValueError(
                 f"images must be uint8 of shape (batch, {', '.join(map(str, size))}). "
                 f"Received: images of {images.dtype} and shape {images.shape}"
             )
-        names = self.manifest.computed
         return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
 
 
@@ -140,7 +159,7 @@ def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[
     if PICTURE in found:
         picture = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
         checks.picture_graph(picture, content, folder / PICTURE)
-    samples = checks.samples(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
+    samples = reference.read(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
     return Version(folder, content, picture, samples), found
 
 

@@ -25,6 +25,8 @@ class Prediction(_Part):
     """Name of the uploaded file."""
     gates: tuple[float, ...] | None = None
     """Mean gate of each layer, if requested."""
+    maps: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    """Mean gate of each position of each layer in `map_layers`, by row and column, if requested."""
     seen: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     """Input of the net, by row, column and channel, if requested."""
 
@@ -40,6 +42,8 @@ class Answer(_Part):
     """In the order of the images."""
     layers: tuple[str, ...] | None = None
     """Names of the layers of `gates`."""
+    map_layers: tuple[str, ...] | None = None
+    """Names of the layers of `maps`."""
 
 
 class ModelInput(_Part):
@@ -49,6 +53,33 @@ class ModelInput(_Part):
     """Height, width and channels."""
     pictures: str | None
     """Content of its image files: handwritten "digit" or "natural"; null if it takes no files."""
+
+
+class VersionFacts(_Part):
+    """Origin and quality of a version in service."""
+
+    version: int
+    """Number of the version."""
+    created: str
+    """Time of the export, ISO 8601."""
+    net: str
+    """Preset of the net."""
+    parameters: int
+    """Number of trained weights."""
+    size: int
+    """Bytes of its ONNX graph."""
+    data: str | None
+    """Data set of the training; null if unknown."""
+    test_accuracy: float | None
+    """Accuracy on the test split; null if it was not evaluated."""
+    test_images: int | None
+    """Number of images in the test split."""
+    gates: bool
+    """True if it returns its gates."""
+    maps: bool
+    """True if it returns maps of its gates."""
+    samples: tuple[str | None, ...]
+    """Label of each sample image, `/models/{name}/versions/{version}/samples/{number}.png`; null if unknown."""
 
 
 class ServedModel(_Part):
@@ -70,3 +101,5 @@ class ServedModel(_Part):
     """True if the newest version returns its gates."""
     classes: tuple[str, ...]
     """Names of its classes, by index."""
+    facts: tuple[VersionFacts, ...] = ()
+    """Facts about each of `versions`, in their order."""

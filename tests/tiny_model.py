@@ -19,7 +19,8 @@ def write(folder, seed=0, gates=True):
     Args:
         folder: the version folder to create; its name is a number.
         seed: seed of the weights.
-        gates: whether it returns gate means; they are the first two pixels.
+        gates: whether it returns gate means and a map of gates; these are the first two pixels, and all pixels as
+            shares of 255.
 
     Returns:
         The folder.
@@ -37,13 +38,15 @@ def write(folder, seed=0, gates=True):
         helper.make_node("MatMul", ["flat", "kernel"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
         helper.make_node("Slice", ["flat", "zero", "two", "one"], ["gate_means"]),
+        helper.make_node("Div", ["flat", "white"], ["gate_maps"]),
     ]
     kernel = np.random.default_rng(seed).normal(0, 0.01, (12, len(LABELS))).astype("float32")
     outputs = {"probabilities": (TensorProto.FLOAT, ["batch", len(LABELS)])}
     if gates:
         outputs["gate_means"] = (TensorProto.FLOAT, ["batch", len(LAYERS)])
-    constants = {"kernel": kernel, "zero": [0], "one": [1], "two": [2]}
-    _save(folder / manifest.ONNX, nodes[: 4 + gates], constants, {"image": ["batch", *SHAPE]}, outputs)
+        outputs["gate_maps"] = (TensorProto.FLOAT, ["batch", 12])
+    constants = {"kernel": kernel, "zero": [0], "one": [1], "two": [2], "white": np.float32(255)}
+    _save(folder / manifest.ONNX, nodes[: 4 + 2 * gates], constants, {"image": ["batch", *SHAPE]}, outputs)
     (folder / manifest.LABELS).write_text("\n".join(LABELS) + "\n")
     made = manifest.Manifest.model_validate({**_content(folder, gates), "files": files.digests(folder)})
     (folder / manifest.NAME).write_text(made.model_dump_json())
@@ -114,6 +117,7 @@ def _content(folder, gates):
         "labels": LABELS,
         "pictures": "digit",
         "gates": LAYERS if gates else None,
+        "maps": [{"layer": LAYERS[0], "height": 4, "width": 3}] if gates else [],
         "preprocess": {"scale": 1.0},
         "model": {"preset": "tiny", "overrides": {}, "parameters": 48, "weights": "final"},
         "run": run,

@@ -89,6 +89,28 @@ def means_of_examples(recorded: Recording) -> dict[str, Any]:
     return reductions.per_call(recorded, reductions.mean)
 
 
+def maps_of_examples(recorded: Recording) -> dict[str, Any]:
+    """Computes where in an image each convolutional layer opens its gates, for use in a graph such as an exported one.
+
+    Args:
+        recorded: recording, as yielded by `highway_keras.layers.recording.recording`.
+
+    Returns:
+        The mean of T over channels by layer name, `[batch, height, width]`. Layers whose inputs are not feature maps,
+        and layers called with a mask, are left out.
+
+    Example:
+        with recording() as recorded:
+            logits = model(images, training=False)
+        maps = maps_of_examples(recorded)
+    """
+    return {
+        name: ops.mean(gate, axis=recorded.layers[name].unit_axis)
+        for name, gate in recorded.items()
+        if len(gate.shape) == 4 and name not in recorded.depths and name not in recorded.masks
+    }
+
+
 class OutputModel(GateModel):
     """A model that outputs the outputs of every highway layer of another model, in inference; see `GateModel`."""
 

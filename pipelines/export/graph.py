@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from highway_keras.analysis.gate_values import means_of_examples
+from highway_keras.analysis.gate_values import maps_of_examples, means_of_examples
 from highway_keras.layers.recording import recording
 from pipelines.data import preprocess
 from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
-from serving.manifest import CLASS_ID, ENCODED, GATE_MEANS, INPUT, LABEL, PROBABILITIES
+from serving.manifest import CLASS_ID, ENCODED, GATE_MAPS, GATE_MEANS, INPUT, LABEL, PROBABILITIES, GateMap
 
 # A `tf.function`; TensorFlow provides no types for a checker.
 Function: TypeAlias = Any
@@ -49,12 +49,13 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
         model: a net in float32 that returns logits for `[batch, height, width, channels]`.
         fitted: the preprocessing it was trained with.
         labels: names of the classes.
-        gates: whether to return `gate_means` too.
+        gates: whether to return `gate_means` too, and `gate_maps` if the net has convolutional highway layers.
 
     Returns:
         A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to a dict with `probabilities`, float32
-        `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; and `gate_means`, float32
-        `[batch, layers]`, the mean of T of each highway layer.
+        `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; `gate_means`, float32
+        `[batch, layers]`, the mean of T of each highway layer; and `gate_maps`, float32 `[batch, positions]`, the mean
+        of T over channels at each position of each layer of `map_shapes`.
 
     Example:
         prediction(model, fitted, labels)(images)["label"]
@@ -68,8 +69,14 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
         if gates:
             with recording() as recorded:
                 logits = net(x, training=False)
-            means = means_of_examples(recorded).values()
-            outputs[GATE_MEANS] = tf.concat([mean if len(mean.shape) == 2 else mean[:, None] for mean in means], axis=1)
+            maps = maps_of_examples(recorded)
+            # The mean of a map is that of its gates, which are read only once this way.
+            means = means_of_examples(recorded) | {name: tf.reduce_mean(one, (1, 2)) for name, one in maps.items()}
+            columns = [mean if len(mean.shape) == 2 else mean[:, None] for mean in means.values()]
+            outputs[GATE_MEANS] = tf.concat(columns, axis=1)
+            if maps:
+                rows = [tf.reshape(one, (-1, one.shape[1] * one.shape[2])) for one in maps.values()]
+                outputs[GATE_MAPS] = tf.concat(rows, axis=1)
         else:
             logits = net(x, training=False)
         outputs[PROBABILITIES] = tf.nn.softmax(logits)
@@ -78,6 +85,40 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
         return outputs
 
     return predict
+
+
+def map_shapes(model: keras.Model) -> tuple[GateMap, ...]:
+    """Returns the layers in `gate_maps`, with the shapes of their maps, by one prediction.
+
+    Args:
+        model: a net in float32 for `[batch, height, width, channels]`.
+
+    Example:
+        map_shapes(from_preset("mnist_conv_16"))[0].height  # 8
+    """
+    with recording() as recorded:
+        model(tf.zeros((1, *model.input_shape[1:])), training=False)
+    shapes = {name: one.shape[1:] for name, one in maps_of_examples(recorded).items()}
+    return tuple(GateMap(layer=name, height=height, width=width) for name, (height, width) in shapes.items())
+
+
+def without_maps(predict: Function) -> Function:
+    """Removes `gate_maps` from a prediction.
+
+    TF Serving returns all outputs to clients that do not choose, and maps have thousands of values.
+
+    Args:
+        predict: the result of `prediction`.
+
+    Example:
+        without_maps(prediction(model, fitted, labels, gates=True))(images)["gate_means"]
+    """
+
+    @tf.function(input_signature=predict.input_signature)
+    def smaller(image: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {name: output for name, output in predict(image).items() if name != GATE_MAPS}
+
+    return smaller
 
 
 def prediction_of_files(predict: Function, convert: Function) -> Function:

@@ -17,6 +17,7 @@ from serving.manifest import (
     GATE_MEANS,
     LABEL,
     PROBABILITIES,
+    GateMap,
     Input,
     Manifest,
     Net,
@@ -40,6 +41,7 @@ def describe(
     test: dict[str, Any] | None,
     kind: PictureKind,
     gates: tuple[str, ...] | None,
+    maps: tuple[GateMap, ...],
     parity: Parity,
     sections: Mapping[str, Any],
 ) -> Manifest:
@@ -53,6 +55,7 @@ def describe(
         test: the result of `test_result`.
         kind: how images of any size become inputs.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
+        maps: layers whose maps of gates the ONNX graph returns.
         parity: measured parity of all forms.
         sections: sections that forms add about themselves, by key of the form.
 
@@ -76,6 +79,7 @@ def describe(
         labels=data.labels,
         pictures=kind,
         gates=gates,
+        maps=maps,
         preprocess=config.preprocess.model_dump(),
         model=Net(
             preset=config.model.preset,

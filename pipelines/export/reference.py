@@ -14,6 +14,7 @@ from highway_keras.analysis import GateModel
 from pipelines.core.errors import UserError
 from pipelines.data import preprocess
 from serving.manifest import INPUT, REFERENCE, PictureKind
+from serving.reference import CLASSES
 
 # Number of images that become files, and by which factor these are larger than the net's input.
 FILES, ENLARGED = 32, 3
@@ -81,9 +82,9 @@ def compute(
     return reference, tuple(means)
 
 
-def save(reference: Reference, folder: Path) -> None:
-    """Writes a reference into a version's folder."""
-    np.savez_compressed(folder / REFERENCE, allow_pickle=False, **vars(reference))
+def save(reference: Reference, classes: np.ndarray, folder: Path) -> None:
+    """Writes a reference, and the true classes of its images, into a version's folder."""
+    np.savez_compressed(folder / REFERENCE, allow_pickle=False, **vars(reference), **{CLASSES: classes})
 
 
 def load(folder: Path) -> Reference:

@@ -22,12 +22,13 @@ def write(source: TracedNet, folder: Path) -> None:
     """
     import keras
 
-    from pipelines.export.graph import prediction_of_files
+    from pipelines.export.graph import prediction_of_files, without_maps
 
     # The functions already refer to the weights; tracking the model as well would store each weight twice.
     archive = keras.export.ExportArchive()
-    archive.add_endpoint(SIGNATURE, source.predict)
-    archive.add_endpoint(SIGNATURE_FILES, prediction_of_files(source.predict, source.convert))
+    predict = without_maps(source.predict)
+    archive.add_endpoint(SIGNATURE, predict)
+    archive.add_endpoint(SIGNATURE_FILES, prediction_of_files(predict, source.convert))
     archive.write_out(folder, verbose=False)
     _write_warmup(folder, source)
 

@@ -33,6 +33,8 @@ class ExportJob:
     split: Split
     """Split of the parity images: validation if the run has one, else train; never test."""
     images: np.ndarray
+    classes: np.ndarray
+    """Classes of the images."""
 
 
 def prepare(
@@ -52,14 +54,14 @@ def prepare(
         UserError: the data or the evaluation cannot be read, or the data differ from the run's.
     """
     split: Split = "validation" if run.record.data.counts.get("validation") else "train"
-    images, _ = _examples(run, data_dir, split, parity.IMAGES)
+    images, classes = _examples(run, data_dir, split, parity.IMAGES)
     if images.shape[1:] != run.record.data.shape:
         raise UserError(
             f"the images of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on images of "
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
     test, kind = metadata.test_result(run, weights), kind or conversion.kind_of(run.record.data.name)
-    return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images)
+    return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes)
 
 
 def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> None:
@@ -89,7 +91,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     )
     sections: dict[str, Any] = {form.key: form.write(source, folder) for form in forms}
     (folder / manifest.LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
-    reference.save(expected, folder)
+    reference.save(expected, job.classes, folder)
     precision = None
     if _is_mixed(job.trained):
         narrow = reference.keras_probabilities(job.trained, fitted, job.images)
@@ -105,6 +107,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
         test=job.test,
         kind=job.kind,
         gates=gates if job.gates else None,
+        maps=graph.map_shapes(model) if job.gates else (),
         parity=measured,
         sections={key: section for key, section in sections.items() if section},
     )

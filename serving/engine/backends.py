@@ -1,6 +1,6 @@
 """Backends: they open model versions and predict with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from serving.engine.settings import Settings
 from serving.errors import ModelError, TrialError
 from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, Manifest
 from serving.model import Model, open_version
+from serving.reference import Samples
 from serving.session import load_runtime
 
 # Arrays by name; `label` is a list of strings.
@@ -32,12 +33,20 @@ class ServedVersion(Protocol):
         """Its manifest."""
 
     @property
+    def samples(self) -> Samples | None:
+        """Its reference images; None if it was exported without them."""
+
+    @property
     def platform(self) -> str:
         """Name of the backend in the Open Inference Protocol."""
 
     @property
     def waiting(self) -> int:
         """Images in this process that wait for a prediction."""
+
+    @property
+    def predict_maps(self) -> Callable[[np.ndarray], Awaitable[Outputs]] | None:
+        """Computes maps of gates like `predict`; None if the version has none, or its backend cannot compute them."""
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image; see `serving.model.Version`."""
@@ -88,6 +97,7 @@ class InProcessVersion:
     model: Model
     batcher: Batcher
     convert: Callable[[np.ndarray], np.ndarray]
+    maps: Batcher | None
     platform = "onnxruntime_onnx"
 
     @property
@@ -96,9 +106,19 @@ class InProcessVersion:
         return self.model.manifest
 
     @property
+    def samples(self) -> Samples | None:
+        """Its reference images."""
+        return self.model.samples
+
+    @property
     def waiting(self) -> int:
         """Images in the queue."""
         return self.batcher.waiting
+
+    @property
+    def predict_maps(self) -> Callable[[np.ndarray], Awaitable[Outputs]] | None:
+        """Computes maps of gates; None if the version has none."""
+        return self.maps.predict if self.maps else None
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image."""
@@ -177,12 +197,16 @@ class InProcessBackend:
         # The first call allocates memory; no request should have to wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
         measured = self.measured(model.manifest.name)
-        predict: Callable[[np.ndarray], Outputs] = self._watchdog.watch(version, model.predict)
-        to_input: Callable[[np.ndarray], np.ndarray] = self._watchdog.watch(version, model.to_input)
+        watch = self._watchdog.watch
+        predict: Callable[[np.ndarray], Outputs] = watch(version, model.predict)
+        predict_maps: Callable[[np.ndarray], Outputs] = watch(version, model.predict_maps)
+        to_input: Callable[[np.ndarray], np.ndarray] = watch(version, model.to_input)
         if crashes:
             predict, to_input = crashes.watch(version, predict), crashes.watch(version, to_input)
+            predict_maps = crashes.watch(version, predict_maps)
         batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
-        return InProcessVersion(model, batcher, to_input)
+        maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
+        return InProcessVersion(model, batcher, to_input, maps)
 
 
 def try_version(folder: Path, trusted: Sequence[bytes]) -> None:

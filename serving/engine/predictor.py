@@ -113,13 +113,16 @@ class Predictor:
         """Ends the processes that decode large images."""
         self._decoder.close()
 
-    async def predict(self, served: ServedVersion, request: Request, find: Callable[[], ServedVersion]) -> Predicted:
+    async def predict(
+        self, served: ServedVersion, request: Request, find: Callable[[], ServedVersion], maps: bool = False
+    ) -> Predicted:
         """Decodes image files, if there are any, and predicts.
 
         Args:
             served: the model version.
             request: the images.
             find: finds the version again, should it be gone.
+            maps: whether to compute maps of gates, if the version has them.
 
         Returns:
             The result.
@@ -138,12 +141,12 @@ class Predictor:
         try:
             with self._deadlines.start():
                 try:
-                    return await self._predict(served, request)
+                    return await self._predict(served, request, maps)
                 except GoneError:
                     # A TF Serving server may drop a version between two checks.
                     if (other := await self._find_again(served, find)) is served:
                         raise
-                    return await self._predict(other, request)
+                    return await self._predict(other, request, maps)
         except TimeoutError:
             raise self._too_slow() from None
 
@@ -169,9 +172,11 @@ class Predictor:
     def _too_slow(self) -> SlowError:
         return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
-    async def _predict(self, served: ServedVersion, request: Request) -> Predicted:
+    async def _predict(self, served: ServedVersion, request: Request, maps: bool) -> Predicted:
         images = request.images if request.images is not None else await self._decode(served, request)
         outputs = await served.predict(images)
+        if maps and served.predict_maps:
+            outputs = {**outputs, **await served.predict_maps(images)}
         _check_finite(outputs, served)
         return Predicted(served, images, outputs)
 

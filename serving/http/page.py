@@ -1,17 +1,21 @@
-"""The web page at `/` with its files at `/static`, and the list of models that it shows."""
+"""The web page at `/` with its files at `/static`, and the models and sample images that it shows."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, FastAPI
+from fastapi import Path as InPath
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from serving.engine.backends import ServedVersion
 from serving.engine.catalog import Catalog
-from serving.http.openapi import operation
-from serving.schemas import ModelInput, ServedModel
+from serving.errors import UnknownModelError
+from serving.http.openapi import BINARY, operation
+from serving.manifest import ONNX
+from serving.schemas import ModelInput, ServedModel, VersionFacts
 
+T = TypeVar("T")
 PAGE = Path(__file__).parents[1] / "page"
 # The page loads only its own files: no inline script, no frame around it, nothing from other sites.
 _ALLOWED = (
@@ -25,14 +29,14 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
     # Browsers revalidate every file (304 if it is unchanged), so that after an update all are of the same version.
     "Cache-Control": "no-cache",
 }
 
 
 def router(catalog: Catalog[ServedVersion]) -> APIRouter:
-    """Returns the route `/models`, which `serving.client` reads too."""
+    """Returns the routes `/models`, which `serving.client` reads too, and of sample images."""
     routes = APIRouter(tags=["Images"])
 
     @routes.get("/models", summary="Served models", openapi_extra=operation(None))
@@ -48,13 +52,53 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
                 input=ModelInput(shape=manifest.input.shape[1:], pictures=manifest.pictures),
                 gates=manifest.gates is not None,
                 classes=manifest.labels,
+                facts=tuple(_facts(served[version]) for version in sorted(served, reverse=True)),
             )
             for name, model in sorted(catalog.models().items())
             if (served := model.served)
             for manifest in [served[max(served)].manifest]
         ]
 
+    @routes.get(
+        "/models/{name}/versions/{version}/samples/{number}.png",
+        summary="Sample image of a version",
+        response_class=Response,
+        openapi_extra=operation({"image/png": {"schema": BINARY}}, text="A PNG file of the size of the net's input."),
+    )
+    async def sample(
+        name: Annotated[str, InPath(description="Name of the model.")],
+        version: Annotated[str, InPath(description="Number of the version.", pattern="^[0-9]{1,18}$")],
+        number: Annotated[int, InPath(description="Number of the image, from 0.", ge=0)],
+    ) -> Response:
+        samples = catalog.find(name, int(version)).samples
+        shown = samples.shown if samples else ()
+        if number >= len(shown):
+            raise UnknownModelError(f"version {version} of model {name!r} has {len(shown)} sample images, from 0 on.")
+        return Response(shown[number].png, media_type="image/png", headers={"Cache-Control": "no-cache"})
+
     return routes
+
+
+def _facts(served: ServedVersion) -> VersionFacts:
+    content, samples, test = served.manifest, served.samples, served.manifest.run.test or {}
+    return VersionFacts(
+        version=content.version,
+        created=content.created,
+        net=content.model.preset,
+        parameters=content.model.parameters,
+        size=content.files[ONNX].size,
+        data=_of_type(str, content.run.data.get("name")),
+        test_accuracy=_of_type(float, test.get("accuracy")),
+        test_images=_of_type(int, test.get("count")),
+        gates=content.gates is not None,
+        maps=served.predict_maps is not None,
+        samples=tuple(sample.label for sample in samples.shown) if samples else (),
+    )
+
+
+def _of_type(kind: type[T], value: object) -> T | None:
+    """Returns a value from a part of the manifest that is not validated; None if it is of another type."""
+    return value if type(value) is kind else None
 
 
 def add(app: FastAPI) -> None:

@@ -42,6 +42,8 @@ class Query(BaseModel):
     """Add the mean gate of each layer."""
     seen: bool = False
     """Add the pixels that the net saw."""
+    maps: bool = False
+    """Add where in the image each convolutional layer opens its gates, if the version computes that."""
 
 
 DEFAULT = Query()
@@ -66,7 +68,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
         served = find()
         names, parsed = await _images(request, served.manifest, predictor.settings.images)
-        served, images, outputs = await predictor.predict(served, parsed, find)
+        served, images, outputs = await predictor.predict(served, parsed, find, query.maps)
         size = count_values(outputs) + query.seen * images.size
         content = protocol.Content(names, images if query.seen else None, outputs, query.top, query.explain)
         body = await predictor.offload(size, protocol.format_response, content, served.manifest)

@@ -1,66 +1,93 @@
-// Shows a prediction: the class, all probabilities, the input of the net, and the mean gates of its layers.
-const find = (id) => document.getElementById(id);
-const SHOWN = 10; // Bars; with at most so many classes, each has a fixed row.
-const FEW = 24; // Up to so many layers there is room for wide gaps,
-const MANY = 120; // and beyond so many there is none.
-const TOPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]; // Ends of the axis of the gates.
+// A card with an answer: the class, all probabilities, the input of the net, and the gates of its layers.
+import { find, make, percent } from "./dom.js";
+import { wanted } from "./endpoint.js";
+import { Gates } from "./gates.js";
 
-// Number of classes to request.
-export const wanted = (classes) => Math.min(classes.length, SHOWN);
-
-// Shows the empty state, before there is an image.
-export function showNothing(model, invitation) {
-  find("answer").className = "card empty";
-  const [label, share] = find("verdict").children;
-  label.textContent = invitation;
-  share.textContent = "";
-  rows(model ? model.classes.slice(0, SHOWN) : []);
-  find("seen").getContext("2d").clearRect(0, 0, find("seen").width, find("seen").height);
-  find("gates").replaceChildren();
-  find("last").textContent = "last layer";
-  for (const id of ["seen", "gates"]) find(id).setAttribute("aria-label", "Nothing yet");
-  find("route").hidden = !model?.gates;
-  find("source").textContent = "";
-}
-
-export function show(answer, model, milliseconds) {
-  const [{ top, seen, gates }] = answer.predictions;
-  find("answer").className = "card";
-  const [label, share] = find("verdict").children;
-  label.textContent = label.title = top[0].label;
-  share.textContent = percent(top[0].probability);
-  const fixed = model.classes.length <= SHOWN;
-  const byLabel = new Map(top.map((one) => [one.label, one.probability]));
-  const shown = fixed ? model.classes : top.map((one) => one.label);
-  rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]) ?? 0, shown[place] === top[0].label));
-  pixels(find("seen"), seen);
-  find("route").hidden = !gates;
-  if (gates) route(gates, answer.layers);
-  find("source").textContent = `${answer.model}, version ${answer.version}, answered in ${Math.round(milliseconds)} ms`;
-}
-
-// Marks the prediction as outdated.
-export const showOld = () => find("answer").classList.add("old");
-
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
-
-// One row per label; existing rows are reused, so that their bars move.
-function rows(labels) {
-  const bars = find("bars");
-  while (bars.children.length > labels.length) bars.lastChild.remove();
-  while (bars.children.length < labels.length) {
-    const row = document.createElement("li");
-    row.innerHTML = '<span class="name"></span><span class="track"><i class="bar"></i></span><span class="share"></span>';
-    bars.append(row);
+export class Answer {
+  // Fills an empty section with the card.
+  constructor(section) {
+    section.append(find("card").content.cloneNode(true));
+    this.section = section;
+    this.gates = new Gates(section);
   }
-  const longest = Math.max(1, ...labels.map((label) => label.length));
-  bars.style.setProperty("--name", `min(${0.6 * longest + 0.4}em, 38%)`);
-  return labels.map((label, place) => {
-    const row = bars.children[place];
-    row.firstChild.textContent = row.firstChild.title = label;
-    fill(row, 0, false, "");
-    return row;
-  });
+
+  part(name) {
+    return this.section.querySelector(`.${name}`);
+  }
+
+  // Shows the version alone, before there is an image.
+  showNothing(target, invitation) {
+    this.section.classList.add("empty");
+    this.section.classList.remove("old");
+    this.#describe(target);
+    const [label, share] = this.part("verdict").children;
+    [label.textContent, label.title, share.textContent] = [invitation, "", ""];
+    this.#notice("");
+    this.#rows(target.classes.slice(0, wanted(target.classes)));
+    const seen = this.part("seen");
+    seen.getContext("2d").clearRect(0, 0, seen.width, seen.height);
+    seen.setAttribute("aria-label", "Nothing yet");
+    this.gates.showNothing(target);
+    this.part("source").textContent = "";
+  }
+
+  show(target, answer, milliseconds) {
+    const [prediction] = answer.predictions;
+    const { top, seen } = prediction;
+    this.section.classList.remove("empty", "old");
+    this.#describe(target);
+    const [label, share] = this.part("verdict").children;
+    label.textContent = label.title = top[0].label;
+    share.textContent = percent(top[0].probability);
+    this.#notice(prediction.notice ?? "");
+    const byLabel = new Map(top.map((one) => [one.label, one.probability]));
+    // A few classes have a fixed row each.
+    const fixed = top.length === target.classes.length && target.classes.every((name) => byLabel.has(name));
+    const shown = fixed ? target.classes : top.map((one) => one.label);
+    this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
+    pixels(this.part("seen"), seen);
+    this.gates.show(answer, this.part("seen"));
+    this.part("source").textContent = `Answered by version ${answer.version} in ${Math.round(milliseconds)} ms`;
+  }
+
+  // Marks the answer as outdated.
+  showOld() {
+    this.section.classList.add("old");
+  }
+
+  #describe({ name, facts }) {
+    this.part("title").textContent = `${name}, version ${facts.version}`;
+    const data = facts.data ? ` of ${facts.data}` : "";
+    const quality = facts.test_accuracy === null ? `Not evaluated on test images${data}`
+      : `${percent(facts.test_accuracy)} right on ${facts.test_images?.toLocaleString("en") ?? "the"} test images${data}`;
+    const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)} MB`;
+    const day = new Date(facts.created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
+    this.part("facts").textContent = `${quality}; ${facts.net}, ${size}; exported on ${day}`;
+  }
+
+  #notice(text) {
+    const notice = this.part("notice");
+    notice.hidden = !text;
+    if (notice.textContent !== text) notice.textContent = text;
+  }
+
+  // One row per label; existing rows are reused, so that their bars move.
+  #rows(labels) {
+    const bars = this.part("bars");
+    while (bars.children.length > labels.length) bars.lastChild.remove();
+    while (bars.children.length < labels.length) {
+      const track = make("span", { className: "track" }, make("i", { className: "bar" }));
+      bars.append(make("li", {}, make("span", { className: "name" }), track, make("span", { className: "share" })));
+    }
+    const longest = Math.max(1, ...labels.map((label) => label.length));
+    bars.style.setProperty("--name", `min(${0.6 * longest + 0.4}em, 38%)`);
+    return labels.map((label, place) => {
+      const row = bars.children[place];
+      row.firstChild.textContent = row.firstChild.title = label;
+      fill(row, 0, false, "");
+      return row;
+    });
+  }
 }
 
 function fill(row, share, first, text = percent(share)) {
@@ -78,21 +105,4 @@ function pixels(canvas, seen) {
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
   canvas.setAttribute("aria-label", `${canvas.width} by ${canvas.height} pixels`);
-}
-
-function route(gates, names) {
-  const most = Math.max(...gates);
-  const top = TOPS.find((one) => one >= most) ?? 1;
-  const strip = find("gates");
-  strip.className = gates.length <= FEW ? "few" : gates.length > MANY ? "many" : "";
-  const widest = names[gates.indexOf(most)];
-  strip.setAttribute("aria-label", `Mean gates of ${gates.length} layers; ${widest} is the most open with ${most.toPrecision(2)}`);
-  find("most").textContent = top;
-  find("last").textContent = `layer ${gates.length}`;
-  strip.replaceChildren(...gates.map((gate, place) => {
-    const mark = document.createElement("i");
-    mark.style.height = `${(100 * gate) / top}%`;
-    mark.title = `${names[place]}: ${gate.toPrecision(2)}`;
-    return mark;
-  }));
 }

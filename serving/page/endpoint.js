@@ -1,4 +1,6 @@
 // Sends requests to the endpoint, with the key if it requires one.
+import { find } from "./dom.js";
+
 export class Refused extends Error {
   constructor(message, status = 0, after = 0) {
     super(message);
@@ -7,27 +9,49 @@ export class Refused extends Error {
   }
 }
 
-const form = document.getElementById("key");
+const form = find("key");
+const SHOWN = 10; // Bars of an answer, and classes to request.
 
-export async function ask(path, options = {}) {
+export const hasKey = () => Boolean(sessionStorage.getItem("key"));
+
+export const wanted = (classes) => Math.min(classes.length, SHOWN);
+
+// Returns the body of a response, as JSON unless `read` says otherwise.
+export async function ask(path, options = {}, read = (response) => response.json()) {
   const key = sessionStorage.getItem("key");
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, { ...options, headers: { ...options.headers, ...(key && { "X-API-Key": key }) } });
+    response = await fetch(path, { ...options, headers: { ...options.headers, ...(key && { "X-API-Key": key }) } });
   } catch {
     throw new Refused("The endpoint does not answer. Is it still running?", 0, 2);
   }
-  const body = await answer.json().catch(() => ({}));
-  if (answer.status === 401) {
+  if (response.status === 401) {
     const visible = !form.hidden;
     form.hidden = false;
     if (!visible) form.querySelector("input").focus();
     throw new Refused(key ? "This key is not accepted." : "", 401);
   }
   form.hidden = true;
-  const after = answer.status === 503 ? Number(answer.headers.get("Retry-After")) || 1 : 0;
-  if (!answer.ok) throw new Refused(body.error ?? `The endpoint answered ${answer.status}.`, answer.status, after);
-  return body;
+  if (response.ok) return read(response);
+  const { error } = await response.json().catch(() => ({}));
+  const after = response.status === 503 ? Number(response.headers.get("Retry-After")) || 1 : 0;
+  throw new Refused(error ?? `The endpoint answered ${response.status}.`, response.status, after);
+}
+
+// Path and query of a prediction by a version, as `Choice` describes it.
+export function path(target, parameters) {
+  const query = new URLSearchParams({ ...target.which, ...parameters });
+  return `predict/${encodeURIComponent(target.name)}?${query}`;
+}
+
+// Predicts for one image; `inside` requests the input of the net and its gates, too.
+export async function classify(target, image, inside) {
+  const body = new FormData();
+  body.append("picture", image, image.name ?? "drawing.png");
+  const more = inside ? { seen: true, explain: target.facts.gates, maps: target.facts.maps } : {};
+  const start = performance.now();
+  const answer = await ask(path(target, { top: wanted(target.classes), ...more }), { method: "POST", body });
+  return { answer, milliseconds: performance.now() - start };
 }
 
 // Calls back when the user has entered a key.

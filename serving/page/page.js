@@ -1,17 +1,35 @@
-// The page of the endpoint: draws, sends, and shows predictions. No library, no resources from other sites.
-import { Canvas } from "./canvas.js";
-import { show, showNothing, showOld, wanted } from "./answer.js";
-import { Refused, ask, onKey } from "./endpoint.js";
+// The page of the endpoint: takes an image, sends it, and shows the answers. No library, no resources from other sites.
+import { Answer } from "./answer.js";
+import { classifyAll, onRow } from "./batch.js";
+import { onPhoto } from "./camera.js";
+import { Choice } from "./choice.js";
+import { showCrop } from "./crop.js";
+import { find, make } from "./dom.js";
+import { Drawing } from "./drawing.js";
+import { Refused, ask, classify, onKey } from "./endpoint.js";
+import { onFiles } from "./files.js";
+import { Pen } from "./pen.js";
+import { showSamples } from "./samples.js";
+import { describe } from "./snippets.js";
+import { remember } from "./visit.js";
 
-const find = (id) => document.getElementById(id);
-const [model, version] = ["model", "version"].map(find);
 const POLL = 5000; // Milliseconds between two requests for the list of models,
 const SOON = 500; // and while the endpoint is still loading them.
-const canvas = new Canvas(find("canvas"), find("pen"), () => predict());
-let models = null;
+const canvas = find("canvas");
+const drawing = new Drawing(canvas, () => predict());
+const pen = new Pen(drawing, find("pen"));
+const choice = new Choice(choose);
+const [first, second] = ["answer", "other"].map((id) => new Answer(find(id)));
+let kind = null;
+let asked = "";
 
-// Problems with the list of models and with the last image, each shown until it is solved.
-const problems = { models: "", image: "" };
+// Problems with the list of models, the choice and the last image, each shown until it is solved.
+const problems = { models: "", choice: "", image: "" };
+
+function showProblems() {
+  const text = problems.models || problems.choice || problems.image;
+  if (find("message").textContent !== text) find("message").textContent = text;
+}
 
 async function report(about, work) {
   try {
@@ -20,30 +38,19 @@ async function report(about, work) {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     problems[about] = error.message;
-    if (about === "image") showOld();
+    if (about === "image") for (const card of [first, second]) card.showOld();
     if (about === "image" && error.after) setTimeout(predict, 1000 * error.after);
   }
-  const message = problems.models || problems.image;
-  if (find("message").textContent !== message) find("message").textContent = message;
+  showProblems();
 }
 
-const chosen = () => models?.find((one) => one.name === model.value);
-
 async function list() {
-  const [now, all] = await Promise.all([ask("models"), ask("v1/models")]);
+  const [models, all] = await Promise.all([ask("models"), ask("v1/models")]);
   showRefused(all);
-  if (JSON.stringify(now) !== JSON.stringify(models)) {
-    const before = [model.value, version.value];
-    models = now;
-    model.replaceChildren(...models.map((one) => new Option(one.name)));
-    if (models.some((one) => one.name === before[0])) model.value = before[0];
-    model.disabled = version.disabled = document.querySelector("main").hidden = !models.length;
-    choose(before[1]);
-  }
-  if (all.loading) setTimeout(() => report("models", list), SOON);
-  if (!models.length) {
-    throw new Refused(all.loading ? "The models are being loaded." : "No model is served yet. Export one with `highway export`.");
-  }
+  choice.update(models, all);
+  if (!all.loading) return;
+  setTimeout(() => report("models", list), SOON);
+  if (!models.length) throw new Refused("The models are being loaded.");
 }
 
 // Refused versions and unreadable folders, each with the reason.
@@ -56,22 +63,30 @@ function showRefused({ statuses, wrong }) {
   const folders = Object.keys(wrong).length ? "Some model folders cannot be read" : "";
   const refused = versions.length ? `${versions.length} refused version${versions.length > 1 ? "s" : ""}` : "";
   summary.textContent = [folders, refused].filter(Boolean).join("; ");
-  list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+  list.replaceChildren(...lines.map((line) => make("li", { textContent: line })));
 }
 
-function choose(before = "") {
-  const one = chosen();
-  const labels = Object.entries(one?.labels ?? {}).map(([label, number]) => new Option(`${label} (${number})`, `label=${label}`));
-  const numbers = (one?.versions ?? []).map((number) => new Option(number, `version=${number}`));
-  version.replaceChildren(new Option("newest", ""), ...labels, ...numbers);
-  if ([...version.options].some((option) => option.value === before)) version.value = before;
-  const draws = one?.input.pictures === "digit";
-  if (draws !== canvas.draws) canvas.clear();
-  canvas.draws = draws;
+// Follows the choice of models and versions.
+function choose() {
+  const target = choice.first;
+  problems.choice = choice.problem;
+  showProblems();
+  document.querySelector("main").hidden = !target;
+  if (!target) return;
+  const draws = target.kind === "digit";
+  if (kind !== null && kind !== target.kind) drawing.reset();
+  kind = target.kind;
+  pen.draws = draws;
   find("invitation").textContent = draws ? "Draw a digit here,\nor drop or paste an image" : "Drop or paste an image here";
   find("keys").textContent = draws
-    ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears."
-    : "Images are cropped to the centre to fit the aspect ratio of the net.";
+    ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears, Ctrl+Z undoes."
+    : "The centre of the image is used, cropped to the shape that the net takes.";
+  find("other").hidden = !choice.second;
+  showSamples(target, (file, source) => drawing.show(file, source));
+  // Only a version that the table does not have yet needs its images to be sent again.
+  const now = `${target.name}/${target.facts.version}/${target.facts.created}`;
+  if (asked && asked !== now) classifyAll(target);
+  asked = now;
   predict();
 }
 
@@ -80,7 +95,9 @@ let busy = false;
 let again = false;
 
 async function predict() {
-  find("invitation").hidden = !canvas.empty;
+  find("invitation").hidden = !drawing.empty;
+  find("undo").disabled = !drawing.past.length;
+  find("clear").disabled = drawing.empty;
   if (busy) {
     again = true;
     return;
@@ -96,55 +113,43 @@ async function predict() {
 }
 
 async function once() {
-  const one = chosen();
-  const image = one && (await canvas.image());
+  const cards = [[first, choice.first], [second, choice.second]].filter(([, target]) => target);
+  if (!cards.length) return;
+  describe(choice.first, drawing.state, drawing);
+  const { state } = drawing;
+  const image = await drawing.image();
   if (!image) {
-    const draws = one?.input.pictures === "digit";
-    showNothing(one, !one ? "" : draws ? "Draw a digit to see a prediction" : "Choose an image to see a prediction");
+    const invitation = kind === "digit" ? "Draw a digit to see a prediction" : "Choose an image to see a prediction";
+    for (const [card, target] of cards) card.showNothing(target, invitation);
+    showCrop(state, choice.first);
     return;
   }
-  const query = new URLSearchParams({ top: wanted(one.classes), seen: true, explain: one.gates });
-  const which = version.value && `&${version.value}`;
-  const body = new FormData();
-  body.append("picture", image, image.name ?? "drawing.png");
-  const start = performance.now();
-  const answer = await ask(`predict/${encodeURIComponent(one.name)}?${query}${which}`, { method: "POST", body });
-  // The canvas may have been cleared in the meantime.
-  if (!canvas.empty) show(answer, one, performance.now() - start);
+  const found = await Promise.all(cards.map(([, target]) => classify(target, image, true)));
+  // The canvas may have been cleared, and another model chosen, in the meantime.
+  if (drawing.empty || cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
+  cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds));
+  showCrop(state, choice.first, found[0].answer.predictions[0]);
+  remember(canvas, state, choice.first, found[0].answer, (earlier) => drawing.restore(earlier));
 }
 
-async function take(file) {
-  if (!file) return;
-  await canvas.show(file);
-  predict();
+async function take(files) {
+  if (!choice.first) return;
+  await drawing.show(files[0]);
+  if (files.length > 1) classifyAll(choice.first, files);
 }
 
-model.addEventListener("change", () => choose());
-version.addEventListener("change", predict);
-find("clear").addEventListener("click", () => canvas.clear());
-find("pick").addEventListener("click", () => find("file").click());
-find("file").addEventListener("change", (event) => {
-  take(event.target.files[0]);
-  // Allows choosing the same file again.
-  event.target.value = "";
-});
-onKey(() => report("models", list));
-document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
-// A file dropped next to the canvas would replace the page.
-for (const kind of ["dragenter", "dragover"]) {
-  document.addEventListener(kind, (event) => {
-    event.preventDefault();
-    find("image").classList.add("over");
-  });
-}
-document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) find("image").classList.remove("over");
-});
-document.addEventListener("drop", (event) => {
+find("clear").addEventListener("click", () => drawing.clear());
+find("undo").addEventListener("click", () => drawing.undo());
+document.addEventListener("keydown", (event) => {
+  const undo = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
+  if (!undo || event.target.matches("input")) return;
   event.preventDefault();
-  find("image").classList.remove("over");
-  take(event.dataTransfer.files[0]);
+  drawing.undo();
 });
+onFiles(take);
+onPhoto(take);
+onRow((file) => drawing.show(file));
+onKey(() => report("models", list));
 
 report("models", list);
 // New versions appear without a reload.

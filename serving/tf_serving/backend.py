@@ -15,6 +15,7 @@ from serving.engine.settings import Settings
 from serving.errors import BusyError, UnavailableError
 from serving.manifest import PROBABILITIES, Manifest
 from serving.model import Version, open_without_graph
+from serving.reference import Samples
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
 
 T = TypeVar("T")
@@ -96,12 +97,19 @@ class RemoteVersion:
     connection: Connection
     settings: Settings
     platform = "tensorflow_savedmodel"
+    # A SavedModel does not return them.
+    predict_maps = None
     _images: int = 0
 
     @property
     def manifest(self) -> Manifest:
         """Its manifest."""
         return self.opened.manifest
+
+    @property
+    def samples(self) -> Samples | None:
+        """Its reference images."""
+        return self.opened.samples
 
     @property
     def waiting(self) -> int:

@@ -49,6 +49,10 @@ class Browser:
         self.console()
         self.hosts()
 
+    def part(self, selector: str):
+        """Returns the first element of the answer that a selector matches."""
+        return self.driver.find_element(By.CSS_SELECTOR, f"#answer {selector}")
+
     def get(self, element: str):
         """Returns an element by its id."""
         return self.driver.find_element(By.ID, element)
@@ -63,7 +67,7 @@ class Browser:
     def verdict(self) -> str:
         """Returns the displayed class once the page is idle."""
         self.until("return document.querySelector('#answer[aria-busy=false]:not(.empty):not(.old)') !== null")
-        return self.driver.execute_script("return document.querySelector('#verdict b').textContent")
+        return self.driver.execute_script("return document.querySelector('#answer .verdict b').textContent")
 
     def draw(self, strokes: Strokes, steps: int = 6) -> None:
         """Draws with the mouse."""
@@ -128,7 +132,10 @@ def browser(
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         for word in (
             "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
+            "--disable-background-networking", "--disable-component-update",
+            # A camera that shows a moving pattern, and is allowed without a question.
+            "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
+            f"--user-data-dir={profile}",
         ):  # fmt: skip
             options.add_argument(word)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

@@ -1,4 +1,4 @@
-"""An ONNX model written by hand that classifies photographs by their mean colour."""
+"""An ONNX model written by hand that classifies photographs by their mean colour; its gates open where it is light."""
 
 import json
 from pathlib import Path
@@ -27,16 +27,22 @@ def add_photographs(repository: Path, like: Path) -> None:
         *_classifier(),
         _value("image", TensorProto.UINT8, ["batch", SIDE, SIDE, 3]),
         "probabilities",
+        "gate_means",
+        "gate_maps",
     )
     _save(folder / manifest.PICTURE, *_converter(), _value("rgba", TensorProto.UINT8, ["height", "width", 4]), "image")
     (folder / manifest.LABELS).write_text("\n".join(labels) + "\n")
     content = json.loads((like / manifest.NAME).read_text()) | {
         "name": "photographs",
         "input": {"name": "image", "dtype": "uint8", "shape": [None, SIDE, SIDE, 3], "colour": "rgb"},
-        "outputs": {"probabilities": {"dtype": "float32", "shape": [None, len(labels)]}},
+        "outputs": {
+            "probabilities": {"dtype": "float32", "shape": [None, len(labels)]},
+            "gate_means": {"dtype": "float32", "shape": [None, 1]},
+        },
         "labels": labels,
         "pictures": "natural",
-        "gates": None,
+        "gates": ["light"],
+        "maps": [{"layer": "light", "height": SIDE, "width": SIDE}],
         "files": files.digests(folder),
     }
     (folder / manifest.NAME).write_text(manifest.Manifest.model_validate(content).model_dump_json())
@@ -51,7 +57,14 @@ def _classifier():
         helper.make_node("MatMul", ["mean", "kernel"], ["inner"]),
         helper.make_node("Add", ["inner", "bias"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
+        helper.make_node("ReduceMean", ["pixels", "channels"], ["light"], keepdims=0),
+        helper.make_node("Div", ["light", "white"], ["gates"]),
+        helper.make_node("Flatten", ["gates"], ["gate_maps"]),
+        helper.make_node("ReduceMean", ["gate_maps", "positions"], ["gate_means"], keepdims=1),
     ], {
+        "channels": np.array([3]),
+        "positions": np.array([1]),
+        "white": np.float32(255),
         "sides": np.array([1, 2]),
         "kernel": 20 * colours.T / 255,
         "bias": -10 * (colours**2).sum(-1),
@@ -71,11 +84,13 @@ def _value(name, kind, shape):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def _save(path, nodes, constants, given, result):
+def _save(path, nodes, constants, given, *results):
     kinds = {
         "probabilities": (TensorProto.FLOAT, ["batch", len(COLOURS)]),
+        "gate_means": (TensorProto.FLOAT, ["batch", 1]),
+        "gate_maps": (TensorProto.FLOAT, ["batch", SIDE * SIDE]),
         "image": (TensorProto.UINT8, [SIDE, SIDE, 3]),
     }
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, path.stem, [given], [_value(result, *kinds[result])], held)
+    graph = helper.make_graph(nodes, path.stem, [given], [_value(name, *kinds[name]) for name in results], held)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)

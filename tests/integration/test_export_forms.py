@@ -185,6 +185,7 @@ def test_onnx_inputs_and_outputs_have_names_types_and_a_free_batch_axis(written)
         "class_id": (onnx.TensorProto.INT64, ["batch"]),
         "label": (onnx.TensorProto.STRING, ["batch"]),
         "gate_means": (onnx.TensorProto.FLOAT, ["batch", 2]),
+        "gate_maps": (onnx.TensorProto.FLOAT, ["batch", 7 * 7]),
     }
     assert {entry.domain: entry.version for entry in found.opset_import}[""] == onnx_model.OPSET
 

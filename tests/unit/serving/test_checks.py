@@ -137,6 +137,8 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
         ({"gates": None}, "there is no output 'gate_means'"),
         ({"gates": ["one"]}, "gate_means is float32"),
         ({"outputs": {"class_id": {"dtype": "int64", "shape": [None]}}}, "gate_means and probabilities is missing"),
+        ({"maps": [{"layer": "third", "height": 4, "width": 3}]}, "third is not"),
+        ({"maps": [{"layer": "first", "height": 4, "width": 4}]}, r"gate_maps as tensor\(float\) \[None, 12\]"),
         ({"version": 2}, "has the manifest of version 2 of model 'tiny'"),
         ({"name": "other"}, "has the manifest of version 1 of model 'other'"),
         ({"input": {"shape": [None, 4, 3, 3], "colour": "grey"}}, "3 channels are not grey"),

@@ -7,7 +7,7 @@ import highway_keras
 from pipelines.core.config import Preprocess
 from pipelines.data.images.conversion import converter
 from pipelines.data.preprocess import Fitted
-from pipelines.export.graph import in_float32, prediction, prediction_of_files
+from pipelines.export.graph import in_float32, map_shapes, prediction, prediction_of_files, without_maps
 from tests.finished_run import scramble, tiny_net
 
 FITTED = Fitted(Preprocess(), None)
@@ -81,6 +81,7 @@ def test_prediction_names_its_input_and_outputs():
         "class_id": (tf.int64, [None]),
         "label": (tf.string, [None]),
         "gate_means": (tf.float32, [None, 2]),
+        "gate_maps": (tf.float32, [None, 7 * 7]),
     }
 
 
@@ -96,18 +97,32 @@ def test_prediction_is_softmax_of_the_net_without_dropout(count):
     assert [label.decode() for label in found["label"].numpy()] == [LABELS[index] for index in expected.argmax(-1)]
 
 
-@pytest.mark.parametrize(("preset", "changes"), [("mnist_conv_16", {"width": 4}), ("mnist_dense_50", {"depth": 7})])
-def test_gate_means_are_those_of_every_layer(preset, changes):
+@pytest.mark.parametrize(
+    ("preset", "changes", "maps"),
+    [("mnist_conv_16", {"width": 4}, 8), ("mnist_dense_50", {"depth": 7}, 0)],
+)
+def test_gates_are_those_of_every_layer(preset, changes, maps):
     keras.utils.set_random_seed(0)
     model = highway_keras.from_preset(preset, **changes)
     scramble(model)
     given = images(5)
     expected = highway_keras.gates(model, given / np.float32(255))
-    found = prediction(model, FITTED, LABELS, gates=True)(given)["gate_means"]
+    predict = prediction(model, FITTED, LABELS, gates=True)
+    found = predict(given)
     means = np.stack([gate.reshape(5, -1).mean(axis=1) for gate in expected.values()], axis=1)
-    assert means.shape == found.shape
-    np.testing.assert_allclose(found, means, atol=1e-6)
+    assert means.shape == found["gate_means"].shape
+    np.testing.assert_allclose(found["gate_means"], means, atol=1e-6)
     assert np.ptp(means) > 0.01
+    shapes = map_shapes(model)
+    assert len(shapes) == maps
+    assert ("gate_maps" in found) == bool(maps)
+    if maps:
+        assert [(one.layer, one.height, one.width) for one in shapes] == [
+            (name, *gate.shape[1:3]) for name, gate in expected.items()
+        ]
+        averaged = np.concatenate([gate.mean(-1).reshape(5, -1) for gate in expected.values()], axis=1)
+        np.testing.assert_allclose(found["gate_maps"], averaged, atol=1e-6)
+        assert set(without_maps(predict)(given)) == set(found) - {"gate_maps"}
 
 
 @pytest.mark.parametrize("count", [1, 3])

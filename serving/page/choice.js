@@ -1,0 +1,120 @@
+// The choice of a model, a version and another one to compare with, which is kept in the address of the page.
+import { find } from "./dom.js";
+
+const [model, version, against] = ["model", "version", "against"].map(find);
+const REFUSED = "END"; // State of a refused version.
+
+// A version to ask: `which` is its part of the query; `facts` and `classes` describe it.
+function target(one, which = {}) {
+  const number = which.label ? one.labels[which.label] : Number(which.version ?? one.versions[0]);
+  const facts = one.facts.find((fact) => fact.version === number);
+  return facts && { name: one.name, which, facts, classes: one.classes, kind: one.input.pictures, shape: one.input.shape };
+}
+
+const options = (pairs) => pairs.map(([text, value]) => new Option(text, value));
+
+function set(select, choices, value) {
+  select.replaceChildren(...choices);
+  // A choice that is not offered stays visible: the page then says why it cannot be had.
+  if (![...select.options].some((option) => option.value === value)) select.append(new Option(value.split("=").at(-1), value));
+  select.value = value;
+}
+
+export class Choice {
+  // `changed` is called after each change of the choice, and when versions come or go.
+  constructor(changed) {
+    this.changed = changed;
+    this.models = [];
+    this.states = {};
+    this.known = "";
+    const address = new URLSearchParams(location.search);
+    const label = address.get("label");
+    this.wanted = {
+      model: address.get("model") ?? "",
+      version: address.has("version") ? `version=${address.get("version")}` : label ? `label=${label}` : "",
+      against: address.get("against") ?? "",
+    };
+    this.named = address.has("model");
+    model.addEventListener("change", () => this.#choose({ model: model.value, version: "", against: "" }));
+    version.addEventListener("change", () => this.#choose({ version: version.value }));
+    against.addEventListener("change", () => this.#choose({ against: against.value }));
+  }
+
+  // Takes the lists of served models and of the states of all versions.
+  update(models, { statuses, loading }) {
+    const now = JSON.stringify([models, statuses, loading]);
+    if (now === this.known) return;
+    [this.models, this.states, this.loading, this.known] = [models, statuses, loading, now];
+    // The first served model, unless the address or the user names another.
+    if (!this.named && !models.some((one) => one.name === this.wanted.model)) {
+      this.wanted.model = models[0]?.name ?? Object.keys(statuses)[0] ?? "";
+    }
+    this.#show();
+  }
+
+  get first() {
+    const one = this.models.find((each) => each.name === this.wanted.model);
+    const [kind, value] = this.wanted.version.split("=");
+    return one && target(one, value ? { [kind]: value } : {});
+  }
+
+  get second() {
+    const [name, number] = this.wanted.against.split("/");
+    const one = this.models.find((each) => each.name === name);
+    return one && target(one, number ? { version: number } : {});
+  }
+
+  // Why there is nothing to ask: a model or version that does not exist is not the same as one that cannot be loaded.
+  get problem() {
+    const { model: name, version: which } = this.wanted;
+    const states = this.states[name];
+    if (!name) return this.loading ? "" : "No model is served yet. Export one with `highway export`.";
+    if (this.first) return "";
+    if (!states) return this.loading ? "" : `There is no model “${name}” here. Choose another one.`;
+    const number = which.startsWith("version=") ? which.slice("version=".length) : "";
+    const state = states.find((one) => one.version === number);
+    if (number && !state) return `Model “${name}” has no version ${number}. Choose another one.`;
+    if (which.startsWith("label=") && this.models.some((one) => one.name === name)) {
+      return `Model “${name}” has no label “${which.slice("label=".length)}”. Choose another version.`;
+    }
+    const refused = (state ? [state] : states).filter((one) => one.state === REFUSED);
+    if (!refused.length) return `Model “${name}” is being loaded.`;
+    const reasons = refused.map((one) => `Version ${one.version} was refused: ${one.status.error_message}`);
+    return `Model “${name}” is here, but ${state ? `version ${number}` : "none of its versions"} can be served. ${reasons.join(" ")}`;
+  }
+
+  #choose(change) {
+    Object.assign(this.wanted, change);
+    this.named = true;
+    this.#show();
+  }
+
+  #show() {
+    const { models, states, wanted } = this;
+    const one = models.find((each) => each.name === wanted.model);
+    const damaged = Object.keys(states).filter((name) => !models.some((each) => each.name === name));
+    const names = [...models.map((each) => [each.name, each.name]), ...damaged.map((name) => [`${name} (not served)`, name])];
+    set(model, options(names), wanted.model);
+    const labels = Object.entries(one?.labels ?? {}).map(([label, number]) => [`${label} (${number})`, `label=${label}`]);
+    const numbers = (one?.versions ?? []).map((number) => [number, `version=${number}`]);
+    set(version, options([["newest", ""], ...labels, ...numbers]), wanted.version);
+    const others = models.filter((each) => one && each.input.pictures === one.input.pictures).flatMap((each) =>
+      each.versions.map((number) => [`${each.name}, version ${number}`, `${each.name}/${number}`]));
+    const mine = this.first && `${this.first.name}/${this.first.facts.version}`;
+    const offered = others.filter(([, value]) => value !== mine);
+    if (!this.loading && !offered.some(([, value]) => value === wanted.against)) wanted.against = "";
+    set(against, options([["nothing", ""], ...offered]), wanted.against);
+    model.disabled = !names.length;
+    version.disabled = !one;
+    against.disabled = !offered.length;
+    this.#address();
+    this.changed();
+  }
+
+  #address() {
+    const [kind, value] = this.wanted.version.split("=");
+    const { model: name, against: other } = this.wanted;
+    const query = new URLSearchParams({ ...(name && { model: name }), ...(value && { [kind]: value }), ...(other && { against: other }) });
+    history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+  }
+}

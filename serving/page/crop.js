@@ -1,0 +1,25 @@
+// Marks where in an image the net looked: the digits that were found, or the centre of a photograph.
+import { find, make } from "./dom.js";
+
+const marks = find("crops");
+
+// Marks what a version saw of an image, the state of a `Drawing`; without a prediction, nothing.
+export function showCrop(state, target, prediction) {
+  const { left, top, width, height } = state.frame;
+  marks.replaceChildren(...boxes(state, target, prediction).map(([upper, lower, start, end]) => {
+    const mark = make("i");
+    const place = { top: top + upper * height, left: left + start * width, height: (lower - upper) * height, width: (end - start) * width };
+    for (const [name, value] of Object.entries(place)) mark.style[name] = `${100 * value}%`;
+    return mark;
+  }));
+}
+
+// Top, bottom, left and right of each part, from 0 to 1.
+function boxes({ bitmap }, { kind, shape }, prediction) {
+  if (!prediction || kind !== "natural") return prediction?.boxes ?? [];
+  if (!bitmap) return [];
+  // The largest centred part with the aspect ratio of the input.
+  const wanted = (shape[1] / shape[0]) * (bitmap.height / bitmap.width);
+  const [down, across] = [Math.min(1, 1 / wanted) / 2, Math.min(1, wanted) / 2];
+  return [[0.5 - down, 0.5 + down, 0.5 - across, 0.5 + across]];
+}

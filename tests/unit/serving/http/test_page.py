@@ -1,0 +1,80 @@
+"""What the page asks the endpoint for: models with their facts, sample images, and maps of gates."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving import files, manifest
+from serving.engine.settings import Settings
+from serving.http.app import make_app
+from serving.model import open_model
+from tests import tiny_model
+from tests.endpoint import IMAGES, LoadedClient
+
+RAW = {"content-type": "application/octet-stream"}
+CLASSES = [2, 0, 2]
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """An endpoint over a version with sample images and maps of gates."""
+    folder = tiny_model.write(tmp_path / "models" / "tiny" / "1")
+    probabilities = open_model(folder).predict(IMAGES)["probabilities"]
+    np.savez(folder / manifest.REFERENCE, images=IMAGES, probabilities=probabilities, classes=CLASSES)
+    path = folder / manifest.NAME
+    content = json.loads(path.read_text())
+    content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
+    content["run"] |= {"data": {"name": "mnist"}, "test": {"accuracy": 0.75, "count": 8}}
+    path.write_text(json.dumps(content))
+    with LoadedClient(make_app(Settings(models=folder.parents[1]))) as client:
+        yield client
+
+
+def test_models_come_with_facts_about_their_versions(complete):
+    ((facts,),) = (model["facts"] for model in complete.get("/models").json())
+    assert facts.pop("size") > 100
+    assert facts == {
+        "version": 1, "created": "2030-01-01T00:00:00+00:00", "net": "tiny", "parameters": 48, "data": "mnist",
+        "test_accuracy": 0.75, "test_images": 8, "gates": True, "maps": True, "samples": ["zero", "two"],
+    }  # fmt: skip
+
+
+def test_sample_images_are_files_of_the_size_of_the_input(complete):
+    for number, image in enumerate((IMAGES[1], IMAGES[0])):
+        answer = complete.get(f"/models/tiny/versions/1/samples/{number}.png")
+        assert answer.headers["content-type"] == "image/png"
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), image[..., 0])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tiny/versions/1/samples/2",
+        "tiny/versions/2/samples/0",
+        "other/versions/1/samples/0",
+    ],
+)
+def test_an_unknown_sample_image_is_not_found(complete, path):
+    answer = complete.get(f"/models/{path}.png")
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+
+
+def test_maps_show_where_gates_open(complete):
+    answer = complete.post("/predict/tiny?maps=true", content=IMAGES.tobytes(), headers=RAW).json()
+    assert answer["map_layers"] == ["first"]
+    for prediction, image in zip(answer["predictions"], IMAGES, strict=True):
+        np.testing.assert_allclose(prediction["maps"], [image[..., 0] / 255], atol=1e-4)
+    assert "maps" not in complete.post("/predict/tiny", content=IMAGES.tobytes(), headers=RAW).json()["predictions"][0]
+
+
+def test_a_version_without_samples_and_gates_is_served(client):
+    ((facts,),) = (model["facts"] for model in client.get("/models").json())
+    assert (facts["samples"], facts["gates"], facts["maps"], facts["test_accuracy"]) == ([], False, False, None)
+    assert client.get("/models/tiny/versions/1/samples/0.png").status_code == 404
+    answer = client.post("/predict/tiny?maps=true", content=IMAGES.tobytes(), headers=RAW)
+    assert answer.status_code == 200
+    assert "maps" not in answer.json()["predictions"][0]
