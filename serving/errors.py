@@ -17,6 +17,10 @@ class GoneError(UnavailableError):
     """The backend answers, but no longer has the version."""
 
 
+class RefusedError(ModelError):
+    """The model is in the repository, but the requested version of it, or every version, was refused."""
+
+
 class TrialError(ServingError):
     """Opening or trying a version crashed or took too long."""
 

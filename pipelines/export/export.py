@@ -63,6 +63,8 @@ def export(
     if not run.record.data.labels:
         raise UserError(f"{path} predicts a number from a vector. Only image classifiers can be exported.")
     model_file(run, weights)
+    to = to or Path("models") / run.path.resolve().name
+    _check_folder(to, run)
     # Read first, so that an unusable key fails before minutes of work.
     key = _key(sign)
     _use_tensorflow()
@@ -70,7 +72,6 @@ def export(
 
     trained = load_model(run, weights)
     _check_classifier(run, trained)
-    to = to or Path("models") / run.path.resolve().name
     job = version_files.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
     with version.new_version(to) as (number, folder):
         version_files.write(job, forms.requested(["int8"] if int8 else []), folder, number)
@@ -120,6 +121,16 @@ def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]
         with replacing(folder / signature.NAME) as aside:
             aside.write_bytes(signature.sign(folder, key))
     return folder, measured
+
+
+def _check_folder(to: Path, run: Run) -> None:
+    try:
+        versions, models = repository.versions(to), repository.models(to)
+    except OSError as error:
+        raise UserError(f"{to} cannot be read: {error.strerror}. Name another folder with --to.") from error
+    # "models" is the folder that `highway serve` reads, and may not exist yet.
+    if not versions and (models or to.name == "models"):
+        raise UserError(f"{to} is the folder of all models. Name the model: --to {to / run.path.resolve().name}.")
 
 
 def _key(path: Path | None) -> "Ed25519PrivateKey | None":

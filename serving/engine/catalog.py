@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from serving import memory, release, repository
-from serving.engine.status import ModelState, Refusal, error_reason, not_served_message
-from serving.errors import ModelError, ServingError, UnavailableError, UnknownModelError
+from serving.engine.status import ModelState, Refusal, VersionStatus, error_reason, not_served_message
+from serving.errors import ModelError, RefusedError, ServingError, UnavailableError, UnknownModelError
 from serving.manifest import NAME
 
 T = TypeVar("T")
@@ -77,19 +77,37 @@ class Catalog(Generic[T]):
 
         Raises:
             UnknownModelError: there is none of that name, version or label.
+            RefusedError: there is one, but it was refused.
             UnavailableError: there may be one shortly.
         """
         try:
             return self._find(name, version, label)
-        except UnknownModelError:
+        except (RefusedError, UnknownModelError):
             if self.loading:
-                raise UnavailableError("the models are still being loaded. Try again a little later.") from None
+                raise self._still_loading() from None
             raise
 
+    def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
+        """Returns the status of every known version of a model, or of one, newest first.
+
+        Args:
+            name: name of the model.
+            version: number of the only version to return.
+
+        Raises:
+            UnknownModelError: there is no such model or version.
+            UnavailableError: there may be one shortly.
+        """
+        if name not in self._models and self.loading:
+            raise self._still_loading()
+        state = self._state(name)
+        found = [one for one in state.statuses(self.problem) if version in (None, one.version)]
+        if version is not None and not found:
+            raise UnknownModelError(not_served_message(name, version, state))
+        return found
+
     def _find(self, name: str, version: int | None, label: str | None) -> T:
-        state = self._models.get(name)
-        if state is None:
-            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(self.names()) or 'none'}.")
+        state = self._state(name)
         if label is not None:
             if label not in state.release.labels:
                 known = ", ".join(state.release.labels) or "none"
@@ -99,11 +117,17 @@ class Catalog(Generic[T]):
         if version is None and served:
             return served[max(served)]
         if version not in served:
-            for number, refusal in state.failed.items():
-                if refusal.temporary and version in (None, number):
-                    raise UnavailableError(refusal.reason)
-            raise UnknownModelError(not_served_message(name, version, state))
+            raise _not_served(name, version, state)
         return served[version]
+
+    def _state(self, name: str) -> ModelState[T]:
+        if (state := self._models.get(name)) is None:
+            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(self.names()) or 'none'}.")
+        return state
+
+    @staticmethod
+    def _still_loading() -> UnavailableError:
+        return UnavailableError("the models are still being loaded. Try again a little later.")
 
     def names(self) -> list[str]:
         """Returns the models with a version in service."""
@@ -316,6 +340,15 @@ class Catalog(Generic[T]):
                 exc_info=None if isinstance(error, ServingError) else error,
             )
         state.failed = {**state.failed, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
+
+
+def _not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:
+    refused = [refusal for number, refusal in state.failed.items() if version in (None, number)]
+    for refusal in refused:
+        if refusal.temporary:
+            return UnavailableError(refusal.reason)
+    wrong = refused or (version is None and state.problem)
+    return (RefusedError if wrong else UnknownModelError)(not_served_message(name, version, state))
 
 
 def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:

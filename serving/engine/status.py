@@ -78,11 +78,14 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
     """
     known = ", ".join(map(str, sorted(state.served))) or "none"
     requested = "no version" if version is None else f"no version {version}"
-    refused = (
-        f" Version {one} was refused: {refusal.reason}" for one, refusal in sorted(state.failed.items(), reverse=True)
-    )
-    reasons = "".join(refused) if version is None else ""
-    return f"of model {name!r} {requested} is served. Served are: {known}.{reasons}"
+    reasons = [
+        f"Version {one} was refused: {refusal.reason}"
+        for one, refusal in sorted(state.failed.items(), reverse=True)
+        if version in (None, one)
+    ]
+    if version is None and state.problem:
+        reasons.append(state.problem)
+    return " ".join([f"of model {name!r} {requested} is served. Served are: {known}.", *reasons])
 
 
 def error_reason(error: Exception) -> str:

@@ -107,7 +107,7 @@ def test_an_earlier_run_of_single_layers_is_evaluated_and_exported(tmp_path, dat
     run = finished(tmp_path / "old", model)
     run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
     assert main(["evaluate", str(run.path), "--data-dir", str(data_dir)]) == 0
-    assert main(["export", str(run.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "models")]) == 0
-    assert read(tmp_path / "models" / "1").run.test["count"] == 500
-    found = open_model(tmp_path / "models").predict(digits)["probabilities"]
+    assert main(["export", str(run.path), "--data-dir", str(data_dir), "--to", str(tmp_path / "model")]) == 0
+    assert read(tmp_path / "model" / "1").run.test["count"] == 500
+    found = open_model(tmp_path / "model").predict(digits)["probabilities"]
     np.testing.assert_allclose(found, probabilities(with_stack, digits), atol=1e-5)

@@ -154,6 +154,14 @@ def test_the_best_weights_are_exported_on_request(home, data_dir):
     assert np.abs(probabilities - keras.ops.softmax(tiny_net()(image / np.float32(256)))).max() > 1e-3
 
 
+def test_the_folder_of_all_models_is_refused(tiny_run, home, data_dir, capsys):
+    (home / "other" / "digits" / "1").mkdir(parents=True)
+    for folder in ("models", "other"):
+        message = refused(capsys, export(tiny_run.path, data_dir, "--to", folder))
+        assert f"{folder} is the folder of all models. Name the model: --to {folder}/{tiny_run.path.name}." in message
+        assert not (home / folder / "1").exists()
+
+
 @pytest.mark.parametrize("state", ["running", "diverged"])
 def test_an_unfinished_run_is_refused(tiny_run, home, data_dir, capsys, state):
     tiny_run.update(state=state)
@@ -258,7 +266,7 @@ from pipelines.verbs.cli import main
 disk = Path("disk")
 for size in sys.argv[2:]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", disk], check=True)
-    status = main(["export", "run", "--data-dir", sys.argv[1], "--to", "disk/models", "--pictures", "natural"])
+    status = main(["export", "run", "--data-dir", sys.argv[1], "--to", "disk/model", "--pictures", "natural"])
     print(size, status, [path.name for path in disk.iterdir()], flush=True)
     subprocess.run(["umount", disk], check=True)
 """

@@ -11,7 +11,7 @@ from serving import release
 from serving.engine import catalog as catalogs
 from serving.engine.catalog import Catalog
 from serving.engine.status import error_reason
-from serving.errors import ModelError, UnavailableError, UnknownModelError
+from serving.errors import ModelError, RefusedError, UnavailableError, UnknownModelError
 
 
 @pytest.fixture
@@ -192,8 +192,14 @@ def test_a_model_whose_only_version_is_bad_serves_none(root):
     made = Catalog(root, opened)
     made.refresh()
     assert made.names() == ["digits"]
-    with pytest.raises(UnknownModelError, match="no version is served"):
-        made.find("cats")
+    for version in (None, 1):
+        with pytest.raises(RefusedError, match=r"no version.* is served. Served are: none. Version 1 was refused: "):
+            made.find("cats", version)
+    with pytest.raises(UnknownModelError, match="no version 2 is served"):
+        made.find("cats", 2)
+    assert [one.state for one in made.statuses("cats")] == ["failed"]
+    with pytest.raises(UnknownModelError, match="no version 2 is served"):
+        made.statuses("cats", 2)
 
 
 def test_a_repository_that_does_not_exist_yet(tmp_path):
