@@ -58,7 +58,7 @@ def _write_warmup(folder: Path, source: TracedNet) -> None:
     """Writes requests for each signature, so that TF Serving compiles before the first user request."""
     import tensorflow as tf
 
-    from serving.tf_serving import messages
+    from serving.messages import tf_serving as messages
 
     path = folder / WARMUP
     path.parent.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, Manifest
 from serving.model import Model, open_version
 from serving.reference import Samples
 from serving.session import load_runtime
+from serving.statistics import Statistics
 
 # Arrays by name; `label` is a list of strings.
 Outputs = Mapping[str, Any]
@@ -47,6 +48,10 @@ class ServedVersion(Protocol):
     @property
     def predict_maps(self) -> Callable[[np.ndarray], Awaitable[Outputs]] | None:
         """Computes maps of gates like `predict`; None if the version has none, or its backend cannot compute them."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts and times of its requests in this process."""
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image; see `serving.model.Version`."""
@@ -119,6 +124,11 @@ class InProcessVersion:
     def predict_maps(self) -> Callable[[np.ndarray], Awaitable[Outputs]] | None:
         """Computes maps of gates; None if the version has none."""
         return self.maps.predict if self.maps else None
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts and times of its requests."""
+        return self.batcher.statistics
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image."""

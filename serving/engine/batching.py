@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from serving.errors import BusyError
+from serving.statistics import Statistics
 
 Arrays = Mapping[str, np.ndarray]
 # A batch of at most this many seconds is computed on the event loop itself: handing it to a thread would cost a good
@@ -30,6 +31,7 @@ LONG = 3e-3
 class _Waiting:
     images: np.ndarray
     result: asyncio.Future[Arrays]
+    since: float = field(default_factory=time.perf_counter)
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Batcher:
         executor: computes long batches.
         parallel: batches computed at the same time; ONNX Runtime releases the GIL.
         measured: called with the images and seconds of each batch, in the thread that computed it.
+        statistics: records waiting and computing.
     """
 
     run: Callable[[np.ndarray], Arrays]
@@ -51,6 +54,7 @@ class Batcher:
     executor: Executor
     measured: Callable[[int, float], object] = lambda _images, _seconds: None
     parallel: int = 1
+    statistics: Statistics = field(default_factory=Statistics)
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
     _running: int = 0
@@ -139,6 +143,7 @@ class Batcher:
         while self._waiting and (not batch or count + len(self._waiting[0].images) <= most):
             one = self._waiting.popleft()
             self._images -= len(one.images)
+            self.statistics.waited.add(time.perf_counter() - one.since)
             if not one.result.done():
                 batch.append(one)
                 count += len(one.images)
@@ -149,7 +154,9 @@ class Batcher:
         outputs = self.run(images)
         # CPU time: waiting for a core or for the GIL says nothing about the net.
         used = time.thread_time() - used
-        self.measured(len(images), time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        self.measured(len(images), seconds)
+        self.statistics.compute(len(images), seconds)
         taken = used / max(len(images), 1)
         self._seconds = taken if self._seconds == float("inf") else 0.9 * self._seconds + 0.1 * taken
         return outputs

@@ -1,6 +1,7 @@
 """Computes a model's outputs for the images of a request, within the limits."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -135,9 +136,20 @@ class Predictor:
             SlowError: the time limit is exceeded.
             OutputError: the model computed NaN or infinity.
         """
-        count = len(request.images if request.images is not None else request.files or ())
+        start, count = time.perf_counter(), len(request.images if request.images is not None else request.files or ())
         if count > self.settings.images:
             raise LimitError(f"{count} images in one request are more than the limit of {self.settings.images}.")
+        try:
+            predicted = await self._predict_in_time(served, request, find, maps)
+        except Exception:
+            served.statistics.fail(time.perf_counter() - start)
+            raise
+        predicted.served.statistics.succeed(count, time.perf_counter() - start)
+        return predicted
+
+    async def _predict_in_time(
+        self, served: ServedVersion, request: Request, find: Callable[[], ServedVersion], maps: bool
+    ) -> Predicted:
         try:
             with self._deadlines.start():
                 try:
@@ -194,12 +206,14 @@ class Predictor:
             message = f"{self._decoding} image files are waiting already; the limit is {self.settings.queue}."
             raise BusyError(message, after=1.0)
         self._decoding += len(files)
+        start = time.perf_counter()
         try:
             # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
             decode = self._decoder.decode
             inputs = [await decode(file, name, served.to_input) for name, file in zip(names, files, strict=True)]
         finally:
             self._decoding -= len(files)
+            served.statistics.converted.add(time.perf_counter() - start)
         return np.stack(inputs) if inputs else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
 
 

@@ -3,9 +3,10 @@
 import gc
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -43,6 +44,7 @@ If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key:
 CLOSING = 2.0
 # Maximum number of characters in an error message.
 QUOTED = 2000
+FAILED = "the endpoint failed. Its log has the reason."
 STATUS = {
     errors.UnknownModelError: 404,
     errors.RequestError: 400,
@@ -55,11 +57,26 @@ STATUS = {
 }
 
 
-def make_app(settings: Settings) -> App:
+@dataclass(frozen=True)
+class Shared:
+    """Parts of an endpoint that another server, for another protocol, shares with this one."""
+
+    settings: Settings
+    catalog: Catalog[ServedVersion]
+    predictor: Predictor
+    access: Access
+
+
+# Serves until its context ends.
+OtherServer = Callable[[Shared], AbstractAsyncContextManager[None]]
+
+
+def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     """Builds an endpoint.
 
     Args:
         settings: settings of the endpoint.
+        other: another server, which runs while the app does.
 
     Returns:
         An ASGI app.
@@ -94,7 +111,9 @@ def make_app(settings: Settings) -> App:
         gc.freeze()
         # Requests are answered while models load: that the endpoint is alive, and with the models loaded so far.
         watching = catalog.watch(settings.poll, after_check)
-        yield
+        shared = Shared(settings, catalog, predictor, access)
+        async with other(shared) if other else nullcontext():
+            yield
         catalog.close()
         backend.interrupt()
         # The thread may be opening a version, which needs the backend; an unresponsive disk is not waited for.
@@ -135,7 +154,8 @@ def make_app(settings: Settings) -> App:
     # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
-    whole: App = Access(dispatch, settings.api_key, settings.body, settings.bodies)
+    access = Access(dispatch, settings.api_key, settings.body, settings.bodies)
+    whole: App = access
     if settings.origins:
         whole = CORSMiddleware(
             whole,
@@ -162,21 +182,31 @@ def _status(error: Exception) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 0)
 
 
+def refusal(error: Exception) -> tuple[int, str, float]:
+    """Returns the answer to an error: HTTP status, message, and the seconds after which a retry makes sense, if any.
+
+    Args:
+        error: an error of this endpoint, or a bug, which is logged.
+    """
+    status = _status(error)
+    if not status:
+        log.error("a request failed", exc_info=error)
+        return 500, FAILED, 0.0
+    message = str(error)
+    # Some messages quote the request, which may be megabytes long.
+    message = message if len(message) <= QUOTED else f"{message[:QUOTED]}..."
+    return status, message, getattr(error, "after", 1.0) if status == 503 else 0.0
+
+
 async def _prediction_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         return await _disconnected(request, error)
-    if _status(error):
-        return await _refused(request, error)
-    log.error("a prediction failed", exc_info=error)
-    return await _failed(request, error)
+    return await _refused(request, error)
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
-    status = _status(error)
-    headers = {"Retry-After": str(math.ceil(getattr(error, "after", 1.0)))} if status == 503 else {}
-    message = str(error)
-    # Some messages quote the request, which may be megabytes long.
-    return JSONResponse({"error": message if len(message) <= QUOTED else f"{message[:QUOTED]}..."}, status, headers)
+    status, message, after = refusal(error)
+    return JSONResponse({"error": message}, status, {"Retry-After": str(math.ceil(after))} if after else {})
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -203,4 +233,4 @@ async def _disconnected(_: Request, __: Exception) -> Response:
 
 
 async def _failed(_: Request, __: Exception) -> JSONResponse:
-    return JSONResponse({"error": "the endpoint failed. Its log has the reason."}, 500)
+    return JSONResponse({"error": FAILED}, 500)

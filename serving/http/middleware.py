@@ -3,7 +3,7 @@
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from serving.errors import BusyError, LimitError
+from serving.http.compression import CODINGS, DecompressedBody
 from serving.http.metrics import BODIES, IN_FLIGHT, latency, requests, track
 
 Message = MutableMapping[str, Any]
@@ -19,11 +20,15 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+WRONG_KEY = "the key is missing or wrong. Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
 # Turns an error into a response.
 OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 # Open without a key: health, and the page, which then asks for the key.
 OPEN = ("/", "/v2/health/live", "/v2/health/ready")
+# Values of `Content-Encoding`: without compression, and all.
+_PLAIN = (b"identity", b"")
+_CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS))
 log = logging.getLogger("highway.access")
 
 
@@ -64,7 +69,8 @@ class Access:
             await send(message)
 
         self._in_flight += 1
-        body = _CountedBody(self, receive)
+        coded = dict(scope["headers"]).get(b"content-encoding", b"identity") not in _PLAIN
+        body = _CountedBody(self, DecompressedBody(receive).receive if coded else receive)
         try:
             refusal = self._refusal(scope)
             if refusal:
@@ -74,7 +80,8 @@ class Access:
         finally:
             self._in_flight -= 1
             body.free()
-            _record(scope, inner, status, time.perf_counter() - start)
+            # Labelled by route: clients can invent any number of paths.
+            record(scope, getattr(inner.get("route"), "path", "unknown"), status, time.perf_counter() - start)
 
     def count(self, size: int, total: int) -> None:
         """Counts received bytes.
@@ -93,12 +100,31 @@ class Access:
         if self._held > self._bodies:
             raise BusyError(f"requests of more than {self._bodies:,} bytes are being answered already.", after=1.0)
 
+    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Returns whether headers, or the metadata of a gRPC call, have the key."""
+        return self._key is None or hmac.compare_digest(_sent_key(headers), self._key)
+
+    def enter(self, size: int) -> None:
+        """Counts a gRPC call with a message of some bytes, until `leave`.
+
+        Raises:
+            BusyError: all requests together are too large.
+        """
+        self._in_flight += 1
+        self.count(size, size)
+
+    def leave(self, route: str, size: int, status: int, seconds: float) -> None:
+        """Records a call that `enter` has counted."""
+        self._in_flight -= 1
+        self._held -= size
+        record({"method": "POST", "path": route}, route, status, seconds)
+
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
-        if self._key and not _is_open(scope["path"]) and not hmac.compare_digest(_sent_key(headers), self._key):
-            return 401, "the key is missing or wrong. Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
-        if (coding := headers.get(b"content-encoding", b"identity").lower()) not in (b"identity", b""):
-            return 415, f"the body has the encoding {coding.decode('latin-1')!r}. Send it uncompressed."
+        if not _is_open(scope["path"]) and not self.admits(headers):
+            return 401, WRONG_KEY
+        if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
+            return 415, f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self._body:
             return 413, self._too_long(int(length[:20]))
@@ -186,7 +212,7 @@ def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
 
 
-def _sent_key(headers: dict[bytes, bytes]) -> bytes:
+def _sent_key(headers: Mapping[bytes, bytes]) -> bytes:
     scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
     return headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else b"")
 
@@ -204,9 +230,8 @@ async def _send_error(send: Send, status: int, message: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _record(scope: Scope, inner: Scope, status: int, seconds: float) -> None:
-    # Labelled by route: clients can invent any number of paths.
-    route = getattr(inner.get("route"), "path", "unknown")
+def record(scope: Scope, route: str, status: int, seconds: float) -> None:
+    """Adds a request to the metrics and to the log."""
     requests(route, status).inc()
     latency(route).observe(seconds)
     if log.isEnabledFor(logging.INFO):

@@ -1,18 +1,33 @@
 """Routes of the Open Inference Protocol, version 2."""
 
-import asyncio
 from dataclasses import replace
 
+import orjson
 from fastapi import APIRouter, Request, Response
 
+from serving.engine.about import About
 from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
-from serving.errors import ModelError, UnavailableError
-from serving.http.openapi import INFER_BODY, INFERRED, JSON, METADATA, RAW, TEXT, VERSION, operation, record
-from serving.http.tf_rest import finder
+from serving.http.compression import compress
+from serving.http.openapi import (
+    CONFIG,
+    INDEX,
+    INFER_BODY,
+    INFERRED,
+    JSON,
+    METADATA,
+    RAW,
+    STATISTICS,
+    TEXT,
+    VERSION,
+    operation,
+    record,
+)
+from serving.http.tf_rest import finder, path_parameters
 from serving.protocols import open_inference as protocol
 from serving.protocols import request as requests
+from serving.protocols import triton
 
 # Replaces the images, which the process that formats the response does not need.
 EMPTY = requests.Request(None, None)
@@ -21,11 +36,11 @@ _PATHS = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 
 def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
     """Returns the routes."""
-    routes = APIRouter(tags=["Open Inference Protocol"])
+    routes, about = APIRouter(tags=["Open Inference Protocol"]), About(catalog, predictor.settings)
 
     @routes.get("/v2", summary="The server")
     async def server() -> dict[str, object]:
-        return {"name": "highway-keras", "version": VERSION, "extensions": ["binary_tensor_data"]}
+        return {"name": "highway-keras", "version": VERSION, "extensions": list(triton.EXTENSIONS)}
 
     @routes.get("/v2/health/live", summary="Liveness of the server")
     async def live() -> dict[str, bool]:
@@ -35,25 +50,32 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         "/v2/health/ready", summary="Readiness of the server", responses={503: {"description": "No model is ready."}}
     )
     async def ready() -> dict[str, bool]:
-        served = [catalog.find(name) for name in catalog.names()]
-        if catalog.loading:
-            raise UnavailableError(f"the models are still being loaded, {len(served)} so far.")
-        if not served:
-            raise ModelError("no model is served. Export one with `highway export`; /v1/models lists refused versions.")
-        if not any(await asyncio.gather(*(one.ready() for one in served))):
-            raise ModelError("no model can predict at the moment.")
+        await about.check_ready()
         return {"ready": True}
 
+    # Before the paths with a name: the statistics of a model called "stats" are at its own path only.
+    @routes.get("/v2/models/stats", summary="Statistics of all models", openapi_extra=operation(STATISTICS))
+    async def all_statistics() -> dict[str, object]:
+        return about.statistics(None, None)
+
+    @routes.post("/v2/repository/index", summary="Versions and their states", openapi_extra=operation(INDEX))
+    async def index(request: Request) -> Response:
+        found = about.index(ready=triton.is_ready_only(await request.body()))
+        return Response(orjson.dumps(found), media_type=JSON)
+
     async def model(request: Request) -> dict[str, object]:
-        served = finder(catalog, request)()
-        state = catalog.models().get(served.manifest.name)
-        versions = sorted(state.served if state else [served.manifest.version])
-        return protocol.metadata(served.manifest, served.platform, versions)
+        return about.metadata(finder(catalog, request)())
+
+    async def config(request: Request) -> dict[str, object]:
+        return about.config(finder(catalog, request)())
+
+    async def statistics(request: Request) -> dict[str, object]:
+        name, version, _ = path_parameters(request)
+        return about.statistics(name, version)
 
     async def model_ready(request: Request) -> dict[str, object]:
         served = finder(catalog, request)()
-        if not await served.ready():
-            raise ModelError(f"model {served.manifest.name!r} cannot predict at the moment.")
+        await about.check_model_ready(served)
         return {"name": served.manifest.name, "ready": True}
 
     async def infer(request: Request) -> Response:
@@ -67,9 +89,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         body, length = await predictor.offload(
             count_values(found), protocol.format_response, found, served.manifest, request_outputs
         )
+        body, headers = await compress(body, request.headers.get("accept-encoding"))
         if length is None:
-            return Response(body, media_type=JSON)
-        return Response(body, headers={protocol.HEADER: str(length)}, media_type=RAW)
+            return Response(body, headers=headers, media_type=JSON)
+        return Response(body, headers={**headers, protocol.HEADER: str(length)}, media_type=RAW)
 
     is_ready = {JSON: {"schema": record(name=TEXT, ready={"type": "boolean"})}}
     for path in _PATHS:
@@ -78,5 +101,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         routes.add_api_route(
             path + "/ready", model_ready, summary="Readiness of a model", openapi_extra=operation(is_ready, path)
         )
+        for suffix, answer, summary, response in (
+            ("/config", config, "Configuration of a model", CONFIG),
+            ("/stats", statistics, "Statistics of a model", STATISTICS),
+        ):
+            routes.add_api_route(path + suffix, answer, summary=summary, openapi_extra=operation(response, path))
         routes.add_api_route(path, model, summary="Inputs and outputs", openapi_extra=operation(METADATA, path))
     return routes

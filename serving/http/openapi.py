@@ -61,7 +61,7 @@ _STATUSES = array(
         status=record(error_code=TEXT, error_message=TEXT),
     )
 )
-STATUSES = {JSON: {"schema": record(model_version_status=_STATUSES)}}
+STATUSES = {JSON: {"schema": record(name=TEXT, ready={"type": "boolean"}, model_version_status=_STATUSES)}}
 LISTED = {
     JSON: {
         "schema": record(
@@ -88,7 +88,7 @@ INFER_BODY = {
                 **array(
                     record(
                         name={"type": "string", "enum": ["image", "image_bytes"]},
-                        datatype={"type": "string", "enum": ["UINT8", "BYTES"]},
+                        datatype=TEXT,
                         **_TENSOR,
                         optional=("data", "parameters"),
                     )
@@ -122,6 +122,18 @@ METADATA = {
         "schema": record(name=TEXT, versions=array(TEXT), platform=TEXT, inputs=_DESCRIBED, outputs=_DESCRIBED),
     }
 }
+INDEX = {JSON: {"schema": array(record(name=TEXT, version=TEXT, state=TEXT, reason=TEXT))}}
+CONFIG = {JSON: {"schema": record(name=TEXT, platform=TEXT, max_batch_size=WHOLE, input=_NUMBERS, output=_NUMBERS)}}
+_STATISTICS = record(
+    name=TEXT,
+    version=TEXT,
+    last_inference=WHOLE,
+    inference_count=WHOLE,
+    execution_count=WHOLE,
+    inference_stats={"type": "object"},
+    batch_stats=array({"type": "object"}),
+)
+STATISTICS = {JSON: {"schema": record(model_stats=array(_STATISTICS))}}
 IMAGES_BODY = {
     "multipart/form-data": {"schema": record(picture={**array(BINARY), "minItems": 1})},
     "image/png": {"schema": BINARY},
@@ -134,7 +146,7 @@ _REFUSED = {
     401: "The key is missing or wrong.",
     404: "There is no such model, version or label.",
     413: "The request exceeds a limit, which the error names.",
-    415: "The body is compressed.",
+    415: "The body is compressed in another way than gzip or deflate.",
     500: "The model computed NaN or infinity, for this image at least.",
     503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
     504: "The prediction exceeded the time limit.",
@@ -143,7 +155,7 @@ _ERROR = {JSON: {"schema": record(error=TEXT)}}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 _PARAMETERS = {
     "name": ("Name of the model.", TEXT),
-    "version": ("Number of the version.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+    "version": ("Number of the version; 0 is the newest.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
     "label": ("Label of a version.", TEXT),
 }
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi import Path as InPath
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from serving.engine.backends import ServedVersion
@@ -105,7 +105,10 @@ def add(app: FastAPI) -> None:
     """Adds the page to an app."""
 
     @app.get("/", include_in_schema=False)
-    async def index() -> FileResponse:
+    async def index(request: Request) -> Response:
+        # Clients of KServe's first protocol ask here whether the server is alive.
+        if "text/html" not in request.headers.get("accept", "text/html"):
+            return JSONResponse({"status": "alive"})
         return FileResponse(PAGE / "index.html", headers=HEADERS)
 
     app.mount("/static", _Files(directory=PAGE), name="static")

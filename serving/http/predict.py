@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncGenerator
 from typing import Annotated, cast
 
@@ -25,6 +26,8 @@ FORM = "multipart/form-data"
 FIELDS = 16
 # Bytes of a form that are parsed before other requests have their turn.
 SLICE = 2**16
+# Start of files that some clients send as `application/octet-stream`; pixels practically never start like this.
+_FILE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff[\xc0-\xfe]|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)
 
 
 class Query(BaseModel):
@@ -110,10 +113,10 @@ async def _images(request: Request, manifest: Manifest, limit: int) -> tuple[lis
     body = await request.body()
     if not body:
         raise RequestError(
-            f'the body is empty. Send an image file, a form ({FORM}) with several in the field "picture", or raw '
-            f"pixels ({RAW})."
+            f"the body is empty. Send an image file, a form ({FORM}) with several in fields of any name, or raw pixels "
+            f"({RAW})."
         )
-    if kind != RAW:
+    if kind != RAW or _FILE.match(body):
         return [None], requests.Request(None, [body])
     shape = manifest.input.shape[1:]
     if len(body) % math.prod(shape):
@@ -129,19 +132,22 @@ def _too_many(limit: int) -> LimitError:
 
 
 async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
-    """Reads the files in the field `picture` of a form, with their names."""
+    """Reads the files of a form, with their names.
+
+    The names of the fields do not matter: `curl -F file=@seven.png` is as clear as `picture`.
+    """
     _, options = parse_options_header(request.headers["content-type"])
     if not (boundary := options.get("boundary")):
         raise RequestError("the form cannot be read: its content type names no boundary.")
     files: list[tuple[str, bytearray]] = []
-    # Parts of other fields are dropped.
+    # Fields that are not files are dropped.
     content: bytearray | None = None
     try:
         with PushMultipartParser(boundary, max_segment_count=limit + FIELDS) as parser:
             async for part in _slices(request):
                 for event in parser.parse(part):
                     if isinstance(event, MultipartSegment):
-                        content = bytearray() if event.name == "picture" and event.filename is not None else None
+                        content = bytearray() if event.filename is not None else None
                         if content is not None:
                             files.append((event.filename, content))
                     elif event and content is not None:
@@ -151,7 +157,7 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
     except MultipartError as error:
         raise RequestError(f"the form cannot be read: {error}.") from None
     if not files:
-        raise RequestError('the form has no file in a field "picture".')
+        raise RequestError("the form has no file. With curl: -F file=@seven.png")
     # Readers of files accept both.
     return cast(list[tuple[str, bytes]], files)
 

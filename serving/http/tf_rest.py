@@ -9,12 +9,11 @@ from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
-from serving.errors import RequestError, UnknownModelError
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.protocols import tf_rest as protocol
+from serving.protocols.request import parse_version
 
-_STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
 _TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}
 # A model, one of its versions, or a label.
 _PATHS = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}", "/v1/models/{name}/labels/{label}")
@@ -38,12 +37,12 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
     async def status(request: Request) -> dict[str, object]:
         name, version, label = path_parameters(request)
-        if version is not None or label is not None:
-            version = catalog.find(name, version, label).manifest.version
-        model = catalog.models().get(name)
-        if model is None:
-            raise UnknownModelError(f"there is no model {name!r}. Served are: {', '.join(catalog.names()) or 'none'}.")
-        return {"model_version_status": _statuses(model.statuses(catalog.problem), version)}
+        if label is not None:
+            version = catalog.find(name, label=label).manifest.version
+        found = catalog.statuses(name, version)
+        ready = any(one.state == "available" for one in found)
+        # `name` and `ready` are for the clients of KServe's first protocol.
+        return {"name": name, "ready": ready, "model_version_status": [_as_json(one) for one in found]}
 
     @routes.get("/v1/models", summary="All models and the states of their versions", openapi_extra=operation(LISTED))
     async def listed() -> dict[str, object]:
@@ -52,7 +51,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         problems = {name: model.problem for name, model in models.items()} | {"": catalog.problem}
         return {
             "models": catalog.names(),
-            "statuses": {name: _statuses(model.statuses(catalog.problem)) for name, model in sorted(models.items())},
+            "statuses": {
+                name: [_as_json(one) for one in model.statuses(catalog.problem)]
+                for name, model in sorted(models.items())
+            },
             "wrong": {name: problem for name, problem in problems.items() if problem},
             "loading": catalog.loading,
         }
@@ -79,29 +81,22 @@ def finder(catalog: Catalog[ServedVersion], request: Request) -> Callable[[], Se
 
 
 def path_parameters(request: Request) -> tuple[str, int | None, str | None]:
-    """Returns name, version and label in a path."""
+    """Returns name, version and label in a path; no version is the newest."""
     parameters = request.path_params
     if request.url.path.endswith(":predict") and request.method != "POST":
         raise HTTPException(405, headers={"Allow": "POST"})
-    version = parameters.get("version")
-    if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 19):
-        raise RequestError(f"a version is a positive integer. Received: {version!r}.")
-    return parameters["name"], None if version is None else int(version), parameters.get("label")
+    return parameters["name"], parse_version(parameters.get("version")), parameters.get("label")
 
 
-def _statuses(found: list[VersionStatus], version: int | None = None) -> list[dict[str, object]]:
-    return [
-        {
-            "version": str(status.version),
-            "state": _STATES[status.state],
-            "status": {
-                "error_code": "FAILED_PRECONDITION" if status.state == "failed" else "OK",
-                "error_message": status.reason,
-            },
-        }
-        for status in found
-        if version in (None, status.version)
-    ]
+def _as_json(status: VersionStatus) -> dict[str, object]:
+    return {
+        "version": str(status.version),
+        "state": protocol.STATES[status.state],
+        "status": {
+            "error_code": "FAILED_PRECONDITION" if status.state == "failed" else "OK",
+            "error_message": status.reason,
+        },
+    }
 
 
 def _metadata(manifest: Manifest) -> dict[str, object]:

@@ -10,14 +10,31 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import ENCODED, INPUT, Manifest
-from serving.protocols.request import IMAGES, Request, check_shape, decode_base64, expected, parse_json, to_pixels
+from serving.manifest import ENCODED, GATE_MEANS, INPUT, PROBABILITIES, Manifest
+from serving.model import top
+from serving.protocols.request import IMAGES, Request, cast, check_shape, decode_base64, expected, parse_json
 
 # Header with the length of the JSON in a body with binary tensors, in requests and responses.
 HEADER = "inference-header-content-length"
 # Characters of an id, which the response repeats.
 ID = 1024
 DATATYPES = {"uint8": "UINT8", "float32": "FP32", "int64": "INT64", "string": "BYTES"}
+# Types in which pixels may be sent, little-endian; BF16 is not among NumPy's.
+NUMERIC = {
+    "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
+    "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
+    "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RequestedOutput:
+    """Form in which to return an output."""
+
+    binary: bool = False
+    """After the JSON instead of inside it."""
+    classes: int = 0
+    """Number of classes to return instead of the tensor (Triton's classification extension); 0 returns the tensor."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +43,8 @@ class InferRequest:
 
     request: Request
     id: str | None
-    outputs: dict[str, bool] | None
-    """Requested outputs, and whether each is binary; None is all of them, as `binary` says."""
+    outputs: dict[str, RequestedOutput] | None
+    """Requested outputs by name; None is all of them, as `binary` says."""
     binary: bool
 
 
@@ -85,13 +102,12 @@ def format_response(
         infer: the request.
     """
     described, binaries = [], []
-    requested = infer.outputs or dict.fromkeys(outputs, infer.binary)
-    for name, binary in requested.items():
-        value = outputs[name]
-        shape = list(value.shape) if isinstance(value, np.ndarray) else [len(value)]
-        one: dict[str, Any] = {"name": name, "datatype": DATATYPES[manifest.outputs[name].dtype], "shape": shape}
-        if binary:
-            raw = value.tobytes() if isinstance(value, np.ndarray) else _lengths_and_bytes(value)
+    requested = infer.outputs or dict.fromkeys(outputs, RequestedOutput(infer.binary))
+    for name, wanted in requested.items():
+        datatype, shape, value = output(name, outputs, manifest, wanted.classes)
+        one: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
+        if wanted.binary:
+            raw = raw_output(value)
             one["parameters"] = {"binary_data_size": len(raw)}
             binaries.append(raw)
         else:
@@ -102,6 +118,35 @@ def format_response(
         whole["id"] = infer.id
     head = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
     return b"".join([head, *binaries]), len(head) if binaries else None
+
+
+def output(
+    name: str, outputs: Mapping[str, Any], manifest: Manifest, classes: int
+) -> tuple[str, list[int], np.ndarray | list[str]]:
+    """Returns datatype, shape and values of one output.
+
+    Args:
+        name: name of the output.
+        outputs: arrays by name; labels are a list of strings.
+        manifest: manifest of the model.
+        classes: number of classes to return as "value:index:label"; 0 returns the values.
+    """
+    value = outputs[name]
+    if not classes:
+        shape = list(value.shape) if isinstance(value, np.ndarray) else [len(value)]
+        return DATATYPES[manifest.outputs[name].dtype], shape, value
+    names = _classified(manifest)[name]
+    found = [
+        f"{row[index]:.6f}:{index}:{names[index]}"
+        for row, indices in zip(value, top(value, classes), strict=True)
+        for index in indices
+    ]
+    return "BYTES", [len(value), min(classes, len(names))], found
+
+
+def raw_output(value: np.ndarray | list[str]) -> bytes:
+    """Returns the values of an output as bytes, strings each with its length."""
+    return value.tobytes() if isinstance(value, np.ndarray) else _lengths_and_bytes(value)
 
 
 def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str, Any]:
@@ -121,11 +166,7 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
 
 def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
-    wanted = {INPUT: "UINT8", ENCODED: "BYTES"}.get(str(name))
-    if wanted is None:
-        raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
-    if datatype != wanted:
-        raise RequestError(f"input {name!r} must have the datatype {wanted}. Received: {datatype!r}.")
+    check_input(name, datatype)
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
@@ -139,13 +180,42 @@ def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
         return Request(None, files)
     check_shape(tuple(shape), manifest)
     if size is None:
-        values = to_pixels(np.reshape(_flat(given.get("data"), shape), shape).tolist(), manifest)
-        return Request(values, None)
-    if size != math.prod(shape):
+        return Request(cast(np.reshape(_flat(given.get("data"), shape), shape), manifest), None)
+    return Request(raw_pixels(tail, str(datatype), shape, manifest), None)
+
+
+def check_input(name: Any, datatype: Any) -> None:
+    """Raises `RequestError` for an input that no model has, or a datatype that it cannot be converted from."""
+    if name not in (INPUT, ENCODED):
+        raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
+    if name == ENCODED and datatype != "BYTES":
+        raise RequestError(f"input {name!r} must have the datatype BYTES. Received: {datatype!r}.")
+    if name == INPUT and (not isinstance(datatype, str) or datatype not in NUMERIC):
+        others = ", ".join(one for one in NUMERIC if one != "UINT8")
         raise RequestError(
-            f"binary_data_size is {size}, the shape {shape} needs {math.prod(shape)}. {expected(manifest)}"
+            f"input {name!r} must have the datatype UINT8, or {others} with whole numbers. Received: {datatype!r}."
         )
-    return Request(np.frombuffer(tail, np.uint8).reshape(shape), None)
+
+
+def raw_pixels(data: bytes, datatype: str, shape: list[int], manifest: Manifest) -> np.ndarray:
+    """Reads pixels from the bytes of a tensor.
+
+    Args:
+        data: the values, little-endian.
+        datatype: one of `NUMERIC`.
+        shape: shape of the tensor.
+        manifest: manifest of the requested model.
+
+    Raises:
+        RequestError: the size does not fit, or the values are not whole numbers from 0 to 255.
+    """
+    dtype = np.dtype(NUMERIC[datatype])
+    if len(data) != dtype.itemsize * math.prod(shape):
+        needed = dtype.itemsize * math.prod(shape)
+        raise RequestError(
+            f"the data has {len(data)} bytes, the shape {shape} in {datatype} needs {needed}. {expected(manifest)}"
+        )
+    return cast(np.frombuffer(data, dtype).reshape(shape), manifest)
 
 
 def _flat(data: Any, shape: list[int]) -> np.ndarray:
@@ -159,15 +229,24 @@ def _flat(data: Any, shape: list[int]) -> np.ndarray:
 
 
 def _files(data: Any, tail: bytes, binary: bool) -> list[bytes]:
-    if not binary:
-        if not isinstance(data, list):
-            raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings.')
-        return [decode_base64(text) for text in data]
+    if binary:
+        return raw_files(tail)
+    if not isinstance(data, list):
+        raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings.')
+    return [decode_base64(text) for text in data]
+
+
+def raw_files(data: bytes) -> list[bytes]:
+    """Reads strings, each preceded by its length in 4 bytes.
+
+    Raises:
+        RequestError: a length is wrong.
+    """
     files, at = [], 0
-    while at < len(tail):
-        if at + 4 > len(tail) or at + 4 + (length := struct.unpack_from("<I", tail, at)[0]) > len(tail):
-            raise RequestError("a string after the JSON exceeds the body: each is preceded by its length in 4 bytes.")
-        files.append(tail[at + 4 : at + 4 + length])
+    while at < len(data):
+        if at + 4 > len(data) or at + 4 + (length := struct.unpack_from("<I", data, at)[0]) > len(data):
+            raise RequestError("a string exceeds the data: each is preceded by its length in 4 bytes.")
+        files.append(data[at + 4 : at + 4 + length])
         at += 4 + length
     return files
 
@@ -177,17 +256,38 @@ def _lengths_and_bytes(texts: list[str]) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
 
 
-def _requested_outputs(outputs: Any, manifest: Manifest) -> dict[str, bool] | None:
+def _requested_outputs(outputs: Any, manifest: Manifest) -> dict[str, RequestedOutput] | None:
     if outputs is None:
         return None
     if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
         raise RequestError('"outputs" must be a list of objects with a "name".')
     requested = {}
     for one in outputs:
-        if one.get("name") not in manifest.outputs:
-            raise RequestError(f"there is no output {one.get('name')!r}. There are: {', '.join(manifest.outputs)}.")
-        requested[one["name"]] = bool(_parameters(one).get("binary_data", False))
+        parameters = _parameters(one)
+        classes = check_output(one.get("name"), parameters.get("classification", 0), manifest)
+        requested[one["name"]] = RequestedOutput(bool(parameters.get("binary_data", False)), classes)
     return requested or None
+
+
+def check_output(name: Any, classes: Any, manifest: Manifest) -> int:
+    """Checks a requested output, and returns the number of classes to return of it.
+
+    Raises:
+        RequestError: there is no such output, or it has no classes.
+    """
+    if not isinstance(name, str) or name not in manifest.outputs:
+        raise RequestError(f"there is no output {name!r}. There are: {', '.join(manifest.outputs)}.")
+    # Not `isinstance`: in Python, true is an int.
+    if type(classes) is not int or classes < 0:
+        raise RequestError(f'"classification" of {name!r} must be a number of classes. Received: {classes!r}.')
+    if classes and name not in _classified(manifest):
+        raise RequestError(f'{name!r} has no "classification". It is for {" and ".join(_classified(manifest))}.')
+    return classes
+
+
+def _classified(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """Returns the outputs that `classification` applies to, with the name of each of their values."""
+    return {PROBABILITIES: manifest.labels, **({GATE_MEANS: manifest.gates} if manifest.gates is not None else {})}
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,25 @@ class Request:
     """Names of the files in messages; None numbers them."""
 
 
+def parse_version(text: str | None) -> int | None:
+    """Parses the number of a version.
+
+    Args:
+        text: the number; clients of OpenVINO's model server write 0 for the newest version, others nothing.
+
+    Returns:
+        The number; None is the newest version.
+
+    Raises:
+        RequestError: it is not a number.
+    """
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise RequestError(f"a version is a positive integer. Received: {text!r}.")
+    return int(text) or None
+
+
 def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
     """Parses JSON.
 
@@ -66,12 +85,33 @@ def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
     if found.size == 0 and found.ndim <= 1:
         found = np.zeros((0, *manifest.input.shape[1:]), np.uint8)
     check_shape(found.shape, manifest)
-    numbers = found.astype(np.float64) if kinds <= {int, float} else None
-    if numbers is None or (numbers.size and not (numbers.min() >= 0 and numbers.max() <= 255)):
+    if not kinds <= {int, float}:
+        raise RequestError(f"pixels must be numbers from 0 to 255. {expected(manifest)}")
+    return cast(found.astype(np.float64), manifest)
+
+
+def cast(numbers: np.ndarray, manifest: Manifest) -> np.ndarray:
+    """Converts pixels of any numeric type to uint8, without changing a value.
+
+    Args:
+        numbers: integers or floating-point numbers of any shape.
+        manifest: manifest of the requested model.
+
+    Raises:
+        RequestError: they are not whole numbers from 0 to 255.
+
+    Example:
+        cast(np.float32([[0, 127, 255]]), manifest)
+    """
+    if numbers.dtype == np.uint8:
+        return numbers
+    # NaN fails too.
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() <= 255):
         raise RequestError(f"pixels must be numbers from 0 to 255. {expected(manifest)}")
     pixels = numbers.astype(np.uint8)
     if not np.array_equal(pixels, numbers):
-        raise RequestError(f"pixels must be whole numbers, as in the file. {expected(manifest)}")
+        scaled = " They seem to be scaled to 1: multiply them by 255." if numbers.max() <= 1 else ""
+        raise RequestError(f"pixels must be whole numbers, as in the file.{scaled} {expected(manifest)}")
     return pixels
 
 

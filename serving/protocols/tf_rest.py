@@ -11,6 +11,8 @@ from serving.errors import RequestError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels
 
+# Names of the states of a version.
+STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
 INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from serving.errors import BusyError, UnavailableError
 from serving.manifest import PROBABILITIES, Manifest
 from serving.model import Version, open_without_graph
 from serving.reference import Samples
+from serving.statistics import Statistics
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class RemoteVersion:
         opened: the version in this process, which converts images.
         connection: connection to the server.
         settings: settings of the endpoint.
+        statistics: counts and times of its requests; batches are those of the server.
     """
 
     name: str
@@ -99,6 +101,7 @@ class RemoteVersion:
     platform = "tensorflow_savedmodel"
     # A SavedModel does not return them.
     predict_maps = None
+    statistics: Statistics = field(default_factory=Statistics)
     _images: int = 0
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 
 from serving.errors import GoneError, UnavailableError
 from serving.manifest import INPUT, SIGNATURE
-from serving.tf_serving import messages
+from serving.messages import tf_serving as messages
 from serving.tf_serving.connection import refused
 
 # Reconnects within a second; gRPC's own pauses grow to two minutes.

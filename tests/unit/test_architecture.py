@@ -48,6 +48,7 @@ BY_NAME = {"highway_keras.weights.files", "pipelines.studies", "pipelines.verbs.
 SERVING_MODULES = {
     "fastapi": {"fastapi", "starlette"},
     "grpcio": {"grpc"},
+    "grpcio-health-checking": {"grpc_health"},
     "pillow": {"PIL"},
     "protobuf": {"google"},
 }

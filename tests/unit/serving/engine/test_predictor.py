@@ -11,6 +11,7 @@ from serving.engine.predictor import Deadlines, Predictor
 from serving.engine.settings import Settings
 from serving.errors import GoneError, UnknownModelError
 from serving.protocols.request import Request
+from serving.statistics import Statistics
 
 REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
 
@@ -23,7 +24,7 @@ def version(number, *, gone):
             raise GoneError(f"{number} is gone")
         return {"probabilities": np.full((len(images), 1), number)}
 
-    return SimpleNamespace(predict=predict)
+    return SimpleNamespace(predict=predict, statistics=Statistics())
 
 
 def predicted(tmp_path, served, look, find, count=1):

@@ -56,11 +56,15 @@ def test_binary_tensors(client, expected):
 def test_health_metadata_and_status(client):
     assert client.get("/v2/health/live").json() == {"live": True}
     assert client.get("/v2/health/ready").status_code == 200
-    assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert {"binary_tensor_data", "classification", "statistics"} <= set(client.get("/v2").json()["extensions"])
     assert client.get("/v2/models/tiny").json()["versions"] == ["1"]
     assert client.get("/v2/models/tiny/ready").json()["ready"] is True
-    status = client.get("/v1/models/tiny").json()["model_version_status"]
-    assert status == [{"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}]
+    found = client.get("/v1/models/tiny").json()
+    status = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    assert found == {"name": "tiny", "ready": True, "model_version_status": [status]}
+    # KServe's first protocol, and the page.
+    assert client.get("/").json() == {"status": "alive"}
+    assert "<html" in client.get("/", headers={"accept": "text/html,*/*"}).text
     signatures = client.get("/v1/models/tiny/metadata").json()["metadata"]["signature_def"]["signature_def"]
     assert signatures["serving_default"]["inputs"]["image"]["dtype"] == "DT_UINT8"
     assert client.get("/models").json()[0]["name"] == "tiny"
@@ -191,6 +195,7 @@ def test_an_empty_repository_serves_nothing(tmp_path):
 
 
 def test_the_page_may_load_nothing_from_elsewhere(client):
+    client.headers["accept"] = "text/html"
     for path in ("/", "/static/page.js", "/static/page.css"):
         headers = client.get(path).headers
         allowed = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))

@@ -33,6 +33,10 @@ def image(**changes):
     return {"name": "image", "datatype": "UINT8", "shape": [2, 4, 3, 1], "data": PIXELS.ravel().tolist()} | changes
 
 
+def classified(name="probabilities", count=1, **parameters):
+    return {"name": name, "parameters": {"classification": count, **parameters}}
+
+
 def binary(size=24, **changes):
     given = image(parameters={"binary_data_size": size}, **changes)
     del given["data"]
@@ -73,7 +77,9 @@ def test_no_images_at_all(manifest):
         ({"inputs": []}, "list of one input"),
         ({"inputs": [image(), image()]}, "list of one input"),
         ({"inputs": [image(name="picture")]}, "no input 'picture'"),
-        ({"inputs": [image(datatype="FP32")]}, "datatype UINT8. Received: 'FP32'"),
+        ({"inputs": [image(datatype="BF16")]}, "'image' must have the datatype UINT8, or .*FP32.* Received: 'BF16'"),
+        ({"inputs": [image(datatype=["UINT8"])]}, r"'image' must have .* Received: \['UINT8'\]"),
+        ({"inputs": [image(name="image_bytes")]}, "'image_bytes' must have the datatype BYTES. Received: 'UINT8'"),
         ({"inputs": [image(shape=None)]}, "must have a shape"),
         ({"inputs": [image(shape=[-2, 4, 3, 1])]}, "must have a shape"),
         ({"inputs": [image(shape=[True, 4, 3, 1])]}, "must have a shape"),
@@ -88,6 +94,9 @@ def test_no_images_at_all(manifest):
         ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
         ({"inputs": [image()], "outputs": [{"name": "other"}]}, "no output 'other'"),
         ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
+        ({"inputs": [image()], "outputs": [classified(count="3")]}, "a number of classes. Received: '3'"),
+        ({"inputs": [image()], "outputs": [classified(count=True)]}, "a number of classes. Received: True"),
+        ({"inputs": [image()], "outputs": [classified("label", 3)]}, "'label' has no \"classification\""),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [3], "data": []}]}, "0 files"),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [3]}]}, "base64"),
     ],
@@ -97,13 +106,52 @@ def test_invalid_requests_are_refused(manifest, given, said):
         parse(manifest, given)
 
 
+@pytest.mark.parametrize("datatype", open_inference.NUMERIC)
+def test_pixels_of_any_type_are_cast(manifest, datatype):
+    values = PIXELS.astype(open_inference.NUMERIC[datatype])
+    given = binary(values.nbytes, datatype=datatype)
+    found = parse(manifest, {"inputs": [given]}, values.tobytes()).request.images
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, PIXELS)
+    found = parse(manifest, {"inputs": [image(datatype=datatype, data=values.tolist())]}).request.images
+    np.testing.assert_array_equal(found, PIXELS)
+
+
+@pytest.mark.parametrize("wrong", [-1, 256, 0.5, np.nan, np.inf])
+def test_pixels_that_are_not_whole_are_refused(manifest, wrong):
+    values = PIXELS.astype("<f4")
+    values[1, 2, 0] = wrong
+    with pytest.raises(RequestError, match="pixels must be"):
+        parse(manifest, {"inputs": [binary(values.nbytes, datatype="FP32")]}, values.tobytes())
+
+
+def test_scaled_pixels_are_recognized(manifest):
+    values = (PIXELS / 255).astype("<f4")
+    with pytest.raises(RequestError, match="scaled to 1: multiply them by 255"):
+        parse(manifest, {"inputs": [binary(values.nbytes, datatype="FP32")]}, values.tobytes())
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_classification(manifest, as_bytes):
+    asked = [classified(count=3, binary_data=as_bytes)]
+    infer = parse(manifest, {"inputs": [image()], "outputs": asked})
+    probabilities = np.float32([[0.25, 0.5, 0.125, 0.125], [0, 0, 0, 1]])
+    body, length = open_inference.format_response({"probabilities": probabilities}, manifest, infer)
+    (output,) = json.loads(body[:length])["outputs"]
+    assert (output["datatype"], output["shape"]) == ("BYTES", [2, 3])
+    expected = ["0.500000:1:one", "0.250000:0:zero", "0.125000:2:two"]
+    expected += ["1.000000:3:three", "0.000000:0:zero", "0.000000:1:one"]
+    found = [file.decode() for file in open_inference.raw_files(body[length:])] if as_bytes else output["data"]
+    assert found == expected
+
+
 def test_bytes_after_the_json_must_fit(manifest):
     with pytest.raises(RequestError, match="23 bytes follow"):
         parse(manifest, {"inputs": [binary()]}, bytes(23))
-    with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] needs 24"):
+    with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] in UINT8 needs 24"):
         parse(manifest, {"inputs": [binary(23)]}, bytes(23))
     given = {"name": "image_bytes", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}
-    with pytest.raises(RequestError, match="exceeds the body"):
+    with pytest.raises(RequestError, match="exceeds the data"):
         parse(manifest, {"inputs": [given]}, struct.pack("<I", 3) + b"ab")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from serving.errors import UnavailableError
-from serving.tf_serving import messages
+from serving.messages import tf_serving as messages
 from serving.tf_serving.backend import connect
 from serving.tf_serving.over_grpc import GrpcConnection
 from serving.tf_serving.over_rest import RestConnection

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from serving.tf_serving import messages
+from serving.messages import tf_serving as messages
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_states_have_the_names_of_the_real_ones():
     from tensorflow_serving.apis import get_model_status_pb2
 
     real = get_model_status_pb2.ModelVersionStatus.State
-    assert {number: name for name, number in real.items() if number} == messages.STATES
+    assert {number: name for name, number in real.items()} == messages.STATES

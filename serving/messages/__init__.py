@@ -1,0 +1,1 @@
+"""Protobuf messages of published protocols, without the packages that publish them."""

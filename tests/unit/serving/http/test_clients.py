@@ -1,0 +1,120 @@
+"""What published clients ask for besides predictions; `tests/e2e/test_triton_client.py` uses one of them."""
+
+import gzip
+import io
+import json
+import shutil
+import time
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.engine.backends import InProcessVersion
+from tests.endpoint import IMAGES, eventually
+
+RAW = {"content-type": "application/octet-stream"}
+GIVEN = {"name": "image", "datatype": "UINT8", "shape": [3, 4, 3, 1], "data": IMAGES.ravel().tolist()}
+
+
+def test_version_0_is_the_newest(client, expected):
+    found = client.post("/v1/models/tiny/versions/0:predict", json={"inputs": IMAGES.tolist()}).json()["outputs"]
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
+    assert client.get("/v1/models/tiny/versions/0").json()["model_version_status"][0]["version"] == "1"
+    assert client.get("/v2/models/tiny/versions/0/ready").status_code == 200
+
+
+def test_fields_of_any_name_and_unnamed_files(client, monkeypatch):
+    monkeypatch.setattr(InProcessVersion, "to_input", lambda _, rgba: rgba[..., :1])
+    file = io.BytesIO()
+    Image.fromarray(IMAGES[0, ..., 0]).save(file, "PNG")
+    raw = client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=RAW).json()["predictions"][0]["top"]
+    for field in ("picture", "file", "image", "files[]"):
+        found = client.post("/predict/tiny", files={field: ("a.png", file.getvalue())}).json()["predictions"][0]
+        assert (found["file"], found["top"]) == ("a.png", raw)
+    for kind in ("application/octet-stream", "application/x-www-form-urlencoded"):
+        found = client.post("/predict/tiny", content=file.getvalue(), headers={"content-type": kind})
+        assert found.json()["predictions"][0]["top"] == raw
+
+
+def test_configuration_index_and_statistics(client):
+    found = client.get("/v2/models/tiny/config").json()
+    assert (found["name"], found["max_batch_size"]) == ("tiny", 256)
+    assert found["input"][0]["dims"] == [4, 3, 1]
+    assert client.get("/v2/models/tiny/versions/1/config").json() == found
+    entry = {"name": "tiny", "version": "1", "state": "READY", "reason": ""}
+    for body in (b"", b"{}", b'{"ready": true}'):
+        assert client.post("/v2/repository/index", content=body).json() == [entry]
+    assert client.post("/v2/repository/index", content=b'{"ready": 1}').status_code == 400
+    (before,) = client.get("/v2/models/tiny/stats").json()["model_stats"]
+    assert before["inference_stats"]["success"] == {"count": 0, "ns": 0}
+    for _ in range(2):
+        client.post("/v2/models/tiny/infer", json={"inputs": [GIVEN]})
+    assert client.post("/predict/tiny", content=b"not an image").status_code == 400
+    for path in ("/v2/models/tiny/stats", "/v2/models/tiny/versions/1/stats", "/v2/models/stats"):
+        (after,) = client.get(path).json()["model_stats"]
+        assert (after["inference_count"], after["execution_count"]) == (6, 2)
+        assert (after["inference_stats"]["success"]["count"], after["inference_stats"]["fail"]["count"]) == (2, 1)
+        assert after["inference_stats"]["success"]["ns"] >= after["inference_stats"]["compute_infer"]["ns"] > 0
+        assert [one["batch_size"] for one in after["batch_stats"]] == [3]
+        assert abs(after["last_inference"] - 1000 * time.time()) < 60_000
+    assert client.get("/v2/models/other/stats").status_code == 404
+
+
+def test_damaged_and_missing_models_have_different_statuses(client, version):
+    bad = version.parents[1] / "damaged"
+    shutil.copytree(version, bad / "1")
+    eventually(lambda: client.get("/v1/models/damaged").status_code == 200)
+    eventually(lambda: client.get("/v1/models/damaged").json()["model_version_status"][0]["state"] == "END")
+    for method, path in (("GET", "/v2/models/{}/ready"), ("POST", "/predict/{}"), ("POST", "/v1/models/{}:predict")):
+        answer = client.request(method, path.format("damaged"), content=b"x" if method == "POST" else None)
+        assert answer.status_code == 503
+        assert "Version 1 was refused: " in answer.json()["error"]
+        assert client.request(method, path.format("missing")).status_code == 404
+    assert client.get("/v1/models/damaged").json()["ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress)]
+)
+def test_compressed_requests(client, coding, compress):
+    body = json.dumps({"inputs": [GIVEN]}).encode()
+    plain = client.post("/v2/models/tiny/infer", content=body).json()
+    headers = {"content-encoding": coding}
+    assert client.post("/v2/models/tiny/infer", content=compress(body), headers=headers).json() == plain
+    # In small parts, which the limits count after decompression.
+    parts = (compress(body)[start : start + 7] for start in range(0, 10**4, 7))
+    assert client.post("/v2/models/tiny/infer", content=parts, headers=headers).json() == plain
+    for wrong, said in (
+        (body, "cannot be decompressed"),
+        (compress(body)[:-9], "ends too early"),
+        (compress(body) + b"more", "more bytes follow"),
+    ):
+        answer = client.post("/v2/models/tiny/infer", content=wrong, headers=headers)
+        assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_an_unknown_coding_is_refused(client):
+    answer = client.post("/v2/models/tiny/infer", content=b"x", headers={"content-encoding": "br"})
+    assert (answer.status_code, "gzip, deflate" in answer.json()["error"]) == (415, True)
+
+
+def test_a_body_that_expands_beyond_the_limit_is_refused(client, settings):
+    bomb = gzip.compress(bytes(settings.body + 1))
+    answer = client.post("/v2/models/tiny/infer", content=bomb, headers={"content-encoding": "gzip"})
+    assert (answer.status_code, "limit of 33,554,432" in answer.json()["error"]) == (413, True)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_compressed_answers(client, coding):
+    body = json.dumps({"inputs": [{**GIVEN, "shape": [60, 4, 3, 1], "data": GIVEN["data"] * 20}]})
+    plain = client.post("/v2/models/tiny/infer", content=body, headers={"accept-encoding": f"{coding};q=0"})
+    assert "content-encoding" not in plain.headers
+    found = client.post("/v2/models/tiny/infer", content=body, headers={"accept-encoding": f"br, {coding};q=0.5"})
+    assert found.headers["content-encoding"] == coding
+    assert int(found.headers["content-length"]) < len(plain.content)
+    assert found.json() == plain.json()
+    # Short ones are sent as they are.
+    short = client.post("/v2/models/tiny/infer", json={"inputs": [GIVEN]}, headers={"accept-encoding": coding})
+    assert "content-encoding" not in short.headers
