@@ -86,9 +86,10 @@ class Endpoint:
     def _started(self) -> str:
         def written() -> re.Match[str] | None:
             assert self.process.poll() is None, self._log.read_text()
-            return re.search(r"at http://\S+:(\d+)\n", self._log.read_text())
+            return re.search(r"at http://\S+:(\d+)(?: and grpc://(\S+))?\n", self._log.read_text())
 
         eventually(written, 60)
+        self.grpc = written()[2]
         url = f"http://127.0.0.1:{written()[1]}"
         eventually(lambda: is_loaded(httpx.get(f"{url}/v2/health/ready", timeout=60)), 60)
         return url

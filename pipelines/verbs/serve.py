@@ -7,8 +7,11 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import tyro
@@ -19,6 +22,9 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from serving.engine.crashes import Crashes
+
+if TYPE_CHECKING:
+    from serving.http.app import OtherServer
 
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
@@ -37,6 +43,8 @@ class Arguments(Frozen):
     """Address to listen on; 0.0.0.0 is every address of this machine."""
     port: Annotated[int, Field(ge=0, lt=65_536)] = 8501
     """Port to listen on; 0 is a free one."""
+    grpc_port: Annotated[int, Field(ge=0, lt=65_536)] | None = None
+    """Port for gRPC (Open Inference Protocol, TF Serving); 0 is a free one. Without it, there is no gRPC."""
     key: Literal["environment", "none"] = "environment"
     """Require clients to send the key in the environment variable HIGHWAY_API_KEY, if it is set; "none" admits everyone
     and must be given unless a key is set or the address is a loopback address."""
@@ -84,8 +92,7 @@ def main(arguments: list[str]) -> None:
         raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     key, origins = _access(given)
     _check_address(given)
-    if not given.models.is_dir():
-        raise UserError(f"there is no folder {given.models}. Export a model with `highway export`, or name its folder.")
+    _check_models(given.models)
     if given.workers > 1 and not hasattr(os, "fork"):
         raise UserError("--workers needs a system with fork. Start several endpoints behind a load balancer instead.")
     from serving import signature
@@ -97,19 +104,20 @@ def main(arguments: list[str]) -> None:
         raise UserError(str(error)) from error
     configure_log(quiet=given.quiet)
     listening = _listen(given.host, given.port)
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"serving {given.models} at http://{shown}:{port}\n")
+    reserved = None if given.grpc_port is None else _reserve(given.host, given.grpc_port)
+    grpc_address = _shown(reserved) if reserved else None
+    also = f" and grpc://{grpc_address}" if grpc_address else ""
+    sys.stderr.write(f"serving {given.models} at http://{_shown(listening)}{also}\n")
 
     if given.workers == 1:
-        _serve(given, key, origins, trust, listening)
+        _serve(given, key, origins, trust, listening, grpc_address=grpc_address)
         return
     from serving.http.workers import supervise
 
     crashes = Crashes(given.workers)
 
     def work() -> None:
-        _serve(given, key, origins, trust, listening, crashes=crashes)
+        _serve(given, key, origins, trust, listening, grpc_address=grpc_address, crashes=crashes)
 
     sys.exit(supervise(work, given.workers, crashes))
 
@@ -121,6 +129,7 @@ def _serve(
     trust: tuple[bytes, ...],
     listening: socket.socket,
     *,
+    grpc_address: str | None,
     crashes: Crashes | None = None,
 ) -> None:
     """Serves in this process until SIGTERM."""
@@ -155,7 +164,7 @@ def _serve(
         address=given.address_connections,
     )
     config = uvicorn.Config(
-        make_app(settings),
+        make_app(settings, _grpc_server(grpc_address, given.timeout + GRACE)),
         http=protocol(limits),
         log_config=None,
         access_log=False,
@@ -168,6 +177,14 @@ def _serve(
     # Python's own exit would wait for a prediction that never ends.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.Server(config).run([listening])
+
+
+def _grpc_server(grpc_address: str | None, grace: float) -> "OtherServer | None":
+    if grpc_address is None:
+        return None
+    from serving.rpc.server import serve
+
+    return partial(serve, address=grpc_address, grace=grace)
 
 
 def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
@@ -183,6 +200,26 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     if not given.origins:
         raise UserError("name the web sites whose pages may call this endpoint, or none: --origins none.")
     return key, origins
+
+
+def _check_models(models: Path) -> None:
+    from serving import manifest, repository
+
+    if not models.is_dir():
+        raise UserError(f"there is no folder {models}. Export a model with `highway export`, or name its folder.")
+    if (models / manifest.NAME).exists():
+        raise UserError(f"{models} is one version of a model. Name the folder of all models: {models.parent.parent}.")
+    try:
+        if any((models / str(version) / manifest.NAME).exists() for version in repository.versions(models)):
+            raise UserError(f"{models} is one model. Name the folder of all models: {models.parent}.")
+        found = repository.models(models)
+    except OSError as error:
+        # A volume may come back: the endpoint starts, and reports it.
+        found, problem = [], f"{models} cannot be read: {error.strerror}."
+    else:
+        problem = f"{models} has no models yet. Export one with `highway export RUN --to {models / 'NAME'}`."
+    if not found:
+        sys.stderr.write(f"{problem} It is checked every second.\n")
 
 
 def _check_address(given: Arguments) -> None:
@@ -210,11 +247,31 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
+    with _address_in_use(host, port, "--port"):
         return socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    from serving.rpc.ports import reserve
+
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UserError("--grpc-port needs a system with SO_REUSEPORT, such as Linux or macOS.")
+    with _address_in_use(host, port, "--grpc-port"):
+        return reserve(host, port)
+
+
+@contextmanager
+def _address_in_use(host: str, port: int, option: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(
-            f"cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
+            f"cannot listen on {host} port {port}: {error.strerror}. Choose another with {option}."
         ) from error
+
+
+def _shown(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,7 @@ from serving.http.compression import compress
 from serving.http.openapi import (
     CONFIG,
     INDEX,
+    INDEX_BODY,
     INFER_BODY,
     INFERRED,
     JSON,
@@ -53,12 +54,15 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         await about.check_ready()
         return {"ready": True}
 
+    indexed = operation(INDEX, "", INDEX_BODY)
+    indexed["requestBody"]["required"] = False
+
     # Before the paths with a name: the statistics of a model called "stats" are at its own path only.
     @routes.get("/v2/models/stats", summary="Statistics of all models", openapi_extra=operation(STATISTICS))
     async def all_statistics() -> dict[str, object]:
         return about.statistics(None, None)
 
-    @routes.post("/v2/repository/index", summary="Versions and their states", openapi_extra=operation(INDEX))
+    @routes.post("/v2/repository/index", summary="Versions and their states", openapi_extra=indexed)
     async def index(request: Request) -> Response:
         found = about.index(ready=triton.is_ready_only(await request.body()))
         return Response(orjson.dumps(found), media_type=JSON)

@@ -122,6 +122,7 @@ METADATA = {
         "schema": record(name=TEXT, versions=array(TEXT), platform=TEXT, inputs=_DESCRIBED, outputs=_DESCRIBED),
     }
 }
+INDEX_BODY = {JSON: {"schema": record(ready={"type": "boolean"}, optional=("ready",))}}
 INDEX = {JSON: {"schema": array(record(name=TEXT, version=TEXT, state=TEXT, reason=TEXT))}}
 CONFIG = {JSON: {"schema": record(name=TEXT, platform=TEXT, max_batch_size=WHOLE, input=_NUMBERS, output=_NUMBERS)}}
 _STATISTICS = record(

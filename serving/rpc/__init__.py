@@ -1,0 +1,1 @@
+"""Endpoint over gRPC: the Open Inference Protocol, TF Serving, and health."""

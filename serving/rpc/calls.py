@@ -1,0 +1,89 @@
+"""One gRPC call: its key, limits and errors, and its place in metrics and log, as for a request over HTTP."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from serving.engine.backends import ServedVersion
+from serving.http.app import Shared, refusal
+from serving.http.middleware import WRONG_KEY
+
+# gRPC's status for the HTTP status of an error.
+CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    500: grpc.StatusCode.INTERNAL,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+# Metadata with the milliseconds after which a client may try again (gRPC's proposal A6).
+_RETRY = "grpc-retry-pushback-ms"
+
+
+@dataclass
+class GrpcCall:
+    """Facts about a call, which its method adds to."""
+
+    served: ServedVersion | None = None
+    """The requested version, once it has been found."""
+
+    def found(self, served: ServedVersion) -> ServedVersion:
+        """Records the requested version, and returns it."""
+        self.served = served
+        return served
+
+
+# Answers a message.
+Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
+
+
+def handler(path: str, method: Method, shared: Shared, *, is_open: bool) -> grpc.RpcMethodHandler:
+    """Returns the handler of a method, for messages that it parses itself.
+
+    Args:
+        path: `/package.Service/Method`.
+        method: the method.
+        shared: what it shares with HTTP.
+        is_open: whether it answers without a key.
+    """
+
+    async def answer(body: bytes, context: Any) -> bytes:
+        call, start, status, access = GrpcCall(), time.perf_counter(), 499, shared.access
+        try:
+            access.enter(len(body))
+            if not is_open and not access.admits(_headers(context)):
+                status = 401
+                await context.abort(CODES[status], WRONG_KEY)
+            response = await method(call, body)
+            status = 200
+            return response
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            status, message, after = refusal(error)
+            metadata = ((_RETRY, str(round(1000 * after))),) if after else ()
+            # This raises an error of its own.
+            await context.abort(CODES[status], message, metadata)
+            raise
+        finally:
+            access.leave(path, len(body), status, time.perf_counter() - start)
+
+    return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def text(field: bytes) -> str:
+    """Returns a string of a message; invalid ones are names that nothing has."""
+    return field.decode(errors="replace")
+
+
+def _headers(context: Any) -> dict[bytes, bytes]:
+    return {
+        name.encode(): value.encode() if isinstance(value, str) else value
+        for name, value in context.invocation_metadata() or ()
+    }

@@ -1,0 +1,225 @@
+"""The gRPC server next to the app over the version made by hand, called with the published stubs."""
+
+from functools import partial
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from serving.engine.batching import Batcher
+from serving.engine.settings import Settings
+from serving.http.app import make_app
+from serving.messages import tf_serving as messages
+from serving.rpc.ports import reserve
+from serving.rpc.server import serve
+from tests.endpoint import IMAGES, LoadedClient, eventually
+
+Code = grpc.StatusCode
+
+
+class Served:
+    """An endpoint with both ports, and the published stubs."""
+
+    def __init__(self, settings):
+        self.reserved = reserve("127.0.0.1", 0)
+        address = f"127.0.0.1:{self.reserved.getsockname()[1]}"
+        self.http = LoadedClient(make_app(settings, partial(serve, address=address, grace=5.0)))
+        self.channel = grpc.insecure_channel(address)
+        self.inference = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+        self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def __enter__(self):
+        self.http.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.channel.close()
+        self.http.__exit__(*error)
+        self.reserved.close()
+
+
+@pytest.fixture
+def settings(version):
+    return Settings(models=version.parents[1], poll=0.05)
+
+
+@pytest.fixture
+def served(settings):
+    with Served(settings) as made:
+        yield made
+
+
+def infer_request(images=IMAGES, datatype="UINT8", **fields):
+    tensor = {"name": "image", "datatype": datatype, "shape": images.shape}
+    return service_pb2.ModelInferRequest(
+        **{"model_name": "tiny", "inputs": [tensor], "raw_input_contents": [images.tobytes()], **fields}
+    )
+
+
+def predict_request(images=IMAGES, **spec):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "tiny"
+    for name, value in spec.items():
+        if name == "version":
+            request.model_spec.version.value = value
+        else:
+            setattr(request.model_spec, name, value)
+    request.inputs["image"].ParseFromString(messages.tensor(images).SerializeToString())
+    return request
+
+
+@pytest.fixture
+def expected(kernel):
+    logits = IMAGES.reshape(3, 12) @ kernel
+    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+
+def test_the_open_inference_protocol(served, expected):
+    stub = served.inference
+    assert stub.ServerLive(service_pb2.ServerLiveRequest()).live
+    assert stub.ServerReady(service_pb2.ServerReadyRequest()).ready
+    assert stub.ModelReady(service_pb2.ModelReadyRequest(name="tiny", version="1")).ready
+    assert not stub.ModelReady(service_pb2.ModelReadyRequest(name="other")).ready
+    assert "classification" in stub.ServerMetadata(service_pb2.ServerMetadataRequest()).extensions
+    found = stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="tiny"))
+    assert (found.versions, found.inputs[0].shape) == (["1"], [-1, 4, 3, 1])
+    config = stub.ModelConfig(service_pb2.ModelConfigRequest(name="tiny")).config
+    assert (config.max_batch_size, config.input[0].dims, config.input[1].optional) == (256, [4, 3, 1], True)
+    (entry,) = stub.RepositoryIndex(service_pb2.RepositoryIndexRequest(ready=True)).models
+    assert (entry.name, entry.version, entry.state) == ("tiny", "1", "READY")
+    found = stub.ModelInfer(infer_request(id="seven"))
+    assert (found.model_name, found.model_version, found.id) == ("tiny", "1", "seven")
+    assert [(one.name, one.datatype, one.shape) for one in found.outputs] == [
+        ("probabilities", "FP32", [3, 4]), ("class_id", "INT64", [3]),
+    ]  # fmt: skip
+    first = np.frombuffer(found.raw_output_contents[0], "<f4").reshape(3, 4)
+    np.testing.assert_allclose(first, expected, atol=1e-6)
+    (statistics,) = stub.ModelStatistics(service_pb2.ModelStatisticsRequest(name="tiny")).model_stats
+    assert (statistics.inference_count, statistics.inference_stats.success.count) == (3, 1)
+
+
+def test_tensors_listed_value_by_value_are_answered_alike(served, expected):
+    given = infer_request(np.float32(IMAGES), "FP32", raw_input_contents=[])
+    given.inputs[0].contents.fp32_contents.extend(IMAGES.ravel())
+    found = served.inference.ModelInfer(given)
+    assert not found.raw_output_contents
+    np.testing.assert_allclose(found.outputs[0].contents.fp32_contents, expected.ravel(), atol=1e-6)
+    assert found.outputs[1].contents.int64_contents == expected.argmax(-1).tolist()
+
+
+def test_classification(served, expected):
+    given = infer_request(IMAGES[:1])
+    given.outputs.add(name="probabilities").parameters["classification"].int64_param = 2
+    found = served.inference.ModelInfer(given)
+    assert (found.outputs[0].datatype, found.outputs[0].shape) == ("BYTES", [1, 2])
+    best = expected[0].argmax()
+    label = ("zero", "one", "two", "three")[best]
+    assert f"{expected[0, best]:.6f}:{best}:{label}".encode() in found.raw_output_contents[0]
+
+
+def test_tf_serving(served, expected):
+    for spec in ({}, {"version": 0}, {"version": 1}, {"signature_name": "serving_default"}):
+        found = served.prediction.Predict(predict_request(**spec))
+        assert (found.model_spec.name, found.model_spec.version.value) == ("tiny", 1)
+        np.testing.assert_allclose(found.outputs["probabilities"].float_val, expected.ravel(), atol=1e-6)
+        assert [dim.size for dim in found.outputs["probabilities"].tensor_shape.dim] == [3, 4]
+        assert found.outputs["class_id"].int64_val == expected.argmax(-1).tolist()
+    request = predict_request(np.float64(IMAGES))
+    request.output_filter.append("class_id")
+    assert list(served.prediction.Predict(request).outputs) == ["class_id"]
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "tiny"
+    (status,) = served.models.GetModelStatus(request).model_version_status
+    assert (status.version, status.State.Name(status.state)) == (1, "AVAILABLE")
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "tiny"
+    found = get_model_metadata_pb2.SignatureDefMap()
+    assert served.prediction.GetModelMetadata(request).metadata["signature_def"].Unpack(found)
+    image = found.signature_def["serving_default"].inputs["image"]
+    assert (image.dtype, [dim.size for dim in image.tensor_shape.dim]) == (4, [-1, 4, 3, 1])
+
+
+def wrong(function, request, **options):
+    with pytest.raises(grpc.RpcError) as raised:
+        function(request, **options)
+    return raised.value.code(), raised.value.details()
+
+
+def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
+    infer, predict = served.inference.ModelInfer, served.prediction.Predict
+    for function, request, code, said in (
+        (infer, infer_request(model_name="other"), Code.NOT_FOUND, "there is no model 'other'"),
+        (infer, infer_request(model_version="x"), Code.INVALID_ARGUMENT, "a version is a positive integer"),
+        (infer, infer_request(IMAGES[:, :2]), Code.INVALID_ARGUMENT, "takes images of (batch, 4, 3, 1)"),
+        (infer, infer_request(np.float32(IMAGES) / 2, "FP32"), Code.INVALID_ARGUMENT, "whole numbers"),
+        (infer, infer_request(inputs=[]), Code.INVALID_ARGUMENT, "one input"),
+        (predict, predict_request(version=7), Code.NOT_FOUND, "no version 7"),
+        (predict, predict_request(version=-1), Code.INVALID_ARGUMENT, "a positive integer"),
+        (predict, predict_request(version_label="stable"), Code.NOT_FOUND, "no label 'stable'"),
+        (predict, predict_request(signature_name="x"), Code.INVALID_ARGUMENT, "no signature 'x'"),
+        (predict, predict_request(np.zeros((257, 4, 3, 1), "uint8")), Code.RESOURCE_EXHAUSTED, "limit of 256"),
+        (predict, predict_request(np.array([b"a"], object)), Code.INVALID_ARGUMENT, "takes images"),
+    ):
+        found, details = wrong(function, request)
+        assert (found, said in details) == (code, True), details
+    monkeypatch.setattr(Batcher, "predict", lambda *_: 1 / 0)
+    assert wrong(infer, infer_request()) == (Code.INTERNAL, "the endpoint failed. Its log has the reason.")
+    text = served.http.get("/metrics").text
+    route = "/inference.GRPCInferenceService/ModelInfer"
+    assert any(
+        line.startswith("highway_requests_total{") and route in line and '"404"' in line for line in text.splitlines()
+    )
+
+
+def test_malformed_messages_are_refused(served):
+    for method in ("inference.GRPCInferenceService/ModelInfer", "tensorflow.serving.PredictionService/Predict"):
+        call = served.channel.unary_unary(f"/{method}")
+        assert wrong(call, b"\xff\xff\xff")[0] in (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
+    valid = infer_request().SerializeToString()
+    call = served.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    assert wrong(call, valid + b"\xff") == (Code.INVALID_ARGUMENT, "the message is not a ModelInferRequest.")
+    assert wrong(served.channel.unary_unary("/inference.GRPCInferenceService/Other"), b"")[0] == Code.UNIMPLEMENTED
+
+
+def test_health(served, version):
+    def status(name):
+        return served.health.Check(health_pb2.HealthCheckRequest(service=name)).status
+
+    serving = health_pb2.HealthCheckResponse.SERVING
+    names = ("", "inference.GRPCInferenceService", "tensorflow.serving.PredictionService")
+    eventually(lambda: [status(name) for name in names] == [serving] * 3)
+    assert status("liveness") == serving
+    assert wrong(served.health.Check, health_pb2.HealthCheckRequest(service="other"))[0] == Code.NOT_FOUND
+
+
+def test_a_key(version):
+    with Served(Settings(models=version.parents[1], api_key="secret")) as served:
+        for metadata in ((), (("x-api-key", "wrong"),), (("authorization", "Bearer wrong"),)):
+            code, details = wrong(served.inference.ModelInfer, infer_request(), metadata=metadata)
+            assert (code, "the key is missing or wrong" in details) == (Code.UNAUTHENTICATED, True)
+        for metadata in ((("x-api-key", "secret"),), (("authorization", "Bearer secret"),)):
+            assert served.inference.ModelInfer(infer_request(), metadata=metadata).model_version == "1"
+        assert served.inference.ServerLive(service_pb2.ServerLiveRequest()).live
+        eventually(lambda: served.health.Check(health_pb2.HealthCheckRequest()).status == 1)
+
+
+def test_limits(version):
+    with Served(Settings(models=version.parents[1], body=1000)) as served:
+        code, details = wrong(served.inference.ModelInfer, infer_request(np.zeros((100, 4, 3, 1), "uint8")))
+        assert (code, "1000" in details) == (Code.RESOURCE_EXHAUSTED, True)
+
+
+def test_a_port_in_use_is_noticed(served):
+    with pytest.raises(OSError, match="in use"):
+        reserve(*served.reserved.getsockname()[:2])
