@@ -10,7 +10,9 @@ from pathlib import Path
 from benchmarks import (
     batch_inference,
     conv,
+    cores,
     dense,
+    health,
     inputs,
     lesions,
     memory,
@@ -35,6 +37,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     lesions.BENCHMARK,
     tune.BENCHMARK,
     serving.BENCHMARK,
+    cores.BENCHMARK,
+    health.BENCHMARK,
     memory.BENCHMARK,
     batch_inference.BENCHMARK,
     redrawn_digits.BENCHMARK,

@@ -78,14 +78,22 @@ def cost(session: Session) -> float:
 BENCHMARK = Benchmark("serving", "How many requests per second do endpoints answer?", run, cost)
 
 
-def exported(session: Session) -> Path:
-    """Trains a 50-layer net, 5 layers if quick, for an epoch and exports it, once per session; returns the version."""
-    run, models = session.folder / "run", session.folder / "models"
-    version = models / "dense" / "1"
+def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dense") -> Path:
+    """Trains a net for an epoch and exports it, once per session; a dense one of 5 layers if quick.
+
+    Args:
+        session: the run.
+        recipe: recipe of the net.
+        name: name of the model.
+
+    Returns:
+        The version.
+    """
+    run, version = session.folder / "runs" / name, session.folder / "models" / name / "1"
     if not version.exists():
         # Quick runs omit what is slow to convert: many layers, and the graph from image files to digits.
         depth, pictures = (("--model.depth", "5"), ("--pictures", "natural")) if session.quick else ((), ())
-        train = ("train", "mnist_dense_50", *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
+        train = ("train", recipe, *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
         export = ("export", str(run), "--to", str(version.parent), *pictures)
         for words in (train, export):
             subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
@@ -97,7 +105,7 @@ def _write_weights(session: Session, version: Path) -> None:
     from pipelines.core.run import load_model, open_run
     from pipelines.data import preprocess
 
-    run = session.folder / "run"
+    run = session.folder / "runs" / version.parent.name
     fitted = preprocess.load(run / "preprocess.npz")
     weights = load_model(open_run(run), "final").get_weights()
     np.savez(version.parent / "weights.npz", np.float32(fitted.settings.scale), *weights)

@@ -81,20 +81,21 @@ class Running:
         server: server to start.
         models: the model repository that `highway serve` serves.
         folder: the version that the other servers open.
+        cores: the cores that it may use; by default all.
 
     Raises:
         FailedError: its environment is missing, or it does not answer.
     """
 
-    def __init__(self, server: WebServer, models: Path, folder: Path) -> None:
+    def __init__(self, server: WebServer, models: Path, folder: Path, cores: Sequence[int] = ()) -> None:
         self.server = server
         self.port = _free_port()
         words = (
             ["-m", f"benchmarks.servers.{server.module}", str(folder), str(self.port), *server.options]
             if server.module
-            else ["-m", "pipelines", "serve", str(models), "--port", str(self.port), "--quiet"]
+            else ["-m", "pipelines", "serve", str(models), "--port", str(self.port), "--quiet", *server.options]
         )
-        path = f"/predict/{folder.parent.name}" if server.ours else "/predict"
+        path = "/predict" if server.module else f"/predict/{folder.parent.name}"
         self.url = f"http://127.0.0.1:{self.port}{path}"
         variables = {**os.environ, "ORT_DISABLE_TELEMETRY": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
@@ -102,6 +103,9 @@ class Running:
             [_python(server.environment), *words],
             cwd=ROOT, env=variables, stdout=self._errors, stderr=self._errors, start_new_session=True,
         )  # fmt: skip
+        if cores and hasattr(os, "sched_setaffinity"):
+            # In effect before the process counts its cores; its workers inherit it.
+            os.sched_setaffinity(self._process.pid, cores)
 
     def __enter__(self) -> "Running":
         return self
