@@ -1,6 +1,6 @@
 // A card with an answer: the class, all probabilities, the input of the net, and the gates of its layers.
 import { find, make, percent } from "./dom.js";
-import { wanted } from "./endpoint.js";
+import { verdict, wanted } from "./endpoint.js";
 import { Gates } from "./gates.js";
 
 export class Answer {
@@ -37,14 +37,17 @@ export class Answer {
     this.section.classList.remove("empty", "old");
     this.#describe(target);
     const [label, share] = this.part("verdict").children;
-    label.textContent = label.title = top[0].label;
-    share.textContent = percent(top[0].probability);
+    const said = verdict(prediction);
+    label.textContent = label.title = said.label;
+    share.textContent = said.share;
     this.#notice(prediction.notice ?? "");
     const byLabel = new Map(top.map((one) => [one.label, one.probability]));
     // A few classes have a fixed row each.
     const fixed = top.length === target.classes.length && target.classes.every((name) => byLabel.has(name));
     const shown = fixed ? target.classes : top.map((one) => one.label);
-    this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
+    const rows = this.#rows(shown);
+    // The probabilities are those of one digit.
+    if (said.share) rows.forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
     pixels(this.part("seen"), seen);
     this.gates.show(answer, this.part("seen"));
     this.part("source").textContent = `Answered by version ${answer.version} in ${Math.round(milliseconds)} ms`;
@@ -60,7 +63,7 @@ export class Answer {
     const data = facts.data ? ` of ${facts.data}` : "";
     const quality = facts.test_accuracy === null ? `Not evaluated on test images${data}`
       : `${percent(facts.test_accuracy)} right on ${facts.test_images?.toLocaleString("en") ?? "the"} test images${data}`;
-    const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)} MB`;
+    const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
     const day = new Date(facts.created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
     this.part("facts").textContent = `${quality}; ${facts.net}, ${size}; exported on ${day}`;
   }

@@ -1,6 +1,6 @@
 // Several files at once, with a table of their answers.
-import { find, make, percent } from "./dom.js";
-import { Refused, classify } from "./endpoint.js";
+import { find, make } from "./dom.js";
+import { Refused, classify, verdict } from "./endpoint.js";
 
 const PARALLEL = 4; // Requests at the same time.
 const card = find("batch");
@@ -58,9 +58,12 @@ async function answer(target, file) {
   for (;;) {
     try {
       const found = await classify(target, file, false);
-      const [{ top: [first], notice }] = found.answer.predictions;
-      const label = make("td", { textContent: first.label, title: notice ?? "" });
-      return [label, make("td", { className: "number", textContent: percent(first.probability) })];
+      const [prediction] = found.answer.predictions;
+      const { label, share } = verdict(prediction);
+      return [
+        make("td", { textContent: label, title: prediction.notice ?? "" }),
+        make("td", { className: "number", textContent: share }),
+      ];
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       if (!error.after) return [make("td", { className: "wrong", colSpan: 2, textContent: error.message })];

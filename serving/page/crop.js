@@ -6,7 +6,9 @@ const marks = find("crops");
 // Marks what a version saw of an image, the state of a `Drawing`; without a prediction, nothing.
 export function showCrop(state, target, prediction) {
   const { left, top, width, height } = state.frame;
-  marks.replaceChildren(...boxes(state, target, prediction).map(([upper, lower, start, end]) => {
+  // A frame around the whole image would say nothing.
+  const parts = boxes(state, target, prediction).filter(([upper, lower, start, end]) => lower - upper < 1 || end - start < 1);
+  marks.replaceChildren(...parts.map(([upper, lower, start, end]) => {
     const mark = make("i");
     const place = { top: top + upper * height, left: left + start * width, height: (lower - upper) * height, width: (end - start) * width };
     for (const [name, value] of Object.entries(place)) mark.style[name] = `${100 * value}%`;
@@ -15,8 +17,10 @@ export function showCrop(state, target, prediction) {
 }
 
 // Top, bottom, left and right of each part, from 0 to 1.
-function boxes({ bitmap }, { kind, shape }, prediction) {
-  if (!prediction || kind !== "natural") return prediction?.boxes ?? [];
+function boxes({ bitmap }, target, prediction) {
+  if (!prediction) return [];
+  const { kind, shape } = target;
+  if (kind !== "natural") return prediction.segments?.map((one) => one.box) ?? [];
   if (!bitmap) return [];
   // The largest centred part with the aspect ratio of the input.
   const wanted = (shape[1] / shape[0]) * (bitmap.height / bitmap.width);

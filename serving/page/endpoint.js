@@ -1,5 +1,5 @@
 // Sends requests to the endpoint, with the key if it requires one.
-import { find } from "./dom.js";
+import { find, percent } from "./dom.js";
 
 export class Refused extends Error {
   constructor(message, status = 0, after = 0) {
@@ -48,10 +48,18 @@ export function path(target, parameters) {
 export async function classify(target, image, inside) {
   const body = new FormData();
   body.append("picture", image, image.name ?? "drawing.png");
+  const digits = target.kind === "digit" ? { segments: true } : {};
   const more = inside ? { seen: true, explain: target.facts.gates, maps: target.facts.maps } : {};
   const start = performance.now();
-  const answer = await ask(path(target, { top: wanted(target.classes), ...more }), { method: "POST", body });
+  const query = { top: wanted(target.classes), ...digits, ...more };
+  const answer = await ask(path(target, query), { method: "POST", body });
   return { answer, milliseconds: performance.now() - start };
+}
+
+// The class and its probability as text. An image of several digits has the class of each, and no probability.
+export function verdict({ top, segments }) {
+  if (!segments || segments.length === 1) return { label: top[0].label, share: percent(top[0].probability) };
+  return { label: segments.map((one) => one.top[0].label).join("") || "No digit", share: "" };
 }
 
 // Calls back when the user has entered a key.

@@ -38,10 +38,16 @@ async function report(about, work) {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     problems[about] = error.message;
-    if (about === "image") for (const card of [first, second]) card.showOld();
+    if (about === "image") showOld();
     if (about === "image" && error.after) setTimeout(predict, 1000 * error.after);
   }
   showProblems();
+}
+
+// The answers on the page are not those of the image.
+function showOld() {
+  for (const card of [first, second]) card.showOld();
+  showCrop(drawing.state, choice.first);
 }
 
 async function list() {
