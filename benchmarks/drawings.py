@@ -1,0 +1,223 @@
+"""Draws stored digits as people write and photograph them, as image files.
+
+Each drawing takes a digit, float32 [28, 28], white on black from 0 to 255, and a random generator. Angles and sizes are
+uniform between the limits that the code names.
+"""
+
+import io
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from PIL import Image, ImageChops, ImageDraw, ImageFilter
+
+Drawing = Callable[[np.ndarray, np.random.Generator], bytes]
+LARGEST = 20.0
+# Cells per side of a coarse scan, and its grey levels, as in the UCI's optical digits.
+SCAN, LEVELS = 8, 16
+
+
+def inverted(digit: np.ndarray, _: np.random.Generator) -> bytes:
+    """Dark on light."""
+    return _png(255 - digit)
+
+
+def scaled(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """Dark on light, enlarged 1 to 20 times, uniform in the logarithm."""
+    return _png(255 - _larger(digit, _magnitude(random, LARGEST)))
+
+
+def shifted(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """Dark on light, anywhere in an image of 1.3 to 2.5 times its size."""
+    return _png(255 - _placed(digit, random))
+
+
+def paper(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """Grey ink on grainy grey paper in uneven light, anywhere on it, enlarged 2 to 8 times."""
+    ink = _placed(_larger(digit, random.uniform(2, 8)), random) / 255
+    return _jpeg(_on_paper(ink, random))
+
+
+def transparent(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """Black strokes on a transparent background, as a canvas saves them, anywhere on it, enlarged up to 10 times."""
+    ink = _placed(_larger(digit, _magnitude(random, LARGEST / 2)), random)
+    return _png(np.stack([*[np.zeros_like(ink)] * 3, ink], axis=-1))
+
+
+def table(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, with the table showing along one or two sides: oblique, darker or lighter than the paper."""
+    ink = _placed(_tilted(_larger(digit, random.uniform(3, 8)), random), random, least=1.6) / 255
+    photographed = _on_paper(ink, random)
+    height, width = ink.shape
+    y, x = np.linspace(-0.5, 0.5, height)[:, None], np.linspace(-0.5, 0.5, width)[None]
+    for side in random.choice(4, random.integers(1, 3), replace=False):
+        angle = np.radians(90 * side + random.uniform(-8, 8))
+        distance = x * np.cos(angle) + y * np.sin(angle)
+        # A photographer keeps the digit on the paper.
+        start = max(0.5 - random.uniform(0.03, 0.18), distance[ink > 0.1].max() + 0.03)
+        level = random.uniform(10, 110) if random.random() < 0.7 else random.uniform(200, 250)
+        texture = level + random.normal(0, random.uniform(2, 8), ink.shape)
+        photographed = np.where(distance > start, texture, photographed)
+    return _jpeg(_blurred(photographed, 0.8))
+
+
+def framed(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, in a drawn rectangle."""
+    ink = _placed(_larger(digit, random.uniform(3, 8)), random, least=1.5)
+    height, width = ink.shape
+    ys, xs = np.nonzero(ink > 25)
+    line = max(1, round(random.uniform(0.01, 0.03) * min(ink.shape)))
+    # Between the digit and the edge of the image, on each side.
+    share = random.uniform(0.1, 0.8, 4)
+    left, right = share[0] * (xs.min() - 2 * line), width - share[1] * (width - xs.max() - 2 * line)
+    top, bottom = share[2] * (ys.min() - 2 * line), height - share[3] * (height - ys.max() - 2 * line)
+    drawn = Image.fromarray(ink.astype(np.uint8))
+    ImageDraw.Draw(drawn).rectangle(tuple(map(round, (left, top, right, bottom))), outline=255, width=line)
+    return _jpeg(_on_paper(_blurred(np.asarray(drawn, np.float32), 0.7) / 255, random))
+
+
+def specked(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, with one to three specks of ink away from the strokes."""
+    ink = _placed(_larger(digit, random.uniform(3, 8)), random)
+    size = max(ink.shape)
+    free = np.argwhere(~_near(ink > 25, round(0.06 * size)))
+    drawn = Image.fromarray(ink.astype(np.uint8))
+    for _ in range(random.integers(1, 4)):
+        y, x = free[random.integers(len(free))]
+        radius = random.uniform(0.008, 0.03) * size
+        ImageDraw.Draw(drawn).ellipse((x - radius, y - radius, x + radius, y + radius), fill=255)
+    return _jpeg(_on_paper(_blurred(np.asarray(drawn, np.float32), 0.7) / 255, random))
+
+
+def touching(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, with strokes that reach one or two edges of the image."""
+    ink = _placed(_larger(digit, random.uniform(2, 8)), random)
+    ys, xs = np.nonzero(ink > 60)
+    cuts = (slice(ys.min(), None), slice(None, ys.max() + 1)), (slice(xs.min(), None), slice(None, xs.max() + 1))
+    for axis in random.choice(2, random.integers(1, 3), replace=False):
+        at = cuts[axis][random.integers(2)]
+        ink = ink[at] if axis == 0 else ink[:, at]
+        ys, xs = np.nonzero(ink > 60)
+        cuts = (slice(ys.min(), None), slice(None, ys.max() + 1)), (slice(xs.min(), None), slice(None, xs.max() + 1))
+    return _jpeg(_on_paper(ink / 255, random))
+
+
+def thick(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, with strokes of a marker: wider by 1 to 2 of the 28 pixels."""
+    times = random.uniform(3, 8)
+    large = _larger(digit, times)
+    large = np.asarray(_disc(Image.fromarray(large.astype(np.uint8)), random.uniform(0.5, 1.0) * times), np.float32)
+    return _jpeg(_on_paper(_placed(large, random) / 255, random))
+
+
+def coarse(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """Scanned with 8 x 8 cells of 17 grey levels, which the digit fills, and scaled up 10 to 40 times."""
+    ys, xs = np.nonzero(digit > 60)
+    box = digit[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
+    side = max(box.shape)
+    square = np.zeros((side, side), np.float32)
+    top, left = (side - box.shape[0]) // 2, (side - box.shape[1]) // 2
+    square[top : top + box.shape[0], left : left + box.shape[1]] = box
+    cells = np.asarray(Image.fromarray(square).resize((SCAN, SCAN), Image.Resampling.BOX))
+    cells = np.round(cells / 255 * LEVELS) / LEVELS * 255
+    how = (Image.Resampling.NEAREST, Image.Resampling.BICUBIC)[random.integers(2)]
+    sides = (SCAN * int(random.integers(10, 41)),) * 2
+    return _png(255 - np.asarray(Image.fromarray(cells.astype(np.float32)).resize(sides, how)))
+
+
+def perspective(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On paper, turned by up to 8 degrees and seen from aside."""
+    ink = _placed(_tilted(_larger(digit, random.uniform(3, 8)), random), random)
+    height, width = ink.shape
+    corners = np.array([(0, 0), (0, height), (width, height), (width, 0)])
+    quad = corners + random.uniform(-0.06, 0.06, (4, 2)) * (width, height)
+    seen = Image.fromarray(ink).transform(
+        (width, height), Image.Transform.QUAD, tuple(quad.ravel()), Image.Resampling.BICUBIC
+    )
+    return _jpeg(_on_paper(np.asarray(seen).clip(0, 255) / 255, random))
+
+
+DRAWINGS: Mapping[str, Drawing] = {
+    "plain": lambda digit, _: _png(digit),
+    "inverted": inverted,
+    "1 to 20 times as large": scaled,
+    "shifted": shifted,
+    "on grainy paper in uneven light": paper,
+    "on a transparent background": transparent,
+    "turned, in perspective": perspective,
+    "with the edge of the table": table,
+    "in a drawn frame": framed,
+    "with specks": specked,
+    "touching the edge of the image": touching,
+    "with a thick marker": thick,
+    "scanned with 8 x 8 cells": coarse,
+}
+
+
+def _magnitude(random: np.random.Generator, largest: float) -> float:
+    return float(largest ** random.uniform(0, 1))
+
+
+def _larger(digit: np.ndarray, times: float) -> np.ndarray:
+    side = round(digit.shape[0] * times)
+    enlarged = Image.fromarray(digit.astype(np.float32)).resize((side, side), Image.Resampling.BICUBIC)
+    return np.asarray(enlarged).clip(0, 255)
+
+
+def _tilted(ink: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    turned = Image.fromarray(ink).rotate(random.uniform(-8, 8), Image.Resampling.BICUBIC)
+    return np.asarray(turned).clip(0, 255)
+
+
+def _placed(digit: np.ndarray, random: np.random.Generator, least: float = 1.3) -> np.ndarray:
+    side = len(digit)
+    height, width = (int(side * random.uniform(least, 2.5)) for _ in range(2))
+    canvas = np.zeros((height, width), np.float32)
+    top, left = random.integers(height - side + 1), random.integers(width - side + 1)
+    canvas[top : top + side, left : left + side] = digit
+    return canvas
+
+
+def _on_paper(ink: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Grey ink, from 0 to 1, on grainy grey paper in uneven light."""
+    height, width = ink.shape
+    down, across = np.linspace(-0.5, 0.5, height)[:, None], np.linspace(-0.5, 0.5, width)[None]
+    slopes = random.uniform(-40, 40, 2)
+    light = random.uniform(140, 230) + slopes[0] * down + slopes[1] * across
+    grain = random.normal(0, random.uniform(2, 10), ink.shape)
+    return light * (1 - ink) + random.uniform(20, 70) * ink + grain
+
+
+def _near(mask: np.ndarray, cells: int) -> np.ndarray:
+    """Cells within a distance of a mask."""
+    return np.asarray(_disc(Image.fromarray(mask.astype(np.uint8) * 255), cells)) > 0
+
+
+def _disc(image: Image.Image, radius: float) -> Image.Image:
+    """Dilates by a disc, as the union of shifted copies."""
+    found = image
+    for angle in np.linspace(0, 2 * np.pi, 24, endpoint=False):
+        for reach in (radius, radius / 2):
+            shift = round(reach * np.cos(angle)), round(reach * np.sin(angle))
+            moved = Image.new(image.mode, image.size)
+            moved.paste(image, shift)
+            found = ImageChops.lighter(found, moved)
+    return found
+
+
+def _blurred(pixels: np.ndarray, radius: float) -> np.ndarray:
+    blurred = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).filter(ImageFilter.GaussianBlur(radius))
+    return np.asarray(blurred, np.float32)
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    return _file(pixels, "PNG", compress_level=1)
+
+
+def _jpeg(pixels: np.ndarray) -> bytes:
+    return _file(pixels, "JPEG", quality=85)
+
+
+def _file(pixels: np.ndarray, kind: str, **options: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)).save(file, kind, **options)
+    return file.getvalue()
