@@ -16,7 +16,7 @@ from highway_keras import ConvHighway, Highway, HighwayConnection, HighwayStack
 from tests.unit.highway_keras.backend import BACKEND, array, gradient_tensors, inputs, param_slow_on_jax, scramble
 
 POLICIES = ["float32", *map(param_slow_on_jax, ("mixed_bfloat16", "mixed_float16"))]
-POLICIES += ["float64"] if BACKEND == "tensorflow" else []
+POLICIES += ["float64"] if BACKEND != "jax" else []  # JAX needs float64 to be enabled before it starts.
 
 
 class Case(NamedTuple):
@@ -33,6 +33,11 @@ class Case(NamedTuple):
 def connection(**arguments):
     block = keras.layers.Dense(3, "tanh", kernel_regularizer="l2", name="block", dtype=arguments.get("dtype"))
     return HighwayConnection(block, **arguments)
+
+
+def int8_connection(dtype="float32", **arguments):
+    block = keras.layers.Dense(3, "tanh", name="block", dtype=f"int8_from_{dtype}")
+    return HighwayConnection(block, dtype=dtype, **arguments)
 
 
 def int8(layer):
@@ -57,8 +62,10 @@ CASES = {
     "int8": Case(int8(Highway), (3,), trainable=2, fixed=4),
     "int8, 2-D": Case(int8(lambda **o: ConvHighway(2, **o)), (4, 3, 3), trainable=2, fixed=4),
     "int8, stack": Case(int8(lambda **o: HighwayStack(2, **o)), (3,), trainable=2, fixed=4),
+    "int8, block": Case(int8_connection, (2, 3), trainable=3, fixed=2),
     "LoRA": Case(lambda **o: HighwayStack(2, lora_rank=1, **o), (3,), trainable=6, fixed=2),
 }
+CONNECTIONS = [CASES["connection"], CASES["int8, block"]]
 INT8 = [case for name, case in CASES.items() if name.startswith("int8")]
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -132,7 +139,9 @@ def test_saved_weights_give_the_same_outputs(case, tmp_path):
 @pytest.mark.parametrize("policy", ["float32", param_slow_on_jax("mixed_bfloat16")])
 @cases
 def test_a_training_step_changes_every_trainable_weight(case, policy):
-    layer = scramble(built(case, dtype=policy, **({} if case is CASES["connection"] else {"activation": "tanh"})))
+    if case is CASES["int8, block"] and policy != "float32":
+        pytest.skip("on TensorFlow, Keras's own int8 layers have no gradient in bfloat16")
+    layer = scramble(built(case, dtype=policy, **({} if case in CONNECTIONS else {"activation": "tanh"})))
     before = [array(weight) for weight in layer.trainable_weights]
     fixed = [array(weight) for weight in layer.non_trainable_weights if "moving" not in weight.name]
     x = examples(case)
