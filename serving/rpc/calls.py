@@ -8,8 +8,10 @@ from typing import Any
 import grpc
 
 from serving.engine.backends import ServedVersion
+from serving.engine.processes import SMALL
 from serving.http.app import Shared, refusal
 from serving.http.middleware import WRONG_KEY
+from serving.messages.tables import bulk_bytes
 
 # gRPC's status for the HTTP status of an error.
 CODES = {
@@ -39,6 +41,8 @@ class GrpcCall:
         return served
 
 
+# Bytes of a message that may be copied on the event loop; copying 30 MB takes tens of milliseconds.
+COPIED = 2**20
 # Answers a message.
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
 
@@ -75,6 +79,16 @@ def handler(path: str, method: Method, shared: Shared, *, is_open: bool) -> grpc
             access.leave(path, len(body), status, time.perf_counter() - start)
 
     return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:
+    """Returns the size of a message for `Predictor.offload`: without the bytes that are merely copied, unless many.
+
+    Args:
+        body: the message.
+        bulk: see `serving.messages.tables.bulk_bytes`.
+    """
+    return len(body) - bulk_bytes(body, bulk) if SMALL < len(body) <= COPIED else len(body)
 
 
 def text(field: bytes) -> str:

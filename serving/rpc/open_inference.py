@@ -13,11 +13,11 @@ from serving.errors import ModelError, RequestError, UnknownModelError
 from serving.http.app import Shared
 from serving.http.openapi import VERSION
 from serving.messages.open_inference import BULK, CLASSES
-from serving.messages.tables import bulk_bytes, first_field
+from serving.messages.tables import first_field
 from serving.protocols import open_inference_grpc as protocol
 from serving.protocols import triton
 from serving.protocols.request import parse_version
-from serving.rpc.calls import GrpcCall, Method, text
+from serving.rpc.calls import GrpcCall, Method, parsing_cost, text
 
 SERVICE = "inference.GRPCInferenceService"
 
@@ -72,9 +72,8 @@ def methods(shared: Shared) -> dict[str, Method]:
 
     async def infer(call: GrpcCall, body: bytes) -> bytes:
         find = finder(call, text(first_field(body, 1)), text(first_field(body, 2)))
-        served, limit = find(), predictor.settings.images
-        size = len(body) if len(body) <= SMALL else len(body) - bulk_bytes(body, BULK)
-        parsed = await predictor.offload(size, protocol.parse, body, served.manifest, limit)
+        served, limit, cost = find(), predictor.settings.images, parsing_cost(body, BULK)
+        parsed = await predictor.offload(cost, protocol.parse, body, served.manifest, limit)
         served, _, outputs = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         return await predictor.offload(

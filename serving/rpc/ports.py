@@ -6,8 +6,8 @@ import socket
 def reserve(host: str, port: int) -> socket.socket:
     """Reserves a port for the gRPC servers of this process and its children.
 
-    gRPC binds its port itself. Sockets that share a port with SO_REUSEPORT need no order, but would also share it with
-    another endpoint of the same user, and so does nobody notice that two were started.
+    gRPC binds its port itself, once per worker, with SO_REUSEPORT. That alone would silently share a port with another
+    endpoint of the same user.
 
     Args:
         host: address to listen on.

@@ -8,10 +8,10 @@ from serving.engine.processes import SMALL
 from serving.errors import RequestError
 from serving.http.app import Shared
 from serving.messages import tf_serving as messages
-from serving.messages.tables import bulk_bytes, first_field
+from serving.messages.tables import first_field
 from serving.protocols import tf_predict as protocol
 from serving.protocols.tf_rest import STATES
-from serving.rpc.calls import GrpcCall, Method
+from serving.rpc.calls import GrpcCall, Method, parsing_cost
 
 PREDICTION, MODELS = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 
@@ -27,8 +27,9 @@ def prediction_methods(shared: Shared) -> dict[str, Method]:
     async def predict(call: GrpcCall, body: bytes) -> bytes:
         find = finder(call, _request(messages.ModelSpec, first_field(body, 1)))
         served, limit = find(), predictor.settings.images
-        size = len(body) if len(body) <= SMALL else len(body) - bulk_bytes(body, messages.BULK)
-        parsed = await predictor.offload(size, protocol.parse, body, served.manifest, limit)
+        parsed = await predictor.offload(
+            parsing_cost(body, messages.BULK), protocol.parse, body, served.manifest, limit
+        )
         served, _, outputs = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         return await predictor.offload(
