@@ -11,7 +11,7 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
 install_into = @$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
-.PHONY: help install demo test test-all lint format docs peers servers bench lock clean
+.PHONY: help install demo test test-all lint format docs peers servers bench images lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -90,13 +90,26 @@ BENCH ?=
 bench: install peers  ## Compare this project with its peers
 	@$(BIN)/python -m benchmarks $(BENCH)
 
+# A program that builds images as Docker does.
+CONTAINER ?= docker
+IMAGES := train tf-serving endpoint
+
+images: $(IMAGES:%=image-%)  ## Build the container images, labelled with version and commit
+
+image-%:
+	$(CONTAINER) build --target $* --tag highway-$* --build-arg REVISION=$$(git rev-parse HEAD) \
+	    --build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' highway_keras/version.py) \
+	    --build-arg CREATED=$$(git log -1 --format=%cI) .
+
 lock: install  ## Resolve the dependencies anew
 	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
 	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
 	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
 	echo uv | $(BIN)/uv pip compile - --constraint requirements/cpu.lock --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/uv.lock
-	$(BIN)/uv pip compile requirements/serving.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
+	echo cyclonedx-bom | $(BIN)/uv pip compile - --universal --python-version 3.13 --generate-hashes --no-emit-index-url --upgrade \
+	    --quiet --custom-compile-command "make lock" --output-file requirements/sbom.lock
+	$(BIN)/uv pip compile requirements/serving.in requirements/tracing.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
 	$(BIN)/uv pip compile requirements/docs.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \

@@ -44,7 +44,8 @@ PACKAGES = {
     "serving": "highway_keras_serving",
 }
 """Names of the packages in the wheel, by their names in the repository."""
-FILES = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg", "requirements/docs.in", "requirements/serving.in")
+EXTRAS = ("docs", "serving", "tracing")
+FILES = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg", *(f"requirements/{name}.in" for name in EXTRAS))
 IMPORT = re.compile(rf"^(\s*from )({'|'.join(PACKAGES)})(?=[\w.]* import\b)", re.MULTILINE)
 ENTRY_POINT = re.compile(rf"(?<= = )({'|'.join(PACKAGES)})(?=[\w.]*:\w)")
 FIGURE = re.compile(r"^!\[[^]]*\]\((?!https?:)[^)]*\)\n\n(?:\*[^*]+\*\n\n)?", re.MULTILINE)

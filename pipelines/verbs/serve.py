@@ -2,9 +2,7 @@
 
 import faulthandler
 import ipaddress
-import math
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
+# Names of this machine to itself.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Arguments(Frozen):
@@ -47,10 +47,18 @@ class Arguments(Frozen):
     """Port for gRPC (Open Inference Protocol, TF Serving); 0 is a free one. Without it, there is no gRPC."""
     key: Literal["environment", "none"] = "environment"
     """Require clients to send the key in the environment variable HIGHWAY_API_KEY, if it is set; "none" admits everyone
-    and must be given unless a key is set or the address is a loopback address."""
+    and must be given unless there is a key or the address is a loopback address."""
+    key_file: Path | None = None
+    """File with further keys, one per line as NAME KEY; several may have the same name. It is read again when it
+    changes. The log has the names of the keys."""
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """Requests per second that the keys of one name may send; more are refused with 429."""
     origins: tuple[str, ...] = ()
     """Other web sites whose pages may call this endpoint. Unless the address is a loopback address, it must be given,
     even if only as "none"."""
+    hosts: tuple[str, ...] = ()
+    """Names of this endpoint that a request's Host header may have. On a loopback address, those of the loopback
+    interface are always accepted, and no others; on other addresses, any name is unless some are given."""
     queue: Annotated[int, Field(ge=1)] = 1024
     """Images that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
@@ -71,6 +79,9 @@ class Arguments(Frozen):
     """Maximum number of connections; a new one replaces the one that was silent the longest, or is refused with 503."""
     address_connections: Annotated[int, Field(ge=1)] = 256
     """Maximum number of connections from one address, which may be a proxy."""
+    drain: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds from SIGTERM until the port closes, in which requests are still answered but readiness is not reported,
+    so that load balancers can take the endpoint out first."""
     trust: tuple[Path, ...] = ()
     """Serve only versions signed (`highway export --sign`) with one of these Ed25519 public keys, as PEM files."""
     quiet: bool = False
@@ -97,11 +108,15 @@ def main(arguments: list[str]) -> None:
         raise UserError("--workers needs a system with fork. Start several endpoints behind a load balancer instead.")
     from serving import signature
     from serving.http.logs import configure_log
+    from serving.keys import Keys, KeysError
 
     try:
+        keys = Keys(key, given.key_file)
         trust = tuple(signature.public_key(path) for path in given.trust)
-    except signature.KeyFileError as error:
+    except (signature.KeyFileError, KeysError) as error:
         raise UserError(str(error)) from error
+    if given.rate and not keys:
+        raise UserError(f"--rate is a limit for each key. Set {API_KEY}, or add --key-file.")
     configure_log(quiet=given.quiet)
     listening = _listen(given.host, given.port)
     reserved = None if given.grpc_port is None else _reserve(given.host, given.grpc_port)
@@ -133,12 +148,11 @@ def _serve(
     crashes: Crashes | None = None,
 ) -> None:
     """Serves in this process until SIGTERM."""
-    import uvicorn
-
     from serving import memory
     from serving.engine.settings import Settings, cores
     from serving.http.app import make_app
-    from serving.http.connections import Limits, possible, protocol
+    from serving.http.connections import Limits, possible
+    from serving.http.server import run
 
     # A graph can crash ONNX Runtime; this writes a stack trace to the log.
     faulthandler.enable()
@@ -152,6 +166,9 @@ def _serve(
         queue=given.queue,
         timeout=given.timeout,
         api_key=key,
+        key_file=given.key_file,
+        rate=given.rate,
+        hosts=_hosts(given),
         origins=origins,
         trust=trust,
         crashes=crashes,
@@ -163,20 +180,8 @@ def _serve(
         connections=possible(given.connections),
         address=given.address_connections,
     )
-    config = uvicorn.Config(
-        make_app(settings, _grpc_server(grpc_address, given.timeout + GRACE)),
-        http=protocol(limits),
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=math.ceil(given.timeout) + GRACE,
-    )
-    # uvicorn raises the signal again after it has stopped, but a requested stop is not a failure. `os._exit`, because
-    # Python's own exit would wait for a prediction that never ends.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    uvicorn.Server(config).run([listening])
+    app, shutdown = make_app(settings, _grpc_server(grpc_address, given.timeout + GRACE)), given.timeout + GRACE
+    run(app, listening, limits, shutdown=shutdown, drain=given.drain, draining=settings.draining)
 
 
 def _grpc_server(grpc_address: str | None, grace: float) -> "OtherServer | None":
@@ -192,10 +197,10 @@ def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:
     origins = tuple(origin for origin in given.origins if origin != "none")
     if _is_loopback(given.host):
         return key, origins
-    if key is None and given.key != "none":
+    if key is None and given.key_file is None and given.key != "none":
         raise UserError(
             f"anyone who can reach {given.host} could use the models. Set {API_KEY} to a key that clients must send, "
-            "or admit everyone with --key none."
+            "name a file of keys with --key-file, or admit everyone with --key none."
         )
     if not given.origins:
         raise UserError("name the web sites whose pages may call this endpoint, or none: --origins none.")
@@ -220,6 +225,10 @@ def _check_models(models: Path) -> None:
         problem = f"{models} has no models yet. Export one with `highway export RUN --to {models / 'NAME'}`."
     if not found:
         sys.stderr.write(f"{problem} It is checked every second.\n")
+
+
+def _hosts(given: Arguments) -> tuple[str, ...]:
+    return (*LOOPBACK, given.host, *given.hosts) if _is_loopback(given.host) else given.hosts
 
 
 def _check_address(given: Arguments) -> None:

@@ -15,6 +15,7 @@ from serving.engine.processes import SMALL, Offload
 from serving.engine.settings import Settings
 from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
 from serving.protocols.request import Request
+from serving.tracing import Tracing
 
 T = TypeVar("T")
 
@@ -94,12 +95,14 @@ class Predictor:
         executor: decodes small image files.
         refresh: updates the catalog; called in another thread.
         processes: child processes that read large bodies and write large responses.
+        tracing: records how long each part takes.
     """
 
     settings: Settings
     executor: Executor
     refresh: Callable[[], None]
     processes: Offload = field(default_factory=lambda: Offload(1))
+    tracing: Tracing = field(default_factory=Tracing)
     _decoder: Decoder = field(init=False)
     _deadlines: Deadlines = field(init=False)
     _decoding: int = field(default=0, init=False)
@@ -185,10 +188,13 @@ class Predictor:
         return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
     async def _predict(self, served: ServedVersion, request: Request, maps: bool) -> Predicted:
-        images = request.images if request.images is not None else await self._decode(served, request)
-        outputs = await served.predict(images)
-        if maps and served.predict_maps:
-            outputs = {**outputs, **await served.predict_maps(images)}
+        if (images := request.images) is None:
+            with self.tracing.span("decode"):
+                images = await self._decode(served, request)
+        with self.tracing.span("predict"):
+            outputs = await served.predict(images)
+            if maps and served.predict_maps:
+                outputs = {**outputs, **await served.predict_maps(images)}
         _check_finite(outputs, served)
         return Predicted(served, images, outputs)
 

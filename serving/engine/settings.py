@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +67,15 @@ class Settings:
     large: int = 64
     """Large image files that may wait for these processes; more are refused with 503 and Retry-After."""
     api_key: str | None = None
-    """Key that clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`; None admits everyone."""
+    """Key that clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`."""
+    key_file: Path | None = None
+    """File with further keys (`serving.keys`); without any key, everyone is admitted."""
+    rate: float | None = None
+    """Requests per second that each key may send; more are refused with 429 and Retry-After. None sets no limit."""
+    hosts: tuple[str, ...] = ()
+    """Names of the endpoint that the Host header of a request may have; any, if empty."""
+    draining: threading.Event = field(default_factory=threading.Event)
+    """Set once the endpoint is about to stop: it still answers, but is no longer ready."""
     trust: tuple[bytes, ...] = ()
     """Public keys (`serving.signature`), one of which must have signed a version; without any, unsigned versions
     are served too."""

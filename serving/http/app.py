@@ -3,7 +3,8 @@
 import gc
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -27,7 +28,10 @@ from serving.engine.settings import Settings
 from serving.http import metrics, open_inference, page, predict, tf_rest
 from serving.http.middleware import Access, App, Dispatch
 from serving.http.openapi import VERSION, describe
+from serving.http.records import record_of
+from serving.keys import Keys
 from serving.protocols.open_inference import HEADER
+from serving.tracing import Tracing
 
 log = logging.getLogger(__name__)
 ABOUT = """
@@ -55,6 +59,8 @@ STATUS = {
     errors.SlowError: 504,
     errors.ModelError: 503,
 }
+# Name of each of these errors in metrics and logs: "unknown_model", "request", "image"...
+KINDS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Error")).lower() for kind in STATUS}
 
 
 @dataclass(frozen=True)
@@ -88,14 +94,16 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     processes = Offload(settings.threads)
     backend = _backend(settings, executor)
     catalog: Catalog[ServedVersion] = Catalog(settings.models, backend.open)
-
+    keys, tracing = Keys(settings.api_key, settings.key_file), Tracing()
     versions: set[tuple[str, int]] = set()
 
     def after_check() -> None:
         nonlocal versions
         backend.rest()
+        keys.refresh()
         found = {(name, version) for name, state in catalog.models().items() for version in state.served}
         if found != versions:
+            metrics.retire(versions, found)
             versions = found
             # Almost everything alive now is permanent, and scanning it for garbage would pause some request. Not after
             # every check: that would also freeze the cycles of requests in flight, with the bodies that they hold.
@@ -123,6 +131,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         executor.shutdown(wait=False, cancel_futures=True)
         processes.close()
         predictor.close()
+        await run_in_threadpool(tracing.close, CLOSING)
 
     app = FastAPI(
         title="highway-keras",
@@ -134,7 +143,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         docs_url=None,
         redoc_url=None,
     )
-    predictor = Predictor(settings, executor, catalog.refresh, processes)
+    predictor = Predictor(settings, executor, catalog.refresh, processes, tracing)
     protocols = [protocol.router(catalog, predictor) for protocol in (predict, tf_rest, open_inference)]
     for router in (*protocols, page.router(catalog)):
         app.include_router(router)
@@ -144,17 +153,14 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         return Response(metrics.scrape(catalog), media_type=CONTENT_TYPE_LATEST)
 
     page.add(app)
-    describe(app, secured=settings.api_key is not None)
-    for kind in STATUS:
-        app.add_exception_handler(kind, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ClientDisconnect, _disconnected)
-    app.add_exception_handler(Exception, _failed)
+    describe(app, secured=bool(keys))
+    handlers = {RequestValidationError: _invalid, HTTPException: _http_error, ClientDisconnect: _disconnected}
+    for kind, handle in {**dict.fromkeys(STATUS, _refused), **handlers, Exception: _failed}.items():
+        app.add_exception_handler(kind, handle)
     # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
-    access = Access(dispatch, settings.api_key, settings.body, settings.bodies)
+    access = Access(dispatch, settings, keys, tracing)
     whole: App = access
     if settings.origins:
         whole = CORSMiddleware(
@@ -163,7 +169,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
             allow_methods=["*"],
             allow_headers=["*"],
             # Headers that pages of other sites may read.
-            expose_headers=[HEADER, "retry-after"],
+            expose_headers=[HEADER, "retry-after", "traceparent", "x-request-id"],
         )
     return whole
 
@@ -175,6 +181,11 @@ def _backend(settings: Settings, executor: Executor) -> Backend:
     from serving.tf_serving.backend import TfServingBackend
 
     return TfServingBackend(settings, settings.tf_serving)
+
+
+def kind_of(error: Exception) -> str:
+    """Returns the name of an error in metrics and logs; "failed" for a bug."""
+    return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), "failed")
 
 
 def _status(error: Exception) -> int:
@@ -204,33 +215,43 @@ async def _prediction_error(request: Request, error: Exception) -> Response:
     return await _refused(request, error)
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+def _answer(
+    request: Request, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    record_of(request).refuse(kind, message)
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
     status, message, after = refusal(error)
-    return JSONResponse({"error": message}, status, {"Retry-After": str(math.ceil(after))} if after else {})
+    headers = {"Retry-After": str(math.ceil(after))} if after else {}
+    return _answer(request, status, kind_of(error), message, headers)
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"error": f"{where}: {first['msg']}."}, 400)
+    return _answer(request, 400, "request", f"{where}: {first['msg']}.")
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"{error.detail}."
+    kind, message = "http", f"{error.detail}."
     if error.status_code == 404:
-        message = f"there is nothing at {request.url.path}. /openapi.json lists all paths."
+        kind, message = "path", f"there is nothing at {request.url.path}. /openapi.json lists all paths."
     elif error.status_code == 405:
         allowed = (error.headers or {}).get("Allow")
-        message = f"{request.method} is not possible at {request.url.path}. Expected: {allowed}."
-    return JSONResponse({"error": message}, error.status_code, error.headers)
+        kind, message = "method", f"{request.method} is not possible at {request.url.path}. Expected: {allowed}."
+    return _answer(request, error.status_code, kind, message, error.headers)
 
 
-async def _disconnected(_: Request, __: Exception) -> Response:
+async def _disconnected(request: Request, _: Exception) -> Response:
     # Nobody reads the response; for log and metrics it has the status that nginx uses in this case.
+    record_of(request).refuse("disconnected", "the client closed the connection.")
     return Response(status_code=499)
 
 
-async def _failed(_: Request, __: Exception) -> JSONResponse:
+async def _failed(request: Request, error: Exception) -> Response:
+    record_of(request).refuse("failed", f"{type(error).__name__}: {error}")
     return JSONResponse({"error": FAILED}, 500)

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import orjson
 
+from serving.tracing import request_id
+
 # Attributes of every record; the others were passed as `extra`.
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -28,7 +30,7 @@ def configure_log(*, quiet: bool) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats time, level, message, `extra` and the stack trace of a record.
+    """Formats time, level, message, `extra`, the id of the request being answered and the stack trace of a record.
 
     Example:
         handler.setFormatter(JsonFormatter())
@@ -45,6 +47,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **{name: fields[name] for name in sorted(fields.keys() - _COMMON)},
         }
+        if answering := request_id.get():
+            line["request_id"] = answering
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()

@@ -15,11 +15,17 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from serving.engine.backends import ServedVersion
 from serving.engine.catalog import Catalog
 
+# Versions no longer served whose series are kept, so that their last values are still scraped.
+RETIRED = 16
 SHARED = "PROMETHEUS_MULTIPROC_DIR" in os.environ
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_REQUESTS = Counter("highway_requests_total", "Requests, by route and status.", ["route", "status"])
+_ABOUT = ["route", "model", "version"]
+_REQUESTS = Counter("highway_requests_total", "Requests, by route, model, version and status.", [*_ABOUT, "status"])
 _LATENCY = Histogram(
-    "highway_request_seconds", "From the head of a request to the end of its answer.", ["route"], buckets=_SECONDS
+    "highway_request_seconds", "From the head of a request to the end of its answer.", _ABOUT, buckets=_SECONDS
+)
+_ERRORS = Counter(
+    "highway_errors_total", "Requests answered with an error, by model, version and kind.", ["model", "version", "kind"]
 )
 IN_FLIGHT = Gauge("highway_requests_in_flight", "Requests without a complete answer.", multiprocess_mode="livesum")
 BODIES = Gauge("highway_bodies_bytes", "Bytes of the bodies of these requests.", multiprocess_mode="livesum")
@@ -45,10 +51,13 @@ _LOADING = "highway_loading", "1 while the models are being loaded for the first
 # Resolved once per route: the library looks labels up under a lock.
 requests = cache(_REQUESTS.labels)
 latency = cache(_LATENCY.labels)
+errors = cache(_ERRORS.labels)
 cut = cache(_CUT.labels)
 # Gauges whose values are computed when they are read: cheaper than updating them with each request.
 _tracked: dict[Gauge, Callable[[], float]] = {}
 _models: set[str] = set()
+# Versions that are no longer served, the oldest first.
+_retired: dict[tuple[str, int], None] = {}
 
 
 def track(gauge: Gauge, function: Callable[[], float]) -> None:
@@ -65,6 +74,28 @@ def batches(model: str) -> Callable[[int, float], None]:
         seconds.observe(taken)
 
     return record
+
+
+def retire(before: set[tuple[str, int]], now: set[tuple[str, int]]) -> None:
+    """Removes the series of versions retired long ago: a model that is trained every hour has thousands in a year.
+
+    Workers cannot remove theirs, which are in files.
+
+    Args:
+        before: names and numbers of the versions that were served.
+        now: those that are served.
+    """
+    for one in now:
+        _retired.pop(one, None)
+    _retired.update(dict.fromkeys(before - now))
+    if SHARED:
+        return
+    while len(_retired) > RETIRED:
+        model, version = next(iter(_retired))
+        del _retired[model, version]
+        for metric, resolved in ((_REQUESTS, requests), (_LATENCY, latency), (_ERRORS, errors)):
+            metric.remove_by_labels({"model": model, "version": str(version)})
+            resolved.cache_clear()
 
 
 def publish(catalog: Catalog[ServedVersion]) -> None:

@@ -1,19 +1,21 @@
-"""ASGI layers around FastAPI: key, size limits, log and metrics of each request, and a fast path for predictions."""
+"""ASGI layers around FastAPI: access, size limits and record of each request, and a fast path for predictions."""
 
-import hmac
-import logging
-import time
+import math
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from serving.engine.settings import Settings
 from serving.errors import BusyError, LimitError
 from serving.http.compression import CODINGS, DecompressedBody
-from serving.http.metrics import BODIES, IN_FLIGHT, latency, requests, track
+from serving.http.metrics import BODIES, IN_FLIGHT, track
+from serving.http.records import RequestRecord
+from serving.keys import Keys, RateLimit
+from serving.tracing import REQUEST_ID, TRACEPARENT, Tracing, request_id
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -29,24 +31,39 @@ OPEN = ("/", "/v2/health/live", "/v2/health/ready")
 # Values of `Content-Encoding`: without compression, and all.
 _PLAIN = (b"identity", b"")
 _CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS))
-log = logging.getLogger("highway.access")
+
+
+class Denial(NamedTuple):
+    """Reason not to answer a request."""
+
+    status: int
+    """HTTP status."""
+    kind: str
+    """Kind of the error in metrics and log."""
+    reason: str
+    """Message of the error."""
+    after: float | None = None
+    """Seconds until a retry makes sense."""
 
 
 class Access:
-    """Checks key and size of each request, logs it and measures it.
+    """Checks host, key, rate and size of each request, and records it.
 
     Args:
         app: the wrapped ASGI app.
-        api_key: key that clients must send; None admits everyone.
-        body: largest body of a request, in bytes.
-        bodies: maximum bytes of all requests in flight.
+        settings: its limits.
+        keys: keys that clients must send.
+        tracing: records spans.
     """
 
-    def __init__(self, app: App, api_key: str | None, body: int, bodies: int) -> None:
+    def __init__(self, app: App, settings: Settings, keys: Keys, tracing: Tracing) -> None:
         self._app = app
-        self._key = None if api_key is None else api_key.encode()
-        self._body = body
-        self._bodies = bodies
+        self._keys, self.tracing = keys, tracing
+        self._hosts = frozenset(map(str.lower, settings.hosts))
+        self._rate = RateLimit(settings.rate) if settings.rate else None
+        self._draining = settings.draining
+        self._body = settings.body
+        self._bodies = settings.bodies
         self._held = self._in_flight = 0
         track(BODIES, lambda: self._held)
         track(IN_FLIGHT, lambda: self._in_flight)
@@ -56,7 +73,8 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status, head = time.perf_counter(), 500, scope["method"] == "HEAD"
+        status, head, headers = 500, scope["method"] == "HEAD", dict(scope["headers"])
+        record = scope["record"] = self.begin(headers)
         # Every GET route also answers HEAD.
         inner = {**scope, "method": "GET"} if head else scope
 
@@ -64,6 +82,7 @@ class Access:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), *self._headers(record)]}
             elif head:
                 message = {**message, "body": b""}
             await send(message)
@@ -72,16 +91,18 @@ class Access:
         coded = dict(scope["headers"]).get(b"content-encoding", b"identity") not in _PLAIN
         body = _CountedBody(self, DecompressedBody(receive).receive if coded else receive)
         try:
-            refusal = self._refusal(scope)
-            if refusal:
-                await _send_error(recording_send, *refusal)
+            if refusal := self._refusal(scope["path"], headers, record):
+                record.refuse(refusal.kind, refusal.reason)
+                await _send_error(recording_send, refusal)
             else:
-                await self._app(inner, body.receive, recording_send)
+                with self.tracing.use(record.trace):
+                    await self._app(inner, body.receive, recording_send)
         finally:
             self._in_flight -= 1
             body.free()
-            # Labelled by route: clients can invent any number of paths.
-            record(scope, getattr(inner.get("route"), "path", "unknown"), status, time.perf_counter() - start)
+            # By route: clients can invent any number of paths.
+            route = getattr(inner.get("route"), "path", "unknown")
+            self._publish(record, scope, route, status)
 
     def count(self, size: int, total: int) -> None:
         """Counts received bytes.
@@ -100,9 +121,32 @@ class Access:
         if self._held > self._bodies:
             raise BusyError(f"requests of more than {self._bodies:,} bytes are being answered already.", after=1.0)
 
-    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Returns whether headers, or the metadata of a gRPC call, have the key."""
-        return self._key is None or hmac.compare_digest(_sent_key(headers), self._key)
+    def begin(self, headers: Mapping[bytes, bytes]) -> RequestRecord:
+        """Returns the record of a request with these headers, or of a gRPC call with this metadata."""
+        record = RequestRecord(self.tracing.begin(headers))
+        request_id.set(record.trace.request_id)
+        return record
+
+    def deny(self, path: str, headers: Mapping[bytes, bytes], record: RequestRecord, *, is_open: bool) -> Denial | None:
+        """Refuses a request or a gRPC call because of its key, its rate, or the end of the endpoint.
+
+        Args:
+            path: its path.
+            headers: its headers or metadata.
+            record: its record, which gets the name of the key.
+            is_open: whether it needs no key.
+        """
+        if self._draining.is_set() and path.lower().endswith("ready"):
+            return Denial(503, "draining", "the endpoint is about to stop.", 1.0)
+        if is_open or not self._keys:
+            return None
+        record.key = self._keys.find(_sent_key(headers))
+        if record.key is None:
+            return Denial(401, "key", WRONG_KEY)
+        if self._rate and (wait := self._rate.wait(record.key)):
+            reason = f"the key sends more than {self._rate.rate:g} requests per second, its limit."
+            return Denial(429, "rate", reason, wait)
+        return None
 
     def enter(self, size: int) -> None:
         """Counts a gRPC call with a message of some bytes, until `leave`.
@@ -113,22 +157,43 @@ class Access:
         self._in_flight += 1
         self.count(size, size)
 
-    def leave(self, route: str, size: int, status: int, seconds: float) -> None:
-        """Records a call that `enter` has counted."""
+    def leave(self, route: str, size: int, status: int, record: RequestRecord) -> None:
+        """Publishes the record of a call that `enter` has counted."""
         self._in_flight -= 1
         self._held -= size
-        record({"method": "POST", "path": route}, route, status, seconds)
+        self._publish(record, {"method": "POST", "path": route}, route, status)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        headers = dict(scope["headers"])
-        if not _is_open(scope["path"]) and not self.admits(headers):
-            return 401, WRONG_KEY
+    def _refusal(self, path: str, headers: dict[bytes, bytes], record: RequestRecord) -> Denial | None:
+        host = _host(headers.get(b"host", b""))
+        if self._hosts and host and host not in self._hosts and not path.startswith("/v2/health/"):
+            # A page of another site can make its own name resolve to this machine, and then read the answers.
+            reason = f"this endpoint does not answer as {host[:255]!r}. `highway serve --hosts` adds names."
+            return Denial(421, "host", reason)
+        if denial := self.deny(path, headers, record, is_open=_is_open(path)):
+            return denial
         if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
-            return 415, f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
+            reason = f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
+            return Denial(415, "encoding", reason)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self._body:
-            return 413, self._too_long(int(length[:20]))
+            return Denial(413, "limit", self._too_long(int(length[:20])))
         return None
+
+    def _headers(self, record: RequestRecord) -> list[tuple[bytes, bytes]]:
+        """Returns the headers of every answer."""
+        trace = record.trace
+        found = [(REQUEST_ID, trace.request_id.encode()), (TRACEPARENT, trace.traceparent.encode())]
+        # Clients that reuse their connections should open new ones, to another endpoint.
+        return [*found, (b"connection", b"close")] if self._draining.is_set() else found
+
+    def _publish(self, record: RequestRecord, scope: Scope, route: str, status: int) -> None:
+        method, path, client = scope["method"], scope["path"], (scope.get("client") or [""])[0]
+        record.publish(method, path, route, status, client)
+        if record.trace.span is not None:
+            model, version = record.about()
+            found = {"http.request.method": method, "http.route": route, "url.path": path, "client.address": client}
+            found |= {"error.type": record.kind, "highway.model": model, "highway.version": version}
+            self.tracing.end(record.trace, f"{method} {route}", status, found)
 
     def _too_long(self, length: int) -> str:
         return f"the body has {length:,} bytes, more than the limit of {self._body:,}."
@@ -221,26 +286,18 @@ def _is_open(path: str) -> bool:
     return path in OPEN or path.startswith("/static/")
 
 
-async def _send_error(send: Send, status: int, message: str) -> None:
-    body = orjson.dumps({"error": message})
+def _host(value: bytes) -> str:
+    """Returns the name in a Host header, without the port."""
+    name = value.decode("latin-1").lower()
+    return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+
+
+async def _send_error(send: Send, refusal: Denial) -> None:
+    body = orjson.dumps({"error": refusal.reason})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
+    if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if refusal.after is not None:
+        headers.append((b"retry-after", str(math.ceil(refusal.after)).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def record(scope: Scope, route: str, status: int, seconds: float) -> None:
-    """Adds a request to the metrics and to the log."""
-    requests(route, status).inc()
-    latency(route).observe(seconds)
-    if log.isEnabledFor(logging.INFO):
-        client = scope.get("client")
-        line = {
-            "client": client[0] if client else None,
-            "method": scope["method"],
-            "path": scope["path"],
-            "status": status,
-            "ms": round(1000 * seconds, 3),
-        }
-        log.info("request", extra=line)

@@ -141,17 +141,21 @@ IMAGES_BODY = {
     "image/jpeg": {"schema": BINARY},
     RAW: {"schema": BINARY},
 }
-# Reasons to refuse a request, by status; those from 413 on apply only to predictions.
+# Reasons to refuse a request, by status.
 _REFUSED = {
     400: "The request does not fit the model.",
     401: "The key is missing or wrong.",
     404: "There is no such model, version or label.",
     413: "The request exceeds a limit, which the error names.",
     415: "The body is compressed in another way than gzip or deflate.",
+    421: "The Host header has a name that is not the endpoint's.",
+    429: "The key sends more requests than its limit; Retry-After says when to try again.",
     500: "The model computed NaN or infinity, for this image at least.",
     503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
     504: "The prediction exceeded the time limit.",
 }
+# Those that do not apply only to predictions.
+_ANY_REQUEST = (400, 401, 404, 421, 429)
 _ERROR = {JSON: {"schema": record(error=TEXT)}}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 _PARAMETERS = {
@@ -175,10 +179,10 @@ def operation(
     responses: dict[str, Any] = {
         str(status): {"description": reason, "content": _ERROR}
         for status, reason in _REFUSED.items()
-        if body is not None or status < 413
+        if body is not None or status in _ANY_REQUEST
     }
-    if body is not None:
-        responses["503"] = {**responses["503"], "headers": _RETRY}
+    for status in {"429", "503"} & responses.keys():
+        responses[status] = {**responses[status], "headers": _RETRY}
     if response is not None:
         responses["200"] = {"description": text, "content": response}
     described: dict[str, Any] = {

@@ -16,6 +16,7 @@ from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.errors import LimitError, RequestError
 from serving.http.openapi import IMAGES_BODY, JSON, RAW, operation
+from serving.http.records import record_of
 from serving.manifest import Manifest
 from serving.protocols import images as protocol
 from serving.protocols import request as requests
@@ -61,7 +62,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         name, query = request.path_params["name"], _query(request)
 
         def find() -> ServedVersion:
-            served = catalog.find(name, query.version, query.label)
+            served = record_of(request).served = catalog.find(name, query.version, query.label)
             if query.explain and served.manifest.gates is None:
                 raise RequestError(
                     f"version {served.manifest.version} of model {name!r} was exported without its gates. "

@@ -1,7 +1,6 @@
 """Routes of TF Serving's REST interface, for its clients."""
 
 from collections.abc import Callable
-from functools import partial
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -10,6 +9,7 @@ from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
+from serving.http.records import record_of
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.protocols import tf_rest as protocol
 from serving.protocols.request import parse_version
@@ -77,7 +77,13 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
 def finder(catalog: Catalog[ServedVersion], request: Request) -> Callable[[], ServedVersion]:
     """Returns a function that finds the version in a path: the newest, one by number, or a label's current one."""
-    return partial(catalog.find, *path_parameters(request))
+    name, version, label = path_parameters(request)
+
+    def find() -> ServedVersion:
+        served = record_of(request).served = catalog.find(name, version, label)
+        return served
+
+    return find
 
 
 def path_parameters(request: Request) -> tuple[str, int | None, str | None]:

@@ -1,6 +1,5 @@
 """One gRPC call: its key, limits and errors, and its place in metrics and log, as for a request over HTTP."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +8,7 @@ import grpc
 
 from serving.engine.backends import ServedVersion
 from serving.engine.processes import SMALL
-from serving.http.app import Shared, refusal
-from serving.http.middleware import WRONG_KEY
+from serving.http.app import Shared, kind_of, refusal
 from serving.messages.tables import bulk_bytes
 
 # gRPC's status for the HTTP status of an error.
@@ -58,25 +56,29 @@ def handler(path: str, method: Method, shared: Shared, *, is_open: bool) -> grpc
     """
 
     async def answer(body: bytes, context: Any) -> bytes:
-        call, start, status, access = GrpcCall(), time.perf_counter(), 499, shared.access
+        call, status, access, headers = GrpcCall(), 499, shared.access, _headers(context)
+        record = access.begin(headers)
         try:
             access.enter(len(body))
-            if not is_open and not access.admits(_headers(context)):
-                status = 401
-                await context.abort(CODES[status], WRONG_KEY)
-            response = await method(call, body)
+            if denial := access.deny(path, headers, record, is_open=is_open):
+                status = denial.status
+                record.refuse(denial.kind, denial.reason)
+                await context.abort(CODES[status], denial.reason, _retry(denial.after or 0.0))
+            with access.tracing.use(record.trace):
+                response = await method(call, body)
             status = 200
             return response
         except grpc.aio.AbortError:
             raise
         except Exception as error:
             status, message, after = refusal(error)
-            metadata = ((_RETRY, str(round(1000 * after))),) if after else ()
+            record.refuse(kind_of(error), message)
             # This raises an error of its own.
-            await context.abort(CODES[status], message, metadata)
+            await context.abort(CODES[status], message, _retry(after))
             raise
         finally:
-            access.leave(path, len(body), status, time.perf_counter() - start)
+            record.served = call.served
+            access.leave(path, len(body), status, record)
 
     return grpc.unary_unary_rpc_method_handler(answer)
 
@@ -94,6 +96,10 @@ def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:
 def text(field: bytes) -> str:
     """Returns a string of a message; invalid ones are names that nothing has."""
     return field.decode(errors="replace")
+
+
+def _retry(after: float) -> tuple[tuple[str, str], ...]:
+    return ((_RETRY, str(round(1000 * after))),) if after else ()
 
 
 def _headers(context: Any) -> dict[bytes, bytes]:

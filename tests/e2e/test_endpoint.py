@@ -19,7 +19,7 @@ from tests.endpoint import Endpoint, add_bad_version, add_version, eventually, h
 
 RAW = {"content-type": "application/octet-stream"}
 DIGITS = mnist_data()[0][::500].astype("uint8")
-HEAD = b"POST /predict/digits HTTP/1.1\r\nHost: here\r\nContent-Type: application/octet-stream\r\n"
+HEAD = b"POST /predict/digits HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
 
 
 @pytest.fixture
@@ -140,7 +140,12 @@ def test_shutdown_answers_accepted_requests(endpoint, tmp_path):
 @pytest.mark.slow
 def test_slow_clients_are_cut_off_and_do_not_delay_shutdown(models, tmp_path):
     limits = ("--header-timeout", "0.5", "--body-timeout", "1", "--idle-timeout", "0.5", "--timeout", "60")
-    half = (b"", HEAD[:20], HEAD + b"Content-Length: 784\r\n\r\nhalf", b"GET /models HTTP/1.1\r\nHost: here\r\n\r\n")
+    half = (
+        b"",
+        HEAD[:20],
+        HEAD + b"Content-Length: 784\r\n\r\nhalf",
+        b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
 
     def last_status(connection):
         with connection:
@@ -236,7 +241,8 @@ def test_disconnected_clients_leak_no_memory_and_log_no_error(endpoint):
         with connect(endpoint) as connection:
             connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
     eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 1)
-    eventually(lambda: metric(endpoint, 'highway_requests_total{route="/predict/{name}",status="499"}') == 5)
+    refused = 'highway_requests_total{model="digits",route="/predict/{name}",status="499",version="1"}'
+    eventually(lambda: metric(endpoint, refused) == 5)
     assert metric(endpoint, "highway_bodies_bytes") == 0
     assert all(one["level"] == "info" for one in endpoint.log())
 
@@ -280,7 +286,7 @@ def test_metrics_and_log_have_requests_batches_and_versions(endpoint, models):
     assert metric(endpoint, 'highway_batch_pictures_bucket{le="8.0",model="digits"}') == 0
     assert metric(endpoint, 'highway_batch_pictures_bucket{le="16.0",model="digits"}') == 1
     assert metric(endpoint, 'highway_batch_seconds_count{model="digits"}') == 1
-    assert metric(endpoint, 'highway_request_seconds_count{route="/predict/{name}"}') == 1
+    assert metric(endpoint, 'highway_request_seconds_count{model="digits",route="/predict/{name}",version="1"}') == 1
     assert metric(endpoint, "process_resident_memory_bytes") > 1e6
     (line,) = (one for one in endpoint.log() if one.get("path") == "/predict/digits")
     assert {"message": "request", "client": "127.0.0.1", "method": "POST", "status": 200}.items() <= line.items()

@@ -48,8 +48,8 @@ def predict(endpoint):
 
 def predictions(endpoint):
     lines = get(endpoint, "/metrics")[1].splitlines()
-    name = 'highway_requests_total{route="/predict/{name}",status="200"} '
-    return next((float(line.removeprefix(name)) for line in lines if line.startswith(name)), 0.0)
+    found = [line for line in lines if line.startswith("highway_requests_total{") and 'status="200"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in found if 'route="/predict/{name}"' in line)
 
 
 def loads(endpoint, version):

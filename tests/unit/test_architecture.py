@@ -43,12 +43,13 @@ LIBRARY_EXCEPTIONS = {
 # a file, studies and verbs by their names.
 BY_NAME = {"highway_keras.weights.files", "pipelines.studies", "pipelines.verbs.cli"}
 
-# Packages in requirements/serving.in and the modules of another name that they install, with the dependencies that
-# the endpoint uses directly.
+# Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
+# dependencies that the endpoint uses directly.
 SERVING_MODULES = {
     "fastapi": {"fastapi", "starlette"},
     "grpcio": {"grpc"},
     "grpcio-health-checking": {"grpc_health"},
+    "opentelemetry-sdk": {"opentelemetry"},
     "pillow": {"PIL"},
     "protobuf": {"google"},
 }
@@ -199,7 +200,7 @@ def test_the_library_needs_its_exceptions():
 
 
 def test_the_endpoint_imports_only_its_requirements():
-    text = (ROOT / "requirements" / "serving.in").read_text()
+    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing"))
     packages = re.findall(r"^([a-z][\w-]*)", text, re.MULTILINE)
     assert packages
     allowed = set().union(*(SERVING_MODULES.get(name, {name.replace("-", "_")}) for name in packages))

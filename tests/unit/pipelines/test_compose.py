@@ -23,7 +23,7 @@ def stage(name):
 
 
 def words(name, instruction):
-    return json.loads(re.search(rf"^{instruction} (\[.*\])$", stage(name), re.MULTILINE)[1])
+    return json.loads(re.search(rf"^{instruction}[^\[]* (\[.*\])$", stage(name), re.MULTILINE)[1])
 
 
 def accepted(*arguments):

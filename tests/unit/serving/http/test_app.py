@@ -170,7 +170,7 @@ def test_metrics_name_the_route_not_the_path(client):
     client.post("/predict/tiny")
     client.get("/v1/models/nothing-of-that-name")
     text = client.get("/metrics").text
-    assert 'highway_requests_total{route="/predict/{name}",status="400"}' in text
+    assert 'highway_requests_total{model="tiny",route="/predict/{name}",status="400",version="1"}' in text
     assert "nothing-of-that-name" not in text
 
 

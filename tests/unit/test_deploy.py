@@ -1,0 +1,179 @@
+"""`deploy/` against the schemas of Kubernetes, KServe and Grafana, Prometheus's grammar, and the program."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import jsonschema_rs
+import promql_parser
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from pipelines.core.parsing import parse
+from pipelines.verbs import serve
+from serving.http import metrics
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SCHEMAS = json.loads((ROOT / "tests" / "schemas" / "kubernetes.json").read_text())
+MANIFESTS = {
+    f"{one['kind']}": one for path in sorted(DEPLOY.glob("k*/*.yaml")) for one in yaml.safe_load_all(path.read_text())
+}
+ENTRYPOINT = json.loads(re.findall(r"^ENTRYPOINT (.*serve.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0])
+DASHBOARD = json.loads((DEPLOY / "monitoring" / "dashboard.json").read_text())
+ALERTS = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yml").read_text())
+SCRAPE = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text())
+
+
+def problems(manifest):
+    name = SCHEMAS["kinds"][f"{manifest['apiVersion']} {manifest['kind']}"]
+    validator = jsonschema_rs.validator_for({"$ref": f"#/$defs/{name}", "$defs": SCHEMAS["$defs"]})
+    return [f"{'.'.join(map(str, error.instance_path))}: {error.message}" for error in validator.iter_errors(manifest)]
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_a_manifest_fits_its_schema(kind):
+    assert problems(MANIFESTS[kind]) == []
+
+
+def test_the_manifests_are_complete():
+    assert MANIFESTS.keys() == {
+        "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "ServingRuntime", "InferenceService",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ServingRuntime"])
+def test_a_schema_finds_a_misspelt_field(kind):
+    text = json.dumps(MANIFESTS[kind])
+    for right, wrong in (("readOnlyRootFilesystem", "readonlyRootFilesystem"), ("timeoutSeconds", "timeout")):
+        assert len(problems(json.loads(text.replace(f'"{right}"', f'"{wrong}"')))) >= 1
+    assert problems(json.loads(text.replace('"containerPort": ', '"containerPort": "1" , "hostPort":')))
+
+
+def container(kind):
+    spec = MANIFESTS[kind]["spec"]
+    return (spec["template"]["spec"] if kind == "Deployment" else spec)["containers"][0]
+
+
+def arguments(kind):
+    """Returns the arguments of the endpoint in a container, as the program reads them."""
+    one = container(kind)
+    program, verb, *rest = [*one.get("command", ENTRYPOINT), *one["args"]]
+    assert (program, verb) == ("highway", "serve")
+    given = parse(serve.Arguments, rest, "highway serve", "")
+    serve._access(given)
+    return given
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ServingRuntime"])
+def test_a_container_runs_the_program(kind, monkeypatch):
+    monkeypatch.delenv(serve.API_KEY, raising=False)
+    given, one = arguments(kind), container(kind)
+    assert (given.host, given.port) == ("0.0.0.0", one["ports"][0]["containerPort"])
+    assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert one["securityContext"]["readOnlyRootFilesystem"]
+    mounted = {mount["mountPath"] for mount in one["volumeMounts"]}
+    assert "/tmp" in mounted
+    assert kind != "Deployment" or {str(given.models), str(given.key_file.parent)} <= mounted
+    assert {probe: one[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == {
+        "livenessProbe": "/v2/health/live",
+        "readinessProbe": "/v2/health/ready",
+    }
+
+
+def test_requests_have_time_to_finish(monkeypatch):
+    monkeypatch.delenv(serve.API_KEY, raising=False)
+    pod = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
+    program, seconds = container("Deployment")["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    for kind, before, spec in (
+        ("Deployment", int(seconds), pod),
+        ("ServingRuntime", 0, MANIFESTS["InferenceService"]["spec"]["predictor"]),
+    ):
+        given = arguments(kind)
+        assert spec["terminationGracePeriodSeconds"] >= before + given.drain + given.timeout + serve.GRACE
+        # Load balancers notice in this time.
+        probe = container(kind)["readinessProbe"]
+        assert given.drain > probe["periodSeconds"] * probe["failureThreshold"]
+
+
+def test_manifests_refer_to_each_other():
+    deployment = MANIFESTS["Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert MANIFESTS["Service"]["spec"]["selector"] == labels
+    assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    target = MANIFESTS["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert target == {key: deployment[key] for key in ("apiVersion", "kind")} | {"name": deployment["metadata"]["name"]}
+    model = MANIFESTS["InferenceService"]["spec"]["predictor"]["model"]
+    runtime = MANIFESTS["ServingRuntime"]
+    assert model["runtime"] == runtime["metadata"]["name"]
+    assert model["modelFormat"]["name"] in [one["name"] for one in runtime["spec"]["supportedModelFormats"]]
+
+
+def test_grafana_knows_every_field_of_the_dashboard():
+    """Fields that the SDK does not know are lost when it reads and writes the dashboard."""
+
+    def unknown(given, kept, where=""):
+        if isinstance(given, dict):
+            for key, value in given.items():
+                assert key in (kept if isinstance(kept, dict) else ()), f"{where}.{key} is not a field"
+                unknown(value, kept[key], f"{where}.{key}")
+        elif isinstance(given, list):
+            for number, (one, other) in enumerate(zip(given, kept, strict=True)):
+                unknown(one, other, f"{where}[{number}]")
+        else:
+            assert given == kept, where
+
+    kept = json.loads(JSONEncoder().encode(Dashboard.from_json(json.loads(json.dumps(DASHBOARD)))))
+    unknown(DASHBOARD, kept)
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def _expressions():
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            text = target["expr"].replace("$__rate_interval", "1m").replace("$model", "digits")
+            yield pytest.param(text, id=f"{panel['title']}-{target['refId']}")
+    for rule in ALERTS["groups"][0]["rules"]:
+        yield pytest.param(rule["expr"], id=rule["alert"])
+
+
+def known_labels():
+    """Returns the labels of each series of the endpoint, by name."""
+    found = {"up": set(), "process_resident_memory_bytes": set(), "process_cpu_seconds_total": set()}
+    catalog = SimpleNamespace(problem="", models=dict, loading=False)
+    for collector in (*metrics.REGISTRY._collector_to_names, metrics._CatalogCollector(catalog)):
+        for family in getattr(collector, "describe", collector.collect)():
+            labels = set(getattr(collector, "_labelnames", getattr(family, "_labelnames", ())))
+            for suffix in ("", "_total", "_bucket", "_sum", "_count"):
+                found[family.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
+    return found
+
+
+@pytest.mark.parametrize("text", [*_expressions()])
+def test_an_expression_is_valid_and_uses_existing_metrics(text):
+    promql_parser.parse(text)
+    known = known_labels()
+    names = re.findall(r"\b(?:highway|process)_[a-z_]+\b", text) or ["up"]
+    scraped = {"job", "instance", "namespace", "pod"}
+    for name in names:
+        assert name in known
+    used = set(re.findall(r"(\w+)=", text)) | {
+        one.strip() for group in re.findall(r"by \(([^)]*)\)", text) for one in group.split(",")
+    }
+    assert used - scraped <= set().union(*(known[name] for name in names))
+
+
+def test_the_scrape_finds_the_pods_of_the_deployment():
+    (job,) = SCRAPE["scrape_configs"]
+    assert [*SCRAPE["rule_files"]] == ["alerts.yml"]
+    keep = job["relabel_configs"][0]
+    labels = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    port = container("Deployment")["ports"][0]["name"]
+    assert keep["regex"] == f"{labels['app.kubernetes.io/name']};{port}"
+    # The endpoint has a key, also for metrics.
+    assert job["authorization"]["credentials_file"]
