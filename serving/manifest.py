@@ -248,8 +248,9 @@ class Manifest(_Part):
     `picture.onnx`."""
     gates: tuple[str, ...] | None = None
     """Highway layers in the order of `gate_means`; null if the graphs do not compute gates."""
-    maps: tuple[GateMap, ...] = ()
-    """Layers in `gate_maps` of `model.onnx`, one map after the other; empty if it does not return them."""
+    maps: tuple[GateMap, ...] = Field(default=(), exclude_if=lambda maps: not maps)
+    """Layers in `gate_maps` of `model.onnx`, one map after the other; left out of the file if it does not
+    return them."""
     preprocess: dict[str, Any]
     """Settings of the preprocessing in the graph: scale, contrast, mean."""
     model: Net

@@ -122,6 +122,8 @@ def test_the_manifest_keeps_its_format(exported_today):
     # A form that was added since adds its files and its parity, and nothing else.
     now["files"] = {name: kind for name, kind in now["files"].items() if name in second["files"]}
     now["parity"].pop("other_forms", None)
+    # So do maps of gates.
+    now.pop("maps", None)
     assert now == second
     # Readers of the first format find all of its keys.
     assert contains(now, first)
