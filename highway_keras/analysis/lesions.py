@@ -20,7 +20,7 @@ from highway_keras.analysis.scorer import ScoreSpec, scorer
 from highway_keras.analysis.scores import Scores, example_sums, output_mask
 from highway_keras.layers.lesion import Lesion, lesioned
 from highway_keras.layers.recording import Recording, recording
-from highway_keras.layers.scan import scan
+from highway_keras.layers.scan import scan, stacked
 
 CHUNK = 64  # Lesions per call of the program.
 
@@ -221,7 +221,7 @@ class LesionModel(compiling.Program):
 
         _, sums = scan(lesion, ops.zeros((), "float32"), (inputs["closed"],), kept=len(names))
         divisors = {name: example_sums(ops.ones_like(scores[name], "float32"), mask, weights) for name in names}
-        return {"scores": dict(zip(names, sums, strict=True)), "divisors": divisors}
+        return {"scores": dict(zip(names, map(stacked, sums), strict=True)), "divisors": divisors}
 
     def _lesions(self, closed: Any, intact: Recording) -> dict[str, Lesion]:
         first = self._first(closed)

@@ -12,9 +12,9 @@ from highway_keras.layers.arguments import positive_integer
 from highway_keras.layers.base import Shape
 from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
+from highway_keras.layers.layer_math import LayerMath, Weights, layer_math
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
-from highway_keras.layers.stack_loop import LayerMath, Weights
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
@@ -156,7 +156,8 @@ class HighwayStack(AffineHighway):
             y = stack_loop.train(x, weights, math, rematerialize=self.rematerialize)
         else:
             y = stack_loop.infer(x, weights, math)
-        return ops.cast(ops.reshape(ops.transpose(y), ops.shape(inputs)), self.compute_dtype)
+        y = ops.transpose(y)
+        return ops.cast(y if len(inputs.shape) == 2 else ops.reshape(y, ops.shape(inputs)), self.compute_dtype)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
         """Computes the transform gates of all layers, as in inference.
@@ -192,7 +193,7 @@ class HighwayStack(AffineHighway):
 
     @property
     def _math(self) -> LayerMath:
-        return LayerMath(self.activation, self.gate_activation, self.compute_dtype)
+        return layer_math(self.activation, self.gate_activation, self.compute_dtype)
 
     def _math_for(self, inputs: Any) -> LayerMath:
         """Returns the maths of one layer; an activation that mixes elements is wrapped to receive the inputs' shape."""
@@ -226,7 +227,8 @@ class HighwayStack(AffineHighway):
 
     def _feature_major(self, inputs: Any) -> Any:
         """Reshapes inputs to `[units, examples]`."""
-        return ops.transpose(ops.reshape(ops.cast(inputs, self._gate_dtype), (-1, inputs.shape[-1])))
+        x = ops.cast(inputs, self._gate_dtype)
+        return ops.transpose(x if len(inputs.shape) == 2 else ops.reshape(x, (-1, inputs.shape[-1])))
 
     def _layers_last(self, array: Any, inputs: Any) -> Any:
         """Reshapes T or y of all layers from `[depth, units, examples]` to `[batch, ..., depth, units]`."""

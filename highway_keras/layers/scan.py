@@ -11,7 +11,7 @@ Body = Callable[[Any, Arrays], tuple[Any, Arrays]]
 
 
 def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool = False) -> Any:
-    """Runs `body` over the first axis of arrays, carrying a value from step to step and stacking its outputs.
+    """Runs `body` over the first axis of arrays, carrying a value from step to step and keeping its outputs.
 
     Works like `keras.ops.scan`, whose loop has no bound on TensorFlow, so that XLA cannot compile its gradient and ONNX
     has no equivalent. On TensorFlow this is a bounded `tf.while_loop`, on JAX `keras.ops.scan` itself, and on backends
@@ -20,21 +20,39 @@ def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool
     Args:
         body: maps the carried tensor and a tuple of rows to the next carried tensor and a tuple of float outputs.
         carry: initial carried tensor; its shape and dtype must not change.
-        slices: arrays `[length, ...]` of known length; each step receives one row of each.
+        slices: arrays `[length, ...]` of known length, or what another `scan` kept; each step receives one row of each.
         kept: number of outputs of `body`, all of the dtype of `carry`.
-        reverse: whether to run from the last row to the first; outputs are stacked in row order either way.
+        reverse: whether to run from the last row to the first; outputs are kept in row order either way.
 
     Returns:
-        The final carried tensor, and a tuple of `kept` arrays `[length, ...]`.
+        The final carried tensor, and a tuple of what was kept of each output: an array `[length, ...]`, or a tuple of
+        rows where the loop is Python's. Either serves as a slice of another `scan`; `stacked` returns an array.
 
     Example:
         total, (sums,) = scan(lambda a, row: (a + row[0], (a + row[0],)), zero, (rows,), kept=1)
+        sums = stacked(sums)
     """
+    if not is_traced():
+        return _python_loop(body, carry, slices, reverse=reverse)
     if keras.backend.backend() == "tensorflow":
         return _while_loop(body, carry, slices, kept=kept, reverse=reverse)
-    if keras.backend.backend() == "jax":
-        return ops.scan(body, carry, slices, reverse=reverse)
-    return _python_loop(body, carry, slices, reverse=reverse)
+    return ops.scan(body, carry, slices, reverse=reverse)
+
+
+def is_traced() -> bool:
+    """Tests whether the backend traces the body of a loop once; the others run a Python loop."""
+    return keras.backend.backend() in ("jax", "tensorflow")
+
+
+def stacked(rows: Any) -> Any:
+    """Returns what `scan` kept of one output as an array `[length, ...]`."""
+    if not isinstance(rows, tuple):
+        return rows
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.stack(rows)  # `keras.ops.stack` takes several times as long for many small arrays.
+    return ops.stack(rows)
 
 
 def _while_loop(body: Body, carry: Any, slices: Arrays, *, kept: int, reverse: bool) -> Any:
@@ -60,8 +78,8 @@ def _python_loop(body: Body, carry: Any, slices: Arrays, *, reverse: bool) -> An
     for row in list(zip(*map(_rows, slices), strict=True))[::order]:
         carry, values = body(carry, row)
         kept.append(values)
-    return carry, tuple(ops.stack(values) for values in zip(*kept[::order], strict=True))
+    return carry, tuple(zip(*kept[::order], strict=True))
 
 
 def _rows(array: Any) -> Any:
-    return ops.unstack(ops.convert_to_tensor(array))
+    return array if isinstance(array, tuple) else ops.unstack(ops.convert_to_tensor(array))

@@ -6,47 +6,14 @@ the gradients of all weights.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras import ops
 
 from highway_keras.layers.equations import DERIVATIVES, blend, close, gradients
-from highway_keras.layers.scan import scan
-
-
-class Weights(NamedTuple):
-    """The weights of a stack; the kernels of H and T are concatenated, `[depth, units, 2 * units]`."""
-
-    kernel: Any
-    bias: Any  # [depth, units]
-    transform_bias: Any  # [depth, units]
-
-
-@dataclass(frozen=True)
-class LayerMath:
-    """The maths of one layer: its activations and the dtype of its products; all else is in the gate's dtype."""
-
-    activation: Callable[[Any], Any]
-    gate_activation: Callable[[Any], Any]
-    product_dtype: str
-
-    @property
-    def has_gradient(self) -> bool:
-        """True if the hand-written gradient applies: the derivatives of both activations are known."""
-        return self.activation in DERIVATIVES and self.gate_activation in DERIVATIVES
-
-    def product(self, left: Any, right: Any, dtype: Any) -> Any:
-        """Multiplies matrices in the products' dtype and casts the result to `dtype`."""
-        return ops.cast(ops.matmul(ops.cast(left, self.product_dtype), ops.cast(right, self.product_dtype)), dtype)
-
-    def block_and_gate(self, x: Any, layer: Weights) -> tuple[Any, Any]:
-        """Computes H and T of one layer, `[units, examples]`."""
-        block, gate = ops.split(self.product(ops.transpose(layer.kernel), x, x.dtype), 2, axis=0)
-        # One bias addition before the split would keep XLA from vectorizing the activations.
-        block = self.activation(block + ops.expand_dims(layer.bias, -1))
-        return block, self.gate_activation(gate + ops.expand_dims(layer.transform_bias, -1))
+from highway_keras.layers.layer_math import LayerMath, Weights
+from highway_keras.layers.scan import is_traced, scan, stacked
 
 
 def infer(x: Any, weights: Weights, math: LayerMath) -> Any:
@@ -60,18 +27,19 @@ def infer(x: Any, weights: Weights, math: LayerMath) -> Any:
     Returns:
         y, `[units, examples]`.
     """
-    return scan(_layer(math), x, weights)[0]
+    return scan(_layer(math), x, math.slices(weights))[0]
 
 
 def gates(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
     """Computes the output of the last layer and all transform gates, `[depth, units, examples]`; see `infer`."""
-    y, (transform,) = scan(_layer(math, "gate"), x, weights, kept=1)
-    return y, transform
+    y, (transform,) = scan(_layer(math, "gate"), x, math.slices(weights), kept=1)
+    return y, stacked(transform)
 
 
 def gates_and_outputs(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
     """Computes transform gates and outputs of all layers, each `[depth, units, examples]`; see `infer`."""
-    return scan(_layer(math, "gate", "y"), x, weights, kept=2)[1]
+    transform, outputs = scan(_layer(math, "gate", "y"), x, math.slices(weights), kept=2)[1]
+    return stacked(transform), stacked(outputs)
 
 
 def lesioned(x: Any, weights: Weights, math: LayerMath, closed: Any, first: Any) -> Any:
@@ -87,11 +55,10 @@ def lesioned(x: Any, weights: Weights, math: LayerMath, closed: Any, first: Any)
     Returns:
         y, `[units, examples]`.
     """
-    closed = ops.convert_to_tensor(closed, dtype="bool")
+    closed, slices = ops.convert_to_tensor(closed, dtype="bool"), math.slices(weights)
 
     def body(row: Any, x: Any) -> Any:
-        layer = Weights(*(ops.take(array, row, axis=0) for array in weights))
-        block, gate = math.block_and_gate(x, layer)
+        block, gate = math.block_and_gate(x, tuple(ops.take(array, row, axis=0) for array in slices))
         return close(blend(block, x, gate, None), x, ops.expand_dims(ops.take(closed, row, axis=0), -1))
 
     return ops.fori_loop(first, weights.kernel.shape[0], body, x)
@@ -125,7 +92,7 @@ def _layer(math: LayerMath, *saved: str) -> Callable[[Any, Any], tuple[Any, tupl
     """Returns the body of a loop over layers that saves the named tensors: "x", "block", "gate", "y"."""
 
     def body(x: Any, layer: Any) -> tuple[Any, tuple]:
-        block, gate = math.block_and_gate(x, Weights(*layer))
+        block, gate = math.block_and_gate(x, layer)
         y = blend(block, x, gate, None)
         values = {"x": x, "block": block, "gate": gate, "y": y}
         return y, tuple(values[name] for name in saved)
@@ -159,7 +126,7 @@ def _is_differentiated_again() -> bool:
 
 
 def _forward(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, tuple]:
-    return scan(_layer(math, "x", "block", "gate"), x, weights, kept=3)
+    return scan(_layer(math, "x", "block", "gate"), x, math.slices(weights), kept=3)
 
 
 def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) -> tuple:
@@ -169,12 +136,16 @@ def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) ->
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
         x, block, gate, kernel = layer
         local = gradients(upstream, block, x, gate, derivatives)
-        sums = ops.concatenate([local.block, local.transform], axis=0)
-        return local.inputs + math.product(kernel, sums, x.dtype), (sums,)
+        sums = math.joined(local.block, local.transform)
+        upstream = math.add_product(local.inputs, kernel, sums)
+        return upstream, (sums,) if at_once else math.weight_gradients(x, sums)
 
-    upstream, (sums,) = scan(body, upstream, (*saved, weights.kernel), kept=1, reverse=True)
-    kernel = math.product(saved[0], ops.swapaxes(sums, 1, 2), upstream.dtype)
-    bias, transform_bias = ops.split(ops.sum(sums, axis=2), 2, axis=1)
+    # A compiled loop is faster with one product for all layers after it, a Python loop with one for each.
+    at_once = is_traced()
+    kept = 1 if at_once else 2
+    upstream, found = scan(body, upstream, (*saved, weights.kernel), kept=kept, reverse=True)
+    kernel, biases = math.weight_gradients(saved[0], *found) if at_once else map(stacked, found)
+    bias, transform_bias = ops.split(biases, 2, axis=1)
     return upstream, kernel, bias, transform_bias
 
 
@@ -193,4 +164,4 @@ def _backward_segments(upstream: Any, saved: tuple, segments: Weights, math: Lay
         return upstream, tuple(weight_gradients)
 
     upstream, weight_gradients = scan(body, upstream, (*saved, *segments), kept=3, reverse=True)
-    return upstream, *weight_gradients
+    return upstream, *map(stacked, weight_gradients)

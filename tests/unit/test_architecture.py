@@ -35,7 +35,8 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/analysis/gradients.py": {"jax", "tensorflow", "torch"},
     "highway_keras/analysis/plots.py": {"matplotlib"},
     "highway_keras/layers/fused_blend.py": {"tensorflow"},
-    "highway_keras/layers/scan.py": {"tensorflow"},
+    "highway_keras/layers/layer_math.py": {"torch"},
+    "highway_keras/layers/scan.py": {"tensorflow", "torch"},
     "highway_keras/layers/stack_loop.py": {"torch"},
 }
 

@@ -1,10 +1,10 @@
-"""`scan`: carried values, stacked outputs, and a program whose size does not depend on the length."""
+"""`scan`: carried values, kept outputs, and a program whose size does not depend on the length."""
 
 import numpy as np
 import pytest
 from keras import ops
 
-from highway_keras.layers.scan import scan
+from highway_keras.layers.scan import scan, stacked
 from tests.unit.highway_keras.backend import BACKEND, array, compiled, compiles
 
 ROWS = np.arange(1, 9, dtype="float32").reshape(4, 2)
@@ -28,8 +28,14 @@ def test_outputs_are_stacked_in_row_order(reverse):
     carry, (kept, products) = scan(doubled_and_added, ops.ones(2), (ROWS, OTHERS), kept=2, reverse=reverse)
     expected = by_hand(range(3, -1, -1) if reverse else range(4))
     np.testing.assert_array_equal(array(carry), expected[0])
-    np.testing.assert_array_equal(array(kept), expected[1])
-    np.testing.assert_array_equal(array(products), ROWS * OTHERS)
+    np.testing.assert_array_equal(array(stacked(kept)), expected[1])
+    np.testing.assert_array_equal(array(stacked(products)), ROWS * OTHERS)
+
+
+def test_what_one_loop_keeps_another_reads():
+    _, (kept, _) = scan(doubled_and_added, ops.ones(2), (ROWS, OTHERS), kept=2)
+    total, _ = scan(lambda carry, row: (carry + row[0], ()), ops.zeros(2), (kept,))
+    np.testing.assert_array_equal(array(total), by_hand(range(4))[1].sum(axis=0))
 
 
 def test_a_body_may_have_no_outputs_and_a_single_row():
