@@ -122,6 +122,21 @@ def test_float64_outputs_and_gradients_equal_those_of_the_layers_on_jax():
         jax.config.update("jax_enable_x64", False)
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's own check of gradients, in float64")
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_first_and_second_derivatives_pass_the_check_of_pytorch(rematerialize):
+    import torch
+
+    stack = random_stack(5, (3, 4), activation="tanh", dtype="float64", rematerialize=rematerialize)
+    given = [torch.tensor(inputs(3, 4), dtype=torch.float64, requires_grad=True), *[v.value for v in stack.weights]]
+
+    def output(x, *_):
+        return stack(x, training=True)
+
+    assert torch.autograd.gradcheck(output, given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(output, given, fast_mode=True)
+
+
 @slow_on_jax
 def test_second_derivatives_equal_those_of_the_layers():
     stack = random_stack(5, (4, 3), activation="tanh", rematerialize=True)  # one plain layer, then two segments
