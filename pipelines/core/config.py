@@ -15,6 +15,8 @@ Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Extent = Annotated[float, Field(ge=0)]
+Angle = Annotated[float, Field(ge=0, le=180)]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
@@ -47,6 +49,8 @@ class ModelConfig(Frozen):
     dropout: Rate | None = None
     """Dropout rate of each dropout layer in a convolutional net, or before the last layer of a dense net; None keeps
     the preset's."""
+    batch_normalization: bool | None = None
+    """Batch normalization of H in each block and of the entries of a convolutional net; None keeps the preset's."""
 
 
 class Subset(Frozen):
@@ -75,12 +79,34 @@ class Preprocess(Frozen):
 
 
 class Augment(Frozen):
-    """Augmentation of the training images, after preprocessing, so that padding has the value of the mean."""
+    """Augmentation of the training images, after preprocessing, so that padding has the value of the mean.
+
+    In the order of the fields. Each image has draws of its own; all are off by default.
+    """
 
     pad: NonNegative = 0
     """Pixels of zero padding on each side before a random crop to the original size; 0 skips both."""
     mirror: bool = False
     """Mirror each image left to right with probability 1/2."""
+    rotate: Angle = 0.0
+    """Largest angle in degrees by which an image is rotated, in either direction; 0 skips it."""
+    elastic: Extent = 0.0
+    """Elastic distortion: standard deviation, in pixels, of the smooth random displacements of an image; 0 skips it."""
+    cutout: NonNegative = 0
+    """Side in pixels of a square that is erased around a random pixel; 0 skips it."""
+    mixup: Extent = 0.0
+    """Mixup of images and targets, with shares from Beta(mixup, mixup); 0 skips it."""
+    cutmix: Extent = 0.0
+    """CutMix: a rectangle comes from another image, and the target by its share, from Beta(cutmix, cutmix); 0 skips
+    it."""
+
+    @model_validator(mode="after")
+    def _images_are_mixed_once(self) -> Self:
+        if self.mixup and self.cutmix:
+            raise ValueError(
+                f"images are mixed by mixup or by cutmix. Received: mixup={self.mixup}, cutmix={self.cutmix}"
+            )
+        return self
 
 
 class _Optimizer(Frozen):
@@ -109,6 +135,9 @@ class SGD(_Optimizer):
     """Use Nesterov momentum."""
     bias_multiplier: Positive = 1.0
     """Factor on the learning rate of every bias."""
+    weight_decay: Extent = 0.0
+    """Each step subtracts this times the learning rate times the kernel; biases and gains do not decay. Momentum does
+    not add it up: an L2 penalty of the same strength is this times (1 - momentum)."""
 
 
 class Adam(_Optimizer):
@@ -129,8 +158,34 @@ class AdamW(_Optimizer):
     """Initial learning rate, before the schedule."""
     epsilon: Positive = 1e-7
     """Added to the root of the mean squared gradient before dividing by it."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.004
-    """Each step subtracts this times the learning rate times the weight; biases do not decay."""
+    weight_decay: Extent = 0.004
+    """Each step subtracts this times the learning rate times the kernel; biases and gains do not decay."""
+
+
+class Lion(_Optimizer):
+    """Lion: steps of equal size in every weight, by the sign of an averaged gradient."""
+
+    name: Literal["lion"] = "lion"
+    learning_rate: Positive = 0.0003
+    """Initial learning rate, before the schedule; a third to a tenth of Adam's."""
+    beta_1: Share = 0.9
+    """Share of the averaged gradient in the sign; the rest is the gradient of the step."""
+    beta_2: Share = 0.99
+    """Momentum of the averaged gradient."""
+    weight_decay: Extent = 0.0
+    """Each step subtracts this times the learning rate times the kernel; biases and gains do not decay."""
+
+
+class Muon(_Optimizer):
+    """Muon: SGD with momentum and orthogonalized steps for kernels, Adam for biases, gains and the last layer."""
+
+    name: Literal["muon"] = "muon"
+    learning_rate: Positive = 0.002
+    """Initial learning rate of both, before the schedule."""
+    momentum: Rate = 0.95
+    """Nesterov momentum of the kernels."""
+    weight_decay: Extent = 0.0
+    """Each step subtracts this times the learning rate times the kernel; biases and gains do not decay."""
 
 
 class ConstantSchedule(Frozen):
@@ -175,6 +230,25 @@ class CosineSchedule(Frozen):
     """Steps of a linear warm-up from zero."""
 
 
+class TrapezoidSchedule(Frozen):
+    """Linear warm-up from zero, constant, linear decay to zero; one cycle if the two shares add up to 1."""
+
+    kind: Literal["trapezoid"] = "trapezoid"
+    warmup: Rate = 0.1
+    """Share of the run over which the learning rate rises from zero."""
+    decay: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of the run, at its end, over which the learning rate falls to zero."""
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        # Decimal fractions such as 0.7 + 0.3 may exceed 1 by rounding.
+        if self.warmup + self.decay > 1 + 1e-9:
+            raise ValueError(
+                f"warmup and decay are shares of one run. Received: warmup={self.warmup}, decay={self.decay}"
+            )
+        return self
+
+
 def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], later: set[str]) -> BeforeValidator:
     """Reads configurations of version 0.1, in which a single model had the fields of all members.
 
@@ -199,14 +273,14 @@ def _migrating(tag: str, members: tuple[type[Frozen], ...], flat: set[str], late
 
 
 Optimizer = Annotated[
-    SGD | Adam | AdamW,
+    SGD | Adam | AdamW | Lion | Muon,
     Field(discriminator="name"),
     _migrating("name", (SGD, Adam), {"momentum", "nesterov", "bias_multiplier"}, {"epsilon"}),
 ]
 """Each optimizer has its own fields; `name` tells them apart."""
 
 Schedule = Annotated[
-    ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule,
+    ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule | TrapezoidSchedule,
     Field(discriminator="kind"),
     _migrating(
         "kind",
@@ -272,6 +346,10 @@ class Config(Frozen):
         return self.model_copy(update={"seed": seed, "subset": subset})
 
 
+CHOICES = ("activation", "depth", "width", "cutout", "batch_size", "precision")
+"""Fields of a `Space` with listed values; the others are ranges."""
+
+
 class Space(Frozen):
     """The search space. A range is LOW HIGH, a choice any number of values; an empty parameter is not searched."""
 
@@ -291,6 +369,20 @@ class Space(Frozen):
     """Choice of `model.width`."""
     dropout: tuple[Rate, ...] = ()
     """Range of `model.dropout`."""
+    weight_decay: tuple[Positive, ...] = ()
+    """Range of `optimizer.weight_decay`, log-uniform."""
+    label_smoothing: tuple[Rate, ...] = ()
+    """Range of `label_smoothing`."""
+    rotate: tuple[Angle, ...] = ()
+    """Range of `augment.rotate`."""
+    elastic: tuple[Extent, ...] = ()
+    """Range of `augment.elastic`."""
+    cutout: tuple[NonNegative, ...] = ()
+    """Choice of `augment.cutout`."""
+    mixup: tuple[Extent, ...] = ()
+    """Range of `augment.mixup`."""
+    cutmix: tuple[Extent, ...] = ()
+    """Range of `augment.cutmix`."""
     batch_size: tuple[Count, ...] = ()
     """Choice of `batch_size`."""
     precision: tuple[Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"], ...] = ()
@@ -298,14 +390,12 @@ class Space(Frozen):
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> Self:
-        for name in ("learning_rate", "momentum", "decay", "transform_bias", "dropout"):
-            bounds = getattr(self, name)
-            if bounds and (len(bounds) != 2 or bounds[0] >= bounds[1]):
-                raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, bounds))}")
-        for name in ("activation", "depth", "width", "batch_size", "precision"):
+        for name in type(self).model_fields:
             values = getattr(self, name)
-            if len(set(values)) < len(values):
+            if name in CHOICES and len(set(values)) < len(values):
                 raise ValueError(f"choices of {name} must be unique. Received: {' '.join(map(str, values))}")
+            if name not in CHOICES and values and (len(values) != 2 or values[0] >= values[1]):
+                raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, values))}")
         return self
 
 

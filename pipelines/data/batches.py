@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.core.config import Augment
 from pipelines.core.errors import UserError
-from pipelines.data.augment import draw, move
+from pipelines.data.augment import augment as augmented
 from pipelines.data.order import examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
@@ -47,7 +47,7 @@ def training(
         float32 [b, f], targets float32 [b, 1].
 
     Raises:
-        UserError: the batch size is not a multiple of the number of hosts.
+        UserError: the batch size is not a multiple of the number of hosts (with mixup or CutMix: of twice the number).
 
     Example:
         train = training(examples, fitted, augment=config.augment, batch_size=100, seed=0, steps=600, classes=10)
@@ -57,14 +57,17 @@ def training(
     if batch_size % hosts:
         raise UserError(f"a batch of {batch_size} cannot be divided among {hosts} hosts. Use a multiple of {hosts}.")
     start, stop = host * batch_size // hosts, (host + 1) * batch_size // hosts
+    if (augment.mixup or augment.cutmix) and hosts > 1 and start % 2 + stop % 2:
+        raise UserError(f"{hosts} hosts cannot mix images of a batch of {batch_size}. Use a multiple of {2 * hosts}.")
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
     def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         x = apply(fitted, images)
-        if augment.pad or augment.mirror:
-            # Drawn for the whole batch, so that augmentation does not depend on the number of hosts.
-            x = move(x, draw(batch_size, augment, tf.stack([tf.constant(seed, tf.int64), step])).rows(start, stop))
-        return x, _targets(labels, classes)
+        y = _targets(labels, classes)
+        if augment == Augment():
+            return x, y
+        drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
+        return augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
 
     if isinstance(examples, Stream):
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)

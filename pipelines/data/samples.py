@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from pipelines.core.config import Config
+from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.augment import augment
 from pipelines.data.figures import COLUMNS, ImageRow, draw_rows
@@ -66,12 +66,17 @@ def _preprocessing(config: Config) -> Iterator[str]:
 
 
 def _augmentation(config: Config) -> Iterator[str]:
-    if config.augment.pad:
-        yield f"{config.augment.pad} pixels of padding, random crop"
-    if config.augment.mirror:
-        yield "random mirror"
-    if not (config.augment.pad or config.augment.mirror):
-        yield "no augmentation"
+    augment = config.augment
+    steps = {
+        f"{augment.pad} pixels of padding, random crop": augment.pad,
+        "random mirror": augment.mirror,
+        f"rotation by up to {augment.rotate:g} degrees": augment.rotate,
+        f"elastic displacements of {augment.elastic:g} pixels": augment.elastic,
+        f"squares of {augment.cutout} pixels erased": augment.cutout,
+        f"mixup of {augment.mixup:g}": augment.mixup,
+        f"CutMix of {augment.cutmix:g}": augment.cutmix,
+    }
+    yield from [step for step, value in steps.items() if value] or ["no augmentation"]
 
 
 def _heading(info: DataInfo) -> str:
@@ -83,9 +88,10 @@ def _heading(info: DataInfo) -> str:
 def _processed(images: np.ndarray, config: Config, examples: Examples | Stream) -> list[ImageRow]:
     preprocessed = apply(fit(config.preprocess, examples.images), tf.constant(images))
     rows = [ImageRow("as stored", images), ImageRow("preprocessed", preprocessed.numpy())]
-    if config.augment.pad or config.augment.mirror:
+    if config.augment != Augment():
+        targets = tf.zeros((len(images), 1))
         for number in range(DRAWS):
-            augmented = augment(preprocessed, config.augment, tf.constant([config.seed, number]))
+            augmented, _ = augment(preprocessed, targets, config.augment, tf.constant([config.seed, number]))
             rows.append(ImageRow(f"augmented,\ndraw {number + 1}", augmented.numpy()))
     return rows
 

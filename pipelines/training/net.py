@@ -7,7 +7,7 @@ from highway_keras import HighwayStack
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
-from pipelines.training import many_steps, optimizers
+from pipelines.training import many_steps, optimizers, schedules
 from pipelines.training.many_steps import ManySteps, drawing
 from pipelines.training.precision import Policy, policy
 
@@ -51,8 +51,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
 def _refuse_unusable(config: Config, data: DataInfo) -> None:
     settings = {
         "--preprocess.contrast": config.preprocess.contrast,
-        "--augment.pad": config.augment.pad,
-        "--augment.mirror": config.augment.mirror,
+        **{f"--augment.{name}": value for name, value in config.augment},
         "--label-smoothing": config.label_smoothing,
     }
     unusable = [name for name, value in settings.items() if value]
@@ -90,7 +89,7 @@ def compiled(
     Raises:
         UserError: the schedule does not fit the number of steps.
     """
-    rate = optimizers.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
+    rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate)
     loss = (
         keras.losses.MeanSquaredError()

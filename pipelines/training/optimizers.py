@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules and the moving average of the weights."""
+"""Optimizers and the moving average of the weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,19 +6,12 @@ from typing import Any, assert_never
 
 import keras
 import numpy as np
+from keras import ops
 
-from pipelines.core.config import (
-    SGD,
-    Adam,
-    AdamW,
-    ConstantSchedule,
-    CosineSchedule,
-    ExponentialSchedule,
-    Optimizer,
-    Schedule,
-    StepSchedule,
-)
-from pipelines.core.errors import UserError
+from pipelines.core.config import SGD, Adam, AdamW, Lion, Muon, Optimizer
+
+# Decay of a gate's bias would open a gate that starts closed; the others are gains and offsets of batch normalization.
+NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")
@@ -48,12 +41,58 @@ class BiasRateSGD(keras.optimizers.SGD):
         return {**super().get_config(), "bias_multiplier": self.bias_multiplier}
 
 
+@keras.saving.register_keras_serializable(package="highway_pipelines")
+class KernelMuon(keras.optimizers.Muon):
+    """Muon for the kernels of convolutions and stacks as well, which Keras's own leaves to Adam.
+
+    The kernel of a convolution is one matrix, from all inputs of a position to the filters, and that of a stack one
+    matrix per layer. Biases, gains and the classifier are Adam's. The step is scaled to the size of Adam's, so that
+    both take the same learning rate.
+
+    Args:
+        learning_rate: number or schedule.
+        momentum: Nesterov momentum of the kernels.
+        weight_decay: decoupled weight decay of all variables that are not excluded; None for none.
+        **kwargs: further arguments of `keras.optimizers.Muon`.
+
+    Reference:
+        Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv 2502.16982 (scale).
+    """
+
+    def __init__(
+        self, learning_rate: Any = 0.002, *, momentum: float = 0.95, weight_decay: float | None = None, **kwargs: Any
+    ) -> None:
+        # The biases of a stack are matrices too.
+        by_adam = {"exclude_layers": ["bias", "logits"], "adam_weight_decay": weight_decay}
+        super().__init__(learning_rate, momentum=momentum, weight_decay=weight_decay, **by_adam | kwargs)
+
+    def build(self, var_list: list[Any]) -> None:
+        """Creates the variables of the optimizer; called by Keras."""
+        super().build(var_list)
+        excluded = [any(word in variable.path for word in self.exclude_layers) for variable in var_list]
+        self.reshaped = [len(each.shape) > 2 and not out for each, out in zip(var_list, excluded, strict=True)]
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates one variable; called by Keras."""
+        index, shape = self._get_variable_index(variable), tuple(variable.shape)
+        if not self.reshaped[index]:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        momentum = self.momentums[index]
+        self.assign(momentum, momentum * self.momentum + gradient)
+        ahead = gradient + momentum * self.momentum
+        matrix = shape if len(shape) == 3 else (-1, shape[-1])
+        step = self.zeropower_via_newtonschulz5(ops.reshape(ahead, matrix), self.ns_steps)
+        scale = self.rms_rate * max(step.shape[-2:]) ** 0.5
+        self.assign_sub(variable, ops.reshape(step, shape) * ops.cast(learning_rate, variable.dtype) * scale)
+
+
 def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer:
     """Builds the Keras optimizer of a configuration.
 
     Args:
         settings: the optimizer and its hyperparameters.
-        learning_rate: number or schedule, from `rate`.
+        learning_rate: number or schedule, from `schedules.rate`.
 
     Returns:
         The optimizer, not built yet. With `settings.ema` it keeps a moving average of the weights.
@@ -61,6 +100,14 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
     shared: dict[str, Any] = {"global_clipnorm": settings.clip_norm}
     if settings.ema is not None:
         shared |= {"use_ema": True, "ema_momentum": settings.ema}
+    # Keras multiplies by a decay of 0; None leaves the weights alone.
+    decay = getattr(settings, "weight_decay", 0.0) or None
+    optimizer = _optimizer(settings, learning_rate, shared | {"weight_decay": decay})
+    optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
+    return optimizer
+
+
+def _optimizer(settings: Optimizer, learning_rate: Any, shared: dict[str, Any]) -> keras.optimizers.Optimizer:
     match settings:
         case SGD(momentum=momentum):
             return BiasRateSGD(
@@ -73,58 +120,13 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
         case Adam(epsilon=epsilon):
             return keras.optimizers.Adam(learning_rate, epsilon=epsilon, **shared)
         case AdamW(epsilon=epsilon, weight_decay=weight_decay):
-            decayed = keras.optimizers.AdamW(learning_rate, weight_decay, epsilon=epsilon, **shared)
-            # Weight decay of its bias would open a gate that starts closed.
-            decayed.exclude_from_weight_decay(var_names=["bias"])
-            return decayed
+            return keras.optimizers.AdamW(learning_rate, epsilon=epsilon, **shared | {"weight_decay": weight_decay})
+        case Lion():
+            return keras.optimizers.Lion(learning_rate, settings.beta_1, settings.beta_2, **shared)
+        case Muon(momentum=momentum):
+            return KernelMuon(learning_rate, momentum=momentum, **shared)
         case _:
             assert_never(settings)
-
-
-def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
-    """Builds the learning rate of a Keras optimizer.
-
-    Args:
-        schedule: the schedule and its parameters.
-        learning_rate: the initial learning rate; with warm-up, the rate at its end.
-        steps: steps of the whole run, at the end of which the cosine reaches zero.
-
-    Returns:
-        A number, or a `keras.optimizers.schedules.LearningRateSchedule`.
-
-    Raises:
-        UserError: the warm-up takes all steps.
-
-    Example:
-        build(config.optimizer, rate(config.schedule, 0.01, steps=180_000))
-    """
-    match schedule:
-        case ConstantSchedule():
-            return learning_rate
-        case StepSchedule(boundaries=boundaries, factor=factor):
-            # At the boundary itself, Keras still uses the old rate; Caffe, and so our recipes, use the new one.
-            return keras.optimizers.schedules.PiecewiseConstantDecay(
-                [boundary - 1 for boundary in boundaries],
-                [learning_rate * factor**power for power in range(len(boundaries) + 1)],
-            )
-        case ExponentialSchedule():
-            return keras.optimizers.schedules.ExponentialDecay(learning_rate, schedule.decay_steps, schedule.factor)
-        case CosineSchedule(warmup_steps=0):
-            return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
-        case CosineSchedule(warmup_steps=warmup):
-            if warmup >= steps:
-                raise UserError(
-                    f"a warm-up of {warmup} steps takes up all of a run of {steps} steps. "
-                    "Lower --schedule.warmup-steps, or train for more epochs."
-                )
-            return keras.optimizers.schedules.CosineDecay(
-                initial_learning_rate=0.0,
-                decay_steps=steps - warmup,
-                warmup_target=learning_rate,
-                warmup_steps=warmup,
-            )
-        case _:
-            assert_never(schedule)
 
 
 @contextmanager

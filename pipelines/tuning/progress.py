@@ -31,6 +31,8 @@ HEADS = {
     "momentum": "momen-\ntum",
     "activation": "activ-\nation",
     "transform_bias": "gate\nbias",
+    "weight_decay": "weight\ndecay",
+    "label_smoothing": "label\nsmoothing",
     "batch_size": "batch\nsize",
     "precision": "preci-\nsion",
     "val_accuracy": "validation\naccuracy",

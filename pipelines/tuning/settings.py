@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipelines.core.config import CHOICES
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import Trial
-from pipelines.tuning.space import CHOICES, Value, searched
+from pipelines.tuning.space import Value, searched
 
 
 def longest(trials: Sequence[Trial]) -> list[Trial]:

@@ -21,16 +21,20 @@ FIELDS = {
     "depth": "model.depth",
     "width": "model.width",
     "dropout": "model.dropout",
+    "weight_decay": "optimizer.weight_decay",
+    "label_smoothing": "label_smoothing",
+    "rotate": "augment.rotate",
+    "elastic": "augment.elastic",
+    "cutout": "augment.cutout",
+    "mixup": "augment.mixup",
+    "cutmix": "augment.cutmix",
     "batch_size": "batch_size",
     "precision": "precision",
 }
 """The field of a `Config` that each hyperparameter of a `Space` sets."""
 
-CHOICES = ("activation", "depth", "width", "batch_size", "precision")
-"""Hyperparameters with listed values; the others are ranges."""
-LOGARITHMIC = ("learning_rate",)
+LOGARITHMIC = ("learning_rate", "weight_decay")
 """Ranges sampled on a logarithmic scale."""
-DECAYING = ("step", "exponential")
 
 
 def searched(space: Space) -> dict[str, tuple[Value, ...]]:
@@ -61,8 +65,9 @@ def check(space: Space, config: Config) -> None:
     if not names:
         raise UserError("the search space is empty. Name a range or choices, for example --search.learning-rate 0.01 1")
     useless = {
-        "momentum": "--optimizer.name sgd" if config.optimizer.name != "sgd" else "",
-        "decay": "--schedule.kind exponential" if config.schedule.kind not in DECAYING else "",
+        "momentum": "" if hasattr(config.optimizer, "momentum") else "--optimizer.name sgd",
+        "weight_decay": "" if hasattr(config.optimizer, "weight_decay") else "--optimizer.name adamw",
+        "decay": "" if hasattr(config.schedule, "factor") else "--schedule.kind exponential",
         "transform_bias": "a highway net" if not gated(config.model) else "",
     }
     for name, needed in useless.items():

@@ -11,7 +11,17 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import SGD, AdamW, Augment, CosineSchedule, ModelConfig, Preprocess
+from pipelines.core.config import (
+    SGD,
+    AdamW,
+    Augment,
+    CosineSchedule,
+    Lion,
+    ModelConfig,
+    Muon,
+    Preprocess,
+    TrapezoidSchedule,
+)
 from pipelines.core.errors import UserError
 from pipelines.training import figures
 from pipelines.training.train import resume, train
@@ -44,6 +54,8 @@ OTHERS = {
     # Executions of two steps, which reach a multiple of three with the sixteenth step.
     "executions": ({"steps_per_execution": 2, "precision": "float32", "optimizer": SGD(learning_rate=0.1)}, 3, 16),
     "convolutions": (CONVOLUTIONS.model_dump(), 1, 13),
+    "lion": ({"optimizer": Lion(weight_decay=0.1, ema=0.9), "schedule": TrapezoidSchedule()}, 1, 14),
+    "muon": ({"optimizer": Muon(weight_decay=0.1), "schedule": TrapezoidSchedule()}, 1, 14),
 }
 MOMENTS = ((1, True), (4, False), (14, False), (20, True), (20, False), (30, False))
 DRAW = figures.draw_training

@@ -58,6 +58,7 @@ SERVING_MODULES = {
 # Sums that have the form of the highway equation and mean something else.
 OTHER_SUMS = {
     "pipelines.data.images.conversion",  # blends an image onto its background
+    "pipelines.data.mixing",  # mixup
     "pipelines.studies.papers.factors.forecasts",  # exponential mean
 }
 

@@ -101,16 +101,16 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
 
 
 def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
-    """Returns the changed fields of the schedule, which counts in steps."""
+    """Returns the changed fields of a schedule that counts in steps."""
     kept = config.schedule
     if kept.kind == "step":
         # Boundaries may coincide after rounding; the rate then drops once.
         return {"boundaries": tuple(sorted({max(1, round(boundary * ratio)) for boundary in kept.boundaries}))}
     if kept.kind == "exponential":
         return {"decay_steps": max(1, round(kept.decay_steps * ratio))}
-    if kept.kind == "constant":
-        return {}
-    return {"warmup_steps": min(round(kept.warmup_steps * ratio), max(0, steps - 1))}
+    if kept.kind == "cosine":
+        return {"warmup_steps": min(round(kept.warmup_steps * ratio), max(0, steps - 1))}
+    return {}
 
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:

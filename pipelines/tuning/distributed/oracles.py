@@ -4,10 +4,11 @@ from typing import Any
 
 import keras_tuner
 
+from pipelines.core.config import CHOICES
 from pipelines.tuning.distributed.fault_tolerance import Enduring
 from pipelines.tuning.search_plan import FACTOR, SearchPlan
 from pipelines.tuning.search_state import Objective
-from pipelines.tuning.space import CHOICES, LOGARITHMIC, searched
+from pipelines.tuning.space import LOGARITHMIC, searched
 
 FINGERPRINT = "tuner/search"
 """Hyperparameter that carries the fingerprint of the plan."""

@@ -13,15 +13,20 @@ from pipelines.core.config import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
+    Lion,
     ModelConfig,
+    Muon,
     Preprocess,
     StepSchedule,
     Subset,
+    TrapezoidSchedule,
 )
 
 counts = st.integers(1, 10**9)
 positive = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
 rates = st.floats(0, 1, exclude_max=True)
+extents = st.just(0.0) | positive
+factors = st.floats(math.ulp(0.0), 1)
 names = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True).filter(lambda name: name != "none")
 
 
@@ -38,6 +43,7 @@ models = st.builds(
     transform_bias=maybe(st.just("auto") | st.floats(allow_nan=False, allow_infinity=False)),
     match=maybe(st.sampled_from(["width", "parameters"])),
     initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
+    batch_normalization=maybe(st.booleans()),
 )
 preprocesses = st.builds(
     Preprocess,
@@ -52,17 +58,28 @@ shared = {
     "ema": maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
 }
 optimizers = st.one_of(
-    st.builds(SGD, **shared, momentum=rates, nesterov=st.booleans(), bias_multiplier=positive),
+    st.builds(SGD, **shared, momentum=rates, nesterov=st.booleans(), bias_multiplier=positive, weight_decay=extents),
     st.builds(Adam, **shared, epsilon=positive),
-    st.builds(AdamW, **shared, epsilon=positive, weight_decay=st.just(0.0) | positive),
+    st.builds(AdamW, **shared, epsilon=positive, weight_decay=extents),
+    st.builds(Lion, **shared, beta_1=factors, beta_2=factors, weight_decay=extents),
+    st.builds(Muon, **shared, momentum=rates, weight_decay=extents),
 )
 steps = st.sets(counts, min_size=1, max_size=4).map(lambda boundaries: tuple(sorted(boundaries)))
-factors = st.floats(math.ulp(0.0), 1)
 schedules = st.one_of(
     st.builds(ConstantSchedule),
     st.builds(StepSchedule, boundaries=steps, factor=factors),
     st.builds(ExponentialSchedule, factor=factors, decay_steps=counts),
     st.builds(CosineSchedule, warmup_steps=st.integers(0, 10**9)),
+    st.builds(TrapezoidSchedule, warmup=st.floats(0, 0.5), decay=st.floats(0, 0.5)),
+)
+augments = st.builds(
+    Augment,
+    pad=st.integers(0, 100),
+    mirror=st.booleans(),
+    rotate=st.floats(0, 180),
+    elastic=extents,
+    cutout=st.integers(0, 100),
+    mixup=extents,
 )
 sizes = {"train": maybe(counts), "test": maybe(counts)}
 chosen = st.fixed_dictionaries({"validation": st.integers(0, 10**9), "subset": st.builds(Subset, **sizes)})
@@ -75,7 +92,7 @@ configs = st.builds(
     model=models,
     data=names,
     preprocess=preprocesses,
-    augment=st.builds(Augment, pad=st.integers(0, 100), mirror=st.booleans()),
+    augment=augments,
     optimizer=optimizers,
     schedule=schedules,
     epochs=counts,

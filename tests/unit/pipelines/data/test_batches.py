@@ -13,6 +13,7 @@ from pipelines.data.sources import Examples
 CLASSES = 5
 PLAIN = Fitted(Preprocess(scale=1.0), None)
 MOVING = Augment(pad=2, mirror=True)
+ALL = Augment(pad=2, mirror=True, rotate=10, elastic=0.5, cutout=2, cutmix=1.0)
 
 
 def numbered(count):
@@ -39,11 +40,16 @@ def same(some, others):
 
 
 @settings(max_examples=6, deadline=None)
-@given(first=st.integers(0, 30), batch_size=st.sampled_from([1, 7, 8, 50, 64]), seed=st.integers(0, 2**64))
-def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed):
+@given(
+    first=st.integers(0, 30),
+    batch_size=st.sampled_from([1, 7, 8, 50, 64]),
+    seed=st.integers(0, 2**64),
+    augment=st.sampled_from([MOVING, ALL]),
+)
+def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed, augment):
     examples = random(50)
     fitted = fit(Preprocess(contrast=1.0, mean="pixel"), examples.images)
-    chosen = {"augment": MOVING, "batch_size": batch_size, "seed": seed}
+    chosen = {"augment": augment, "batch_size": batch_size, "seed": seed}
     whole = batches(examples, fitted, steps=30, **chosen)
     same(batches(examples, fitted, first_step=first, steps=30, **chosen), whole[first:])
 
@@ -77,7 +83,7 @@ def test_one_example_is_changed_differently_in_every_step():
 @pytest.mark.parametrize("hosts", [1, 2, 4])
 def test_the_shards_of_the_hosts_make_the_batch(hosts):
     examples = random(50)
-    chosen = {"augment": MOVING, "first_step": 3}
+    chosen = {"augment": ALL, "first_step": 3}
     shards = [batches(examples, shard=(host, hosts), **chosen) for host in range(hosts)]
     joined = [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*shards, strict=True)]
     same(joined, batches(examples, **chosen))

@@ -4,7 +4,7 @@ import pytest
 from pipelines import recipes
 from pipelines.recipes.provenance import flat, tags
 from pipelines.recipes.short import EPOCHS, RISE, beginning, one_cycle
-from pipelines.training import optimizers
+from pipelines.training import schedules
 
 NAMES = ("cifar10_19", "cifar100_19", "fitnet_a", "fitnet_b", "fitnet_c")
 
@@ -27,7 +27,7 @@ def test_one_cycle_is_the_same_net_trained_by_numbers_of_ours(name):
 def test_its_rate_rises_once_and_falls_to_nothing():
     config = one_cycle(recipes.get("cifar10_19")).config
     steps = EPOCHS * 500
-    rate = optimizers.rate(config.schedule, config.optimizer.learning_rate, steps)
+    rate = schedules.rate(config.schedule, config.optimizer.learning_rate, steps)
     rates = [float(keras.ops.convert_to_numpy(rate(step))) for step in range(0, steps + 1, 100)]
     top = RISE // 100
     assert rates[top] == pytest.approx(config.optimizer.learning_rate)

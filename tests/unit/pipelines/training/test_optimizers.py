@@ -1,11 +1,8 @@
-import math
-
 import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import SGD, Adam, AdamW, ConstantSchedule, CosineSchedule, ExponentialSchedule, StepSchedule
-from pipelines.core.errors import UserError
+from pipelines.core.config import SGD, Adam, AdamW, Lion, Muon
 from pipelines.training import optimizers
 
 RATE, MOMENTUM = 0.1, 0.9
@@ -124,37 +121,50 @@ def test_the_epsilon_of_adam_is_kerass_unless_another_is_asked_for():
     assert optimizers.build(Adam(epsilon=1e-8), RATE).epsilon == 1e-8
 
 
-def rates(schedule, steps, total=100, learning_rate=0.5):
-    built = optimizers.rate(schedule, learning_rate, total)
-    return [float(keras.ops.convert_to_numpy(built(step))) for step in steps]
+@pytest.mark.parametrize(
+    "settings", [SGD(momentum=MOMENTUM, bias_multiplier=2.0), Lion(), Muon()], ids=lambda s: s.name
+)
+def test_decay_is_decoupled_and_spares_biases_and_gains(settings):
+    start = {"kernel": START["kernel"]} | dict.fromkeys(("transform_bias", "gamma", "beta"), START["transform_bias"])
+    variables = {name: keras.Variable(value, name=name, dtype="float32") for name, value in start.items()}
+    optimizer = optimizers.build(settings.model_copy(update={"weight_decay": 0.5}), RATE)
+    for _ in range(3):
+        optimizer.apply([keras.ops.zeros_like(each) for each in variables.values()], list(variables.values()))
+    for name, variable in variables.items():
+        expected = start[name] * ((1 - RATE * 0.5) ** 3 if name == "kernel" else 1)
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
 
 
-def test_constant_is_a_plain_number():
-    assert optimizers.rate(ConstantSchedule(), 0.5, 100) == 0.5
+def test_sgd_without_decay_never_touches_the_weights():
+    assert optimizers.build(SGD(), RATE).weight_decay is None
 
 
-def test_a_step_schedule_takes_the_new_rate_at_the_boundary_itself():
-    # As Caffe: `iter_ >= stepvalue`, counted from 0.
-    schedule = StepSchedule(boundaries=(10, 20), factor=0.1)
-    assert rates(schedule, [0, 9, 10, 19, 20, 99]) == pytest.approx([0.5, 0.5, 0.05, 0.05, 0.005, 0.005])
+@pytest.mark.parametrize("shape", [(3, 3, 4, 6), (5, 4, 4), (7, 3)], ids=["convolution", "stack", "dense"])
+def test_a_step_of_muon_is_an_orthogonal_matrix_of_adams_size(shape):
+    kernel = keras.Variable(np.zeros(shape), name="kernel", dtype="float32")
+    optimizers.build(Muon(), RATE).apply([keras.ops.cast(GENERATOR.normal(size=shape), "float32")], [kernel])
+    matrices = kernel.numpy().reshape((-1, *shape[-2:]) if len(shape) == 3 else (1, -1, shape[-1]))
+    unit = RATE * 0.2 * max(matrices.shape[-2:]) ** 0.5
+    # Five steps of Newton and Schulz bring the singular values near 1, not to it.
+    assert np.all(np.abs(np.linalg.svd(matrices / unit, compute_uv=False) - 0.9) < 0.35)
 
 
-def test_exponential_falls_by_the_factor_once_in_decay_steps():
-    schedule = ExponentialSchedule(factor=0.25, decay_steps=10)
-    assert rates(schedule, [0, 5, 10, 20]) == pytest.approx([0.5, 0.25, 0.125, 0.03125])
+def test_muon_leaves_biases_and_the_classifier_to_adam():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(4, name="logits")(keras.layers.Dense(4, name="hidden")(inputs)))
+    optimizer = optimizers.build(Muon(), RATE)
+    before = model.get_weights()
+    gradients = [GENERATOR.normal(size=weight.shape).astype("float32") for weight in before]
+    optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in gradients], model.trainable_variables)
+    steps = [new - old for new, old in zip(model.get_weights(), before, strict=True)]
+    for step, gradient in list(zip(steps, gradients, strict=True))[1:]:
+        np.testing.assert_allclose(step, -RATE * np.sign(gradient), rtol=1e-3)
+    assert not np.allclose(np.abs(steps[0]), RATE, rtol=0.1)
 
 
-def test_cosine_ends_at_zero_with_the_run():
-    assert rates(CosineSchedule(), [0, 25, 50, 100]) == pytest.approx(
-        [0.5, 0.25 * (1 + math.cos(math.pi / 4)), 0.25, 0], abs=1e-7
-    )
-
-
-def test_warm_up_rises_from_zero_and_the_cosine_still_ends_with_the_run():
-    schedule = CosineSchedule(warmup_steps=20)
-    assert rates(schedule, [0, 10, 20, 60, 100]) == pytest.approx([0, 0.25, 0.5, 0.25, 0], abs=1e-7)
-
-
-def test_a_warm_up_as_long_as_the_run_is_refused():
-    with pytest.raises(UserError, match="warm-up of 100 steps takes up all of a run of 100"):
-        optimizers.rate(CosineSchedule(warmup_steps=100), 0.5, 100)
+@pytest.mark.parametrize("settings", [Lion(), Muon(weight_decay=0.1)], ids=lambda s: s.name)
+def test_other_optimizers_are_rebuilt_from_their_config(settings):
+    before = optimizers.build(settings, RATE)
+    after = keras.optimizers.deserialize(keras.optimizers.serialize(before))
+    assert after.get_config() == before.get_config()

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipelines import recipes
-from pipelines.core.config import Adam, Config, CosineSchedule, ExponentialSchedule, ModelConfig, Space
+from pipelines.core.config import CHOICES, Adam, Config, CosineSchedule, ExponentialSchedule, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat
 from pipelines.tuning import space
-from pipelines.tuning.space import CHOICES, FIELDS, changed, searched
+from pipelines.tuning.space import FIELDS, changed, searched
 from tests.toy_data import toy_config
 
 VALUES = {
@@ -20,6 +20,13 @@ VALUES = {
     "depth": st.integers(1, 1000),
     "width": st.integers(1, 500),
     "dropout": st.floats(0, 0.99),
+    "weight_decay": st.floats(1e-6, 1),
+    "label_smoothing": st.floats(0, 0.99),
+    "rotate": st.floats(0, 45),
+    "elastic": st.floats(0, 5),
+    "cutout": st.integers(0, 32),
+    "mixup": st.floats(0, 2),
+    "cutmix": st.floats(0, 2),
     "batch_size": st.integers(1, 4096),
     "precision": st.sampled_from(["float32", "mixed_bfloat16", "mixed_float16"]),
 }
@@ -34,7 +41,7 @@ def test_every_parameter_is_a_field_of_a_configuration():
     assert set(FIELDS.values()) <= set(flat(CONFIG))
 
 
-@given(st.fixed_dictionaries({}, optional=VALUES))
+@given(st.fixed_dictionaries({}, optional=VALUES).filter(lambda values: not {"mixup", "cutmix"} <= values.keys()))
 def test_the_values_drawn_are_trained_and_nothing_else_changes(values):
     before, after = flat(CONFIG), flat(changed(CONFIG, values))
     assert {name: after[field] for name, field in FIELDS.items() if name in values} == values
@@ -79,6 +86,7 @@ def test_a_space_is_checked(wrong, message):
     [
         ({}, {}, "the search space is empty"),
         ({"momentum": (0.5, 0.9)}, {"optimizer": Adam()}, "without --optimizer.name sgd"),
+        ({"weight_decay": (0.001, 0.1)}, {"optimizer": Adam()}, "without --optimizer.name adamw"),
         ({"decay": (0.5, 0.9)}, {"schedule": CosineSchedule()}, "without --schedule.kind exponential"),
         (
             {"transform_bias": (-5.0, 0.0)},
