@@ -67,8 +67,9 @@ STUDY = Study(
     draws=numpy_runs.DRAWS,
     differs=(
         "Highway nets (bias -2) and plain nets of 50 units are also in depth-contrast, with equal seeds and equal "
-        "images. JAX splits each batch over as many devices as a run has cores, which rounds differently: accuracies "
-        "of two such runs differ by noise.",
+        "images. When these runs were made, JAX split each batch over as many devices as a run had cores, at every "
+        "depth (since 951e757 from 16 layers on), which rounds differently: accuracies of two such runs differ by "
+        "noise.",
         "The source has only highway and plain nets of 50 units; they are repeated here.",
         "Learning rate and clipping are the source's, recorded for highway and plain nets of 50 units. They were tuned "
         "for none of the nets; another rate may suit another net better.",
