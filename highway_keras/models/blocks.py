@@ -11,6 +11,8 @@ Kind = Literal["highway", "plain", "residual"]
 Match = Literal["width", "parameters"]
 KINDS = ("highway", "plain", "residual")
 MATCHES = ("width", "parameters")
+NORMALIZATION_MOMENTUM = 0.9
+"""Running statistics follow within tens of steps, so that short runs can be validated; Keras's 0.99 takes hundreds."""
 
 
 def block(
@@ -24,6 +26,7 @@ def block(
     depth: int | None = None,
     initializer: keras.initializers.Initializer | str = "glorot_uniform",
     l2: float = 0.0,
+    batch_normalization: bool = False,
 ) -> Any:
     """Applies a layer that keeps the size of x: T * H(x) + (1 - T) * x, H(x), or x + H(x).
 
@@ -37,6 +40,7 @@ def block(
         depth: number of layers of the whole net. Highway only.
         initializer: initializer of the kernels of H and the gate, which get distinct values.
         l2: factor of the L2 penalty on the kernels of H and the gate.
+        batch_normalization: whether H is normalized before its activation; the gate never is.
 
     Returns:
         A symbolic tensor of the shape of x.
@@ -64,6 +68,8 @@ def block(
             transform_initializer=_fresh(initializer),
             kernel_regularizer=_penalty(l2),
             transform_regularizer=_penalty(l2),
+            batch_normalization=batch_normalization,
+            normalization_momentum=NORMALIZATION_MOMENTUM,
             name=name,
         )(x)
     h = plain(
@@ -74,6 +80,7 @@ def block(
         activation=activation,
         initializer=initializer,
         l2=l2,
+        batch_normalization=batch_normalization,
     )
     return h if kind == "plain" else keras.layers.Add(name=name)([x, h])
 
@@ -88,6 +95,7 @@ def plain(
     activation: str = "relu",
     initializer: keras.initializers.Initializer | str = "glorot_uniform",
     l2: float = 0.0,
+    batch_normalization: bool = False,
 ) -> Any:
     """Applies a dense or convolutional layer without a gate: the entry of a stage, or H alone.
 
@@ -100,6 +108,8 @@ def plain(
         activation: activation.
         initializer: initializer of the kernel.
         l2: factor of the L2 penalty on the kernel.
+        batch_normalization: whether to normalize before the activation, in place of a bias. The layers are then called
+            NAME_kernel, NAME_normalization and NAME.
 
     Returns:
         A symbolic tensor with `units` features.
@@ -108,14 +118,20 @@ def plain(
         x = plain(x, 32, name="entry_1", kernel_size=5, padding="valid")
     """
     common = {
-        "activation": activation,
+        "activation": None if batch_normalization else activation,
+        "use_bias": not batch_normalization,
         "kernel_initializer": _fresh(initializer),
         "kernel_regularizer": _penalty(l2),
-        "name": name,
+        "name": f"{name}_kernel" if batch_normalization else name,
     }
     if kernel_size is None:
-        return keras.layers.Dense(units, **common)(x)
-    return keras.layers.Conv2D(units, kernel_size, padding=padding, data_format="channels_last", **common)(x)
+        x = keras.layers.Dense(units, **common)(x)
+    else:
+        x = keras.layers.Conv2D(units, kernel_size, padding=padding, data_format="channels_last", **common)(x)
+    if not batch_normalization:
+        return x
+    x = keras.layers.BatchNormalization(momentum=NORMALIZATION_MOMENTUM, name=f"{name}_normalization")(x)
+    return keras.layers.Activation(activation, name=name)(x)
 
 
 def _fresh(initializer: keras.initializers.Initializer | str) -> keras.initializers.Initializer:

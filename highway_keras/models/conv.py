@@ -30,6 +30,7 @@ def conv(
     classifier_std: float | None = None,
     l2: float = 0.0,
     classifier_l2: float = 0.0,
+    batch_normalization: bool = False,
     name: str | None = None,
 ) -> keras.Model:
     """Builds a convolutional highway net, or its plain or residual twin.
@@ -56,6 +57,8 @@ def conv(
         classifier_std: standard deviation of the classifier's kernel.
         l2: factor of the L2 penalty on all kernels except the classifier's.
         classifier_l2: factor of the L2 penalty on the classifier's kernel.
+        batch_normalization: whether entries, the hidden layer and H of each block are normalized before their
+            activation.
         name: name of the model.
 
     Returns:
@@ -84,11 +87,15 @@ def conv(
         input_dropout = dropout if input_dropout else 0.0
     stages = with_resize(stages, resize)
     if match == "parameters" and kind != "highway":
-        highway = parameters(stages, shape, outputs, hidden, "highway")
-        stages = matched(stages, highway, lambda twin: parameters(twin, shape, outputs, hidden, kind))
+
+        def count(twin: Sequence[Stage], kind: Kind) -> int:
+            return parameters(twin, shape, outputs, hidden, kind, batch_normalization=batch_normalization)
+
+        highway = count(stages, "highway")
+        stages = matched(stages, highway, lambda twin: count(twin, kind))
 
     depth = layers(stages, hidden)
-    shared: dict[str, Any] = {"activation": activation, "l2": l2}
+    shared: dict[str, Any] = {"activation": activation, "l2": l2, "batch_normalization": batch_normalization}
     inputs = keras.Input(shape, name="image", dtype="float32")
     x = _dropout(inputs, input_dropout, "dropout_0")
     number = 0

@@ -1,4 +1,4 @@
-"""The nets of the paper as data: the factory, arguments and parameter counts of each net and its twins.
+"""The nets of the paper, and their modern forms, as data: factory, arguments and parameter counts of nets and twins.
 
 Provenance:
 
@@ -10,6 +10,9 @@ Provenance:
   the 19-layer nets); the initialization of the first kernel in fitnet_a and fitnet_b (as in the 19-layer nets) and in
   fitnet_c (He's rule); the weight decay on plain convolutions (as on the highway layers); the five factors of the
   factor model.
+
+The modern nets have the paper's stages, every block gated unit by unit, with batch normalization instead of dropout and
+L2 penalties; their other arguments are ours.
 """
 
 import difflib
@@ -36,7 +39,7 @@ class Preset:
     Args:
         factory: name of the factory.
         arguments: arguments of the factory.
-        parameters: number of parameters of the net.
+        parameters: number of trainable parameters of the net.
     """
 
     factory: Factory
@@ -71,6 +74,15 @@ CIFAR_STAGES = (
     Stage(100, entry=1, pool="average", dropout=0.2),
 )
 # Sections 3.1 and 4; the gate bias differs by net.
+# The paper's nets with batch normalization.
+MODERN = {
+    "batch_normalization": True,
+    "dropout": 0.0,
+    "first_std": None,
+    "classifier_std": None,
+    "l2": 0.0,
+    "classifier_l2": 0.0,
+}
 DENSE = {"input_shape": (28, 28, 1), "outputs": 10, "width": 50, "activation": "tanh"}
 # Table 2: 11 layers with about 236,000 parameters, 19 with 2.3 million, 32 with 1.25 million.
 A_STAGES = (
@@ -94,8 +106,8 @@ class Family:
         factory: name of the factory.
         arguments: arguments of the highway net.
         match: what the twins share with it; parameters for the dense nets, as in section 3.1 of the paper.
-        parameters: number of parameters of the highway net.
-        twins: number of parameters of a twin by `match`; empty for a net too deep to have twins.
+        parameters: number of trainable parameters of the highway net.
+        twins: number of trainable parameters of a twin by `match`; empty for a net too deep to have twins.
     """
 
     factory: Factory
@@ -133,6 +145,27 @@ FAMILIES: dict[str, Family] = {
         match="width",
         parameters=2_265_928,
         twins={"width": 1_202_616, "parameters": 2_267_366},
+    ),
+    "mnist_conv_32_modern": Family(
+        factory="conv",
+        arguments={**MNIST, **MODERN, "stages": MNIST_STAGES},
+        match="width",
+        parameters=151_978,
+        twins={"width": 77_994, "parameters": 151_795},
+    ),
+    "cifar10_19_modern": Family(
+        factory="conv",
+        arguments={**CIFAR10, **MODERN, "stages": CIFAR_STAGES, "transform_bias": -2.0},
+        match="width",
+        parameters=2_258_346,
+        twins={"width": 1_195_034, "parameters": 2_256_930},
+    ),
+    "cifar100_19_modern": Family(
+        factory="conv",
+        arguments={**CIFAR100, **MODERN, "stages": CIFAR_STAGES, "transform_bias": -2.0},
+        match="width",
+        parameters=2_267_436,
+        twins={"width": 1_204_124, "parameters": 2_269_440},
     ),
     "fitnet_a": Family(
         factory="conv",
@@ -223,7 +256,7 @@ def presets() -> tuple[str, ...]:
 
 
 def from_preset(name: str, **overrides: Any) -> keras.Model:
-    """Builds a net of the paper by name, with new weights.
+    """Builds a net of the paper, or a modern form of one, by name, with new weights.
 
     The global dtype policy and the global seed apply as to any Keras model.
 
@@ -231,9 +264,9 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
         name: one of `presets()`.
         **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
             `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
-            the highway net), `activation` and `dropout`. Dense nets accept `depth` and, except for the factor model,
-            `initializer`, "glorot_uniform" or "fan_in_uniform". Highway nets accept `transform_bias`, a number or
-            "auto". Twins accept `match`, "width" or "parameters".
+            the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`. Dense nets
+            accept `depth` and, except for the factor model, `initializer`, "glorot_uniform" or "fan_in_uniform".
+            Highway nets accept `transform_bias`, a number or "auto". Twins accept `match`, "width" or "parameters".
 
     Returns:
         A functional model from preprocessed float32 inputs, "image" ("features" for the factor model), to float32
@@ -256,7 +289,7 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
     preset = PRESETS[name]
     wanted = {argument: value for argument, value in overrides.items() if value is not None}
     allowed = ["input_shape", "outputs", "width", "activation", "dropout"]
-    allowed += [] if preset.factory == "conv" else ["depth"]
+    allowed += ["batch_normalization"] if preset.factory == "conv" else ["depth"]
     allowed += ["initializer"] if preset.factory == "dense" else []
     allowed += ["transform_bias"] if preset.arguments["kind"] == "highway" else ["match"]
     for argument, value in wanted.items():

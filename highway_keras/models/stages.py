@@ -89,9 +89,15 @@ def layers(stages: Sequence[Stage], hidden: int | None) -> int:
 
 
 def parameters(
-    stages: Sequence[Stage], input_shape: tuple[int, ...], outputs: int, hidden: int | None, kind: Kind
+    stages: Sequence[Stage],
+    input_shape: tuple[int, ...],
+    outputs: int,
+    hidden: int | None,
+    kind: Kind,
+    *,
+    batch_normalization: bool = False,
 ) -> int:
-    """Counts the parameters of a convolutional net without building it.
+    """Counts the trainable parameters of a convolutional net without building it.
 
     Args:
         stages: stages as built, after `with_resize`.
@@ -99,6 +105,7 @@ def parameters(
         outputs: units of the classifier.
         hidden: units of the fully connected layer before it, if any.
         kind: kind of the blocks.
+        batch_normalization: whether all but gates and classifier have a gain and an offset in place of a bias.
 
     Returns:
         The number of parameters.
@@ -107,22 +114,23 @@ def parameters(
         parameters((Stage(4, pool="average"),), (8, 8, 1), outputs=2, hidden=None, kind="plain")  # 40 + 10
     """
     height, width, channels = input_shape
+    gain = int(batch_normalization)
     count = 0
     for stage in stages:
         if stage.entry:
-            count += (stage.entry**2 * channels + 1) * stage.filters
+            count += (stage.entry**2 * channels + 1 + gain) * stage.filters
             if stage.padding == "valid":
                 height, width = height - stage.entry + 1, width - stage.entry + 1
         channels = stage.filters
         maps = 2 if kind == "highway" else 1
-        count += sum(maps * (side**2 * channels + 1) * channels for side in stage.blocks)
+        count += sum((maps * (side**2 * channels + 1) + gain) * channels for side in stage.blocks)
         if stage.pool == "average":
             height = width = 1
         elif stage.pool:
             height, width = -(-height // stage.pool[1]), -(-width // stage.pool[1])
     features = height * width * channels
     if hidden:
-        count += (features + 1) * hidden
+        count += (features + 1 + gain) * hidden
         features = hidden
     return count + (features + 1) * outputs
 

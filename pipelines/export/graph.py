@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from highway_keras.analysis.gate_values import maps_of_examples, means_of_examples
 from highway_keras.layers.recording import recording
+from highway_keras.surgery import folded
 from pipelines.data import preprocess
 from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
@@ -43,7 +44,7 @@ def in_float32(model: keras.Model) -> keras.Model:
 
 
 def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
-    """Combines preprocessing, net and softmax in one traced function.
+    """Combines preprocessing, net (with batch normalization folded) and softmax in one traced function.
 
     Args:
         model: a net in float32 that returns logits for `[batch, height, width, channels]`.
@@ -60,7 +61,7 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
     Example:
         prediction(model, fitted, labels)(images)["label"]
     """
-    net = for_inference(model)
+    net = for_inference(folded(model))
 
     @tf.function(input_signature=[tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)])
     def predict(image: tf.Tensor) -> dict[str, tf.Tensor]:

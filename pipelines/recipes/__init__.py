@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
-from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv
+from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern
 from pipelines.recipes.twins import twins
 
-_FAMILIES = (demo, mnist_conv, cifar, fitnet, dense, dense_1000, factor)
+_FAMILIES = (demo, mnist_conv, cifar, modern, fitnet, dense, dense_1000, factor)
 _RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
     recipe.name: (recipe, family)
     for family in _FAMILIES

@@ -27,6 +27,9 @@ CONV = {
     "mnist_conv_32": (8, -1.0),
     "cifar10_19": (14, -2.0),
     "cifar100_19": (14, -2.0),
+    "mnist_conv_32_modern": (8, -1.0),
+    "cifar10_19_modern": (14, -2.0),
+    "cifar100_19_modern": (14, -2.0),
     "fitnet_a": (6, -1.0),
     "fitnet_b": (14, -2.0),
     "fitnet_c": (28, -3.0),
@@ -39,6 +42,10 @@ DENSE = {
     "mnist_dense_1000": (999, -10.0),
     "factor": (4, -1.0),
 }
+
+
+def trainable(model):
+    return sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
 
 
 def highways(name):
@@ -55,7 +62,7 @@ def test_every_net_but_the_deepest_has_two_twins():
 def test_a_preset_has_the_recorded_number_of_parameters(name):
     model = build(name)
 
-    assert model.count_params() == PRESETS[name].parameters
+    assert trainable(model) == PRESETS[name].parameters
     assert model.name == name
     assert [tensor.name for tensor in model.inputs] == ["features" if name.startswith("factor") else "image"]
     assert model.inputs[0].dtype == "float32"
@@ -72,7 +79,7 @@ def test_twins_have_the_recorded_number_of_parameters_by_either_match(name, kind
     own = FAMILIES[name].match
     other = "width" if own == "parameters" else "parameters"
     assert {PRESETS[f"{name}{twin}"].parameters for twin in TWINS[1:]} == {FAMILIES[name].twins[own]}
-    assert from_preset(f"{name}_{kind}", match=other).count_params() == FAMILIES[name].twins[other]
+    assert trainable(from_preset(f"{name}_{kind}", match=other)) == FAMILIES[name].twins[other]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
     for layer in highways(name):
         weights = weights_of(layer)
         np.testing.assert_array_equal(weights["transform_bias"], bias)
-        np.testing.assert_array_equal(weights["bias"], 0)
+        np.testing.assert_array_equal(weights["beta" if layer.batch_normalization else "bias"], 0)
     assert not any(highways(name + twin) for twin in TWINS if twin)
 
 
@@ -105,7 +112,14 @@ def test_the_blocks_of_a_dense_net_are_one_stack_at_the_bias_of_the_net(name, bl
 
 @pytest.mark.parametrize(
     ("name", "layers"),
-    [("mnist_conv_32", 10), ("cifar10_19", 19), ("fitnet_a", 11), ("fitnet_b", 19), ("fitnet_c", 32)],
+    [
+        ("mnist_conv_32", 10),
+        ("cifar10_19", 19),
+        ("cifar10_19_modern", 19),
+        ("fitnet_a", 11),
+        ("fitnet_b", 19),
+        ("fitnet_c", 32),
+    ],
 )
 def test_the_depth_is_that_of_the_paper(name, layers):
     with_weights = (keras.layers.Conv2D, keras.layers.Dense, ConvHighway)
@@ -147,6 +161,10 @@ def test_the_stages_of_the_deepest_fitnet_alternate_small_and_large_kernels():
 
 @pytest.mark.parametrize("name", [name for name in presets() if PRESETS[name].factory == "conv"])
 def test_weight_decay_is_on_every_kernel_and_ten_times_as_strong_on_the_classifier(name):
+    if build(name).get_layer("logits").kernel_regularizer is None:
+        assert "_modern" in name
+        assert not build(name).losses
+        return
     seen = {variable.regularizer.l2 for variable in build(name).trainable_variables[:-2] if "kernel" in variable.name}
 
     assert {round(float(l2), 8) for l2 in seen} == {5e-4}
@@ -174,3 +192,15 @@ def test_the_dense_nets_are_one_plain_layer_and_blocks():
     assert build("mnist_dense_50_plain").get_layer("plain_49").units == 71
     assert reference_nets.layer_names(build("factor")) == ["features", "entry", "highway", "logits"]
     assert build("factor").get_layer("highway").activation is keras.activations.relu
+
+
+def test_a_modern_net_has_the_papers_size_and_normalizes_all_but_gates_and_classifier():
+    for modern, paper in (("mnist_conv_32_modern", 151_690), ("cifar10_19_modern", 2_256_838)):
+        assert PRESETS[modern].parameters == pytest.approx(paper, rel=0.01)
+        assert all(layer.batch_normalization for layer in highways(modern))
+        for twin in TWINS:
+            convolutions = [layer for layer in build(modern + twin).layers if isinstance(layer, keras.layers.Conv2D)]
+            normalized = [layer for layer in build(modern + twin).layers if "normalization" in layer.name]
+            assert len(normalized) == len(convolutions) > 0
+            assert not any(layer.use_bias for layer in convolutions)
+            assert not any(isinstance(layer, keras.layers.Dropout) for layer in build(modern + twin).layers)

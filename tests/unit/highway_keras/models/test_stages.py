@@ -25,6 +25,14 @@ def test_resizing_turns_an_entry_into_a_block_only_where_it_does_nothing_else():
     assert with_resize(STAGES, "plain") == STAGES
 
 
+def test_normalization_adds_a_gain_to_every_convolution_but_gates():
+    for kind in ("highway", "plain", "residual"):
+        one, other = (
+            parameters(STAGES, (8, 8, 3), 2, 5, kind, batch_normalization=normalized) for normalized in (False, True)
+        )
+        assert other - one == 2 * 16 + 3 * 32 + 10 + 5
+
+
 def test_parameter_counts_equal_a_manual_count():
     stages = (Stage(4, entry=5, padding="valid", blocks=(3,), pool=(3, 2)), Stage(6, entry=1))
     convolutions = (25 * 2 + 1) * 4 + (1 * 4 + 1) * 6

@@ -141,3 +141,19 @@ def test_a_file_that_is_not_an_image_fails():
     predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)))
     with pytest.raises(tf.errors.InvalidArgumentError):
         predict(tf.constant([b"hello"]))
+
+
+def test_batch_normalization_is_folded_into_the_kernels():
+    model = highway_keras.from_preset("mnist_conv_32_modern", width=4)
+    scramble(model)
+    for variable in model.non_trainable_variables:
+        if variable.path.endswith("moving_variance"):
+            variable.assign(np.linspace(0.5, 2, variable.shape[0]))
+    predict = prediction(model, FITTED, LABELS)
+    operations = {one.type for one in predict.get_concrete_function().graph.get_operations()}
+    assert "Conv2D" in operations
+    assert not {"Rsqrt", "FusedBatchNormV3", "Sqrt"} & operations
+    given = images(3)
+    expected = tf.nn.softmax(model(given / np.float32(255), training=False))
+    np.testing.assert_allclose(predict(given)["probabilities"], expected, atol=1e-5)
+    assert np.ptp(expected) > 0.05
