@@ -73,7 +73,6 @@ CIFAR_STAGES = (
     Stage(128, blocks=(3,) * 5),
     Stage(100, entry=1, pool="average", dropout=0.2),
 )
-# Sections 3.1 and 4; the gate bias differs by net.
 # The paper's nets with batch normalization.
 MODERN = {
     "batch_normalization": True,
@@ -83,6 +82,7 @@ MODERN = {
     "l2": 0.0,
     "classifier_l2": 0.0,
 }
+# Sections 3.1 and 4; the gate bias differs by net.
 DENSE = {"input_shape": (28, 28, 1), "outputs": 10, "width": 50, "activation": "tanh"}
 # Table 2: 11 layers with about 236,000 parameters, 19 with 2.3 million, 32 with 1.25 million.
 A_STAGES = (

@@ -50,11 +50,9 @@ def folded(model: keras.Model) -> keras.Model:
 def _folds(layer: Any, normalization: Any) -> bool:
     if type(layer) not in AFFINE or type(normalization) is not BatchNormalization:
         return False
-    rank = len(normalization.input_spec.axes) and normalization.input_spec.ndim
-    channels_first = getattr(layer, "data_format", "channels_last") == "channels_first"
-    return layer.activation is keras.activations.linear and normalization.axis % rank == (
-        1 if channels_first else rank - 1
-    )
+    rank = len(layer.output.shape)
+    channels = 1 if getattr(layer, "data_format", "channels_last") == "channels_first" else rank - 1
+    return layer.activation is keras.activations.linear and normalization.axis % rank == channels
 
 
 def _folded_highway(layer: Any) -> Any:

@@ -195,8 +195,8 @@ STUDY = Study(
     draws=DRAWS,
     differs=(
         "Highway nets (bias -2) and plain nets of 50 units are also in depth-twins, with equal seeds and equal images. "
-        "When these runs were made, JAX split each batch over as many devices as a run had cores, at every depth (since "
-        "951e757 from 16 layers on), which rounds differently: accuracies of two such runs differ by noise.",
+        "When these runs were made, JAX split each batch over as many devices as a run had cores, at every depth "
+        "(since 951e757 from 16 layers on), which rounds differently: accuracies of two such runs differ by noise.",
         "The images are the source's, those of its seeds 0 to 2 in turn. Weights and the order of images are drawn "
         "differently, so that each run is a new one on the same images.",
         "An epoch has 46 whole batches of 128. The source drops the remaining images; here they start the next epoch.",
