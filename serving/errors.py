@@ -21,6 +21,13 @@ class RefusedError(ModelError):
     """The model is in the repository, but the requested version of it, or every version, was refused."""
 
 
+class DrainingError(ModelError):
+    """The endpoint is about to stop, and asks for no more requests."""
+
+    def __init__(self) -> None:
+        super().__init__("the endpoint is about to stop.")
+
+
 class TrialError(ServingError):
     """Opening or trying a version crashed or took too long."""
 

@@ -23,6 +23,7 @@ from serving.engine.crashes import Crashes
 
 if TYPE_CHECKING:
     from serving.http.app import OtherServer
+    from serving.http.connections import Limits
 
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
@@ -173,23 +174,26 @@ def _serve(
         trust=trust,
         crashes=crashes,
     )
+    # HTTP and gRPC have as many each.
+    ports = 1 if grpc_address is None else 2
     limits = Limits(
         header=given.header_timeout,
         body=given.body_timeout,
         idle=given.idle_timeout,
-        connections=possible(given.connections),
+        connections=max(possible(ports * given.connections) // ports, 1),
         address=given.address_connections,
     )
-    app, shutdown = make_app(settings, _grpc_server(grpc_address, given.timeout + GRACE)), given.timeout + GRACE
-    run(app, listening, limits, shutdown=shutdown, drain=given.drain, draining=settings.draining)
+    shutdown = given.timeout + GRACE
+    app = make_app(settings, _grpc_server(grpc_address, limits, shutdown))
+    run(app, listening, limits, settings, shutdown=shutdown, drain=given.drain)
 
 
-def _grpc_server(grpc_address: str | None, grace: float) -> "OtherServer | None":
+def _grpc_server(grpc_address: str | None, limits: "Limits", grace: float) -> "OtherServer | None":
     if grpc_address is None:
         return None
     from serving.rpc.server import serve
 
-    return partial(serve, address=grpc_address, grace=grace)
+    return partial(serve, address=grpc_address, limits=limits, grace=grace)
 
 
 def _access(given: Arguments) -> tuple[str | None, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 from serving.engine.backends import ServedVersion
 from serving.engine.catalog import Catalog
 from serving.engine.settings import Settings
-from serving.errors import ModelError, UnavailableError
+from serving.errors import DrainingError, ModelError, UnavailableError
 from serving.protocols import open_inference, triton
 
 
@@ -27,9 +27,11 @@ class About:
         """Checks that every model has been loaded or refused, and that one of them answers.
 
         Raises:
+            DrainingError: the endpoint is about to stop.
             UnavailableError: models are still being loaded.
             ModelError: no model answers.
         """
+        self._check_staying()
         served = [self.catalog.find(name) for name in self.catalog.names()]
         if self.catalog.loading:
             raise UnavailableError(f"the models are still being loaded, {len(served)} so far.")
@@ -42,8 +44,10 @@ class About:
         """Checks that a version answers.
 
         Raises:
-            ModelError: it does not.
+            DrainingError: the endpoint is about to stop.
+            ModelError: the version does not answer.
         """
+        self._check_staying()
         if not await served.ready():
             raise ModelError(f"model {served.manifest.name!r} cannot predict at the moment.")
 
@@ -78,6 +82,10 @@ class About:
         else:
             found = [one for _, state in sorted(self.catalog.models().items()) for one in state.served.values()]
         return {"model_stats": [triton.statistics(one.manifest, one.statistics) for one in found]}
+
+    def _check_staying(self) -> None:
+        if self.settings.draining.is_set() or self.settings.closing.is_set():
+            raise DrainingError
 
     def _versions(self, served: ServedVersion) -> list[int]:
         state = self.catalog.models().get(served.manifest.name)

@@ -76,6 +76,8 @@ class Settings:
     """Names of the endpoint that the Host header of a request may have; any, if empty."""
     draining: threading.Event = field(default_factory=threading.Event)
     """Set once the endpoint is about to stop: it still answers, but is no longer ready."""
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set once the ports close: what has arrived is answered, nothing else."""
     trust: tuple[bytes, ...] = ()
     """Public keys (`serving.signature`), one of which must have signed a version; without any, unsigned versions
     are served too."""

@@ -58,6 +58,7 @@ STATUS = {
     errors.BusyError: 503,
     errors.SlowError: 504,
     errors.ModelError: 503,
+    errors.DrainingError: 503,
 }
 # Name of each of these errors in metrics and logs: "unknown_model", "request", "image"...
 KINDS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Error")).lower() for kind in STATUS}

@@ -127,17 +127,14 @@ class Access:
         request_id.set(record.trace.request_id)
         return record
 
-    def deny(self, path: str, headers: Mapping[bytes, bytes], record: RequestRecord, *, is_open: bool) -> Denial | None:
-        """Refuses a request or a gRPC call because of its key, its rate, or the end of the endpoint.
+    def deny(self, headers: Mapping[bytes, bytes], record: RequestRecord, *, is_open: bool) -> Denial | None:
+        """Refuses a request or a gRPC call because of its key or its rate.
 
         Args:
-            path: its path.
             headers: its headers or metadata.
             record: its record, which gets the name of the key.
             is_open: whether it needs no key.
         """
-        if self._draining.is_set() and path.lower().endswith("ready"):
-            return Denial(503, "draining", "the endpoint is about to stop.", 1.0)
         if is_open or not self._keys:
             return None
         record.key = self._keys.find(_sent_key(headers))
@@ -148,20 +145,15 @@ class Access:
             return Denial(429, "rate", reason, wait)
         return None
 
-    def enter(self, size: int) -> None:
-        """Counts a gRPC call with a message of some bytes, until `leave`.
-
-        Raises:
-            BusyError: all requests together are too large.
-        """
+    def enter(self) -> None:
+        """Counts a gRPC call, until `leave`."""
         self._in_flight += 1
-        self.count(size, size)
 
-    def leave(self, route: str, size: int, status: int, record: RequestRecord) -> None:
-        """Publishes the record of a call that `enter` has counted."""
+    def leave(self, route: str, size: int, status: int, record: RequestRecord, client: str) -> None:
+        """Publishes the record of a call, and frees the bytes of its message that `count` has counted."""
         self._in_flight -= 1
         self._held -= size
-        self._publish(record, {"method": "POST", "path": route}, route, status)
+        self._publish(record, {"method": "POST", "path": route, "client": (client,)}, route, status)
 
     def _refusal(self, path: str, headers: dict[bytes, bytes], record: RequestRecord) -> Denial | None:
         host = _host(headers.get(b"host", b""))
@@ -169,7 +161,7 @@ class Access:
             # A page of another site can make its own name resolve to this machine, and then read the answers.
             reason = f"this endpoint does not answer as {host[:255]!r}. `highway serve --hosts` adds names."
             return Denial(421, "host", reason)
-        if denial := self.deny(path, headers, record, is_open=_is_open(path)):
+        if denial := self.deny(headers, record, is_open=_is_open(path)):
             return denial
         if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
             reason = f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."

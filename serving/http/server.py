@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 
+from serving.engine.settings import Settings
 from serving.http.connections import Limits, protocol
 from serving.http.middleware import App
 
@@ -23,16 +24,19 @@ class DrainingServer(uvicorn.Server):
         config: configuration of uvicorn.
         seconds: time from SIGTERM until the port closes.
         draining: set at SIGTERM; from then on, the app must not report that it is ready.
+        closing: set when the port closes, for servers on other ports.
 
     Example:
         from uvicorn import Config
 
-        DrainingServer(Config(app), 5.0, settings.draining)
+        DrainingServer(Config(app), 5.0, settings.draining, settings.closing)
     """
 
-    def __init__(self, config: uvicorn.Config, seconds: float, draining: threading.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, seconds: float, draining: threading.Event, closing: threading.Event
+    ) -> None:
         super().__init__(config)
-        self._seconds, self._draining = seconds, draining
+        self._seconds, self._draining, self._closing = seconds, draining, closing
         self._end: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -50,9 +54,14 @@ class DrainingServer(uvicorn.Server):
             super().handle_exit(signal.SIGTERM, None)
         return await super().on_tick(counter)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the port, and answers what has arrived."""
+        self._closing.set()
+        await super().shutdown(sockets)
+
 
 def run(
-    app: App, listening: socket.socket, limits: Limits, *, shutdown: float, drain: float, draining: threading.Event
+    app: App, listening: socket.socket, limits: Limits, settings: Settings, *, shutdown: float, drain: float
 ) -> None:
     """Serves an app until SIGTERM, which ends the process with status 0, or SIGINT.
 
@@ -60,9 +69,9 @@ def run(
         app: the app.
         listening: listening socket.
         limits: limits on connections.
+        settings: settings of the app, whose events are set at the end.
         shutdown: maximum seconds for the requests in flight once the port has been closed.
         drain: seconds from SIGTERM until then.
-        draining: see `DrainingServer`.
     """
     config = uvicorn.Config(
         app,
@@ -77,4 +86,4 @@ def run(
     # uvicorn raises the signal again after it has stopped, but a requested stop is not a failure. `os._exit`, because
     # Python's own exit would wait for a prediction that never ends.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    DrainingServer(config, drain, draining).run([listening])
+    DrainingServer(config, drain, settings.draining, settings.closing).run([listening])

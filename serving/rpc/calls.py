@@ -1,15 +1,22 @@
 """One gRPC call: its key, limits and errors, and its place in metrics and log, as for a request over HTTP."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
 from serving.engine.backends import ServedVersion
 from serving.engine.processes import SMALL
+from serving.errors import BusyError, RequestError, SlowError
 from serving.http.app import Shared, kind_of, refusal
+from serving.http.records import RequestRecord
 from serving.messages.tables import bulk_bytes
+from serving.tracing import REQUEST_ID, TRACEPARENT
 
 # gRPC's status for the HTTP status of an error.
 CODES = {
@@ -45,28 +52,76 @@ COPIED = 2**20
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
 
 
-def handler(path: str, method: Method, shared: Shared, *, is_open: bool) -> grpc.RpcMethodHandler:
+@dataclass
+class CallLimits:
+    """Limits on calls, which all methods of a server share."""
+
+    body: float
+    """Seconds for the message of a call to arrive."""
+    address: int
+    """Calls from one address that may be in progress."""
+    by_address: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def count(self, address: str) -> Iterator[None]:
+        """Counts a call during the block.
+
+        Raises:
+            BusyError: too many calls from this address are in progress.
+        """
+        if self.by_address[address] >= self.address:
+            raise BusyError(f"{self.address} calls from this address are in progress, the limit.", after=1.0)
+        self.by_address[address] += 1
+        try:
+            yield
+        finally:
+            self.by_address[address] -= 1
+            if not self.by_address[address]:
+                del self.by_address[address]
+
+    async def read(self, messages: AsyncIterator[bytes]) -> bytes:
+        """Returns the message of a call.
+
+        Raises:
+            SlowError: it does not arrive in time.
+            RequestError: there is none.
+        """
+        try:
+            async with asyncio.timeout(self.body):
+                return await anext(messages)
+        except TimeoutError:
+            raise SlowError(f"the message did not come within {self.body:g} s.") from None
+        except StopAsyncIteration:
+            raise RequestError("the call has no message.") from None
+
+
+def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is_open: bool) -> grpc.RpcMethodHandler:
     """Returns the handler of a method, for messages that it parses itself.
 
     Args:
         path: `/package.Service/Method`.
         method: the method.
         shared: what it shares with HTTP.
+        limits: limits on the calls of all methods.
         is_open: whether it answers without a key.
     """
 
-    async def answer(body: bytes, context: Any) -> bytes:
+    async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
         call, status, access, headers = GrpcCall(), 499, shared.access, _headers(context)
-        record = access.begin(headers)
+        record, address, size = access.begin(headers), address_of(context.peer()), 0
+        access.enter()
         try:
-            access.enter(len(body))
-            if denial := access.deny(path, headers, record, is_open=is_open):
+            if denial := access.deny(headers, record, is_open=is_open):
                 status = denial.status
                 record.refuse(denial.kind, denial.reason)
-                await context.abort(CODES[status], denial.reason, _retry(denial.after or 0.0))
-            with access.tracing.use(record.trace):
+                await context.abort(CODES[status], denial.reason, _trailers(record, denial.after or 0.0))
+            with limits.count(address), access.tracing.use(record.trace):
+                body = await limits.read(messages)
+                size = len(body)
+                access.count(size, size)
                 response = await method(call, body)
             status = 200
+            context.set_trailing_metadata(_trailers(record, 0.0))
             return response
         except grpc.aio.AbortError:
             raise
@@ -74,13 +129,19 @@ def handler(path: str, method: Method, shared: Shared, *, is_open: bool) -> grpc
             status, message, after = refusal(error)
             record.refuse(kind_of(error), message)
             # This raises an error of its own.
-            await context.abort(CODES[status], message, _retry(after))
+            await context.abort(CODES[status], message, _trailers(record, after))
             raise
         finally:
             record.served = call.served
-            access.leave(path, len(body), status, record)
+            access.leave(path, size, status, record, address)
 
-    return grpc.unary_unary_rpc_method_handler(answer)
+    # The client sends one message, and gRPC would wait for it without a limit.
+    return grpc.stream_unary_rpc_method_handler(answer)
+
+
+def address_of(peer: str) -> str:
+    """Returns the address in gRPC's name of a peer: `ipv4:127.0.0.1:1024`, `ipv6:%5B::1%5D:1024`."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
 
 
 def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:
@@ -98,8 +159,11 @@ def text(field: bytes) -> str:
     return field.decode(errors="replace")
 
 
-def _retry(after: float) -> tuple[tuple[str, str], ...]:
-    return ((_RETRY, str(round(1000 * after))),) if after else ()
+def _trailers(record: RequestRecord, after: float) -> tuple[tuple[str, str], ...]:
+    """Returns the metadata at the end of every call."""
+    trace = record.trace
+    found = ((REQUEST_ID.decode(), trace.request_id), (TRACEPARENT.decode(), trace.traceparent))
+    return (*found, (_RETRY, str(round(1000 * after)))) if after else found
 
 
 def _headers(context: Any) -> dict[bytes, bytes]:

@@ -6,38 +6,39 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from serving.engine.about import About
 from serving.engine.settings import Settings
-from serving.errors import ModelError
 from serving.http.app import Shared
+from serving.http.connections import Limits
 from serving.rpc import open_inference, tf_serving
-from serving.rpc.calls import handler
+from serving.rpc.calls import CallLimits, handler
+from serving.rpc.connections import AddressLimit
+from serving.rpc.health import TICK, Health
 
 # Calls of one connection, and of all connections, that may be in progress.
 STREAMS, CALLS = 256, 1024
-# Seconds after which a connection is closed if it is idle, and after which its client has to open a new one.
-IDLE, AGE = 300.0, 1800.0
-# Name of the health service's entry for liveness; readiness has the empty name, as in gRPC's specification.
-LIVENESS = "liveness"
+# Seconds after which a client has to open a new connection.
+AGE = 1800.0
 _OPEN = ("ServerLive", "ServerReady")
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def serve(shared: Shared, address: str, grace: float) -> AsyncIterator[None]:
-    """Serves gRPC until the block ends, and then answers what has arrived.
+async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> AsyncIterator[None]:
+    """Serves gRPC until the port for HTTP closes, and then answers what has arrived.
 
     Args:
         shared: what it shares with the HTTP server.
         address: HOST:PORT, free or reserved by `reserve`.
+        limits: limits on connections, which apply to those of HTTP and gRPC separately.
         grace: seconds for the calls in progress at the end.
 
     Raises:
         OSError: the address cannot be used.
     """
-    server = grpc.aio.server(options=_options(shared.settings, grace), maximum_concurrent_rpcs=CALLS)
+    server = grpc.aio.server(options=_options(shared.settings, limits, grace), maximum_concurrent_rpcs=CALLS)
+    call_limits = CallLimits(limits.body, limits.address)
     services = {
         open_inference.SERVICE: open_inference.methods(shared),
         tf_serving.PREDICTION: tf_serving.prediction_methods(shared),
@@ -45,46 +46,50 @@ async def serve(shared: Shared, address: str, grace: float) -> AsyncIterator[Non
     }
     for service, methods in services.items():
         handlers = {
-            name: handler(f"/{service}/{name}", method, shared, is_open=name in _OPEN)
+            name: handler(f"/{service}/{name}", method, shared, call_limits, is_open=name in _OPEN)
             for name, method in methods.items()
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    reported = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(reported, server)
+    health = Health(About(shared.catalog, shared.settings), services, call_limits)
+    server.add_generic_rpc_handlers((health.handlers(),))
     try:
         server.add_insecure_port(address)
     except RuntimeError as error:
         raise OSError(f"cannot listen on {address} for gRPC") from error
     await server.start()
-    watching = asyncio.create_task(_watch(reported, About(shared.catalog, shared.settings), [*services]))
+    tasks = [
+        asyncio.create_task(health.update()),
+        asyncio.create_task(AddressLimit(int(address.rpartition(":")[2]), limits.address).watch()),
+    ]
+    stopping = asyncio.create_task(_stop(server, shared.settings, grace))
     try:
         yield
     finally:
-        watching.cancel()
-        await reported.enter_graceful_shutdown()
-        await server.stop(grace)
+        shared.settings.closing.set()
+        await stopping
+        for task in tasks:
+            task.cancel()
 
 
-async def _watch(reported: health.aio.HealthServicer, about: About, services: list[str]) -> None:
-    """Reports health: readiness for the server and its services, and liveness."""
-    await reported.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-    while True:
-        status = health_pb2.HealthCheckResponse.SERVING
-        try:
-            await about.check_ready()
-        except ModelError:
-            status = health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *services):
-            await reported.set(name, status)
-        await asyncio.sleep(about.settings.poll)
+async def _stop(server: grpc.aio.Server, settings: Settings, grace: float) -> None:
+    """Stops the server once the port for HTTP closes."""
+    while not settings.closing.is_set():
+        await asyncio.sleep(TICK)
+    await server.stop(grace)
 
 
-def _options(settings: Settings, grace: float) -> list[tuple[str, int]]:
+def _options(settings: Settings, limits: Limits, grace: float) -> list[tuple[str, int]]:
     return [
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        # Until a connection speaks HTTP/2.
+        ("grpc.server_handshake_timeout_ms", round(1000 * limits.header)),
+        ("grpc.max_connection_idle_ms", round(1000 * limits.idle)),
+        # Clients that have vanished without a word do not answer a ping.
+        ("grpc.keepalive_time_ms", round(1000 * limits.idle)),
+        ("grpc.keepalive_timeout_ms", round(1000 * limits.header)),
         ("grpc.max_receive_message_length", settings.body),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", STREAMS),
-        ("grpc.max_connection_idle_ms", round(1000 * IDLE)),
         ("grpc.max_connection_age_ms", round(1000 * AGE)),
         ("grpc.max_connection_age_grace_ms", round(1000 * grace)),
         # Each worker binds the port.

@@ -1,5 +1,9 @@
 """The gRPC server next to the app over the version made by hand, called with the published stubs."""
 
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
 from functools import partial
 
 import grpc
@@ -18,7 +22,10 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from serving.engine.batching import Batcher
 from serving.engine.settings import Settings
 from serving.http.app import make_app
+from serving.http.connections import Limits
 from serving.messages import tf_serving as messages
+from serving.rpc.calls import address_of
+from serving.rpc.connections import AddressLimit
 from serving.rpc.ports import reserve
 from serving.rpc.server import serve
 from tests.endpoint import IMAGES, LoadedClient, eventually
@@ -29,10 +36,13 @@ Code = grpc.StatusCode
 class Served:
     """An endpoint with both ports, and the published stubs."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, limits=None):
         self.reserved = reserve("127.0.0.1", 0)
         address = f"127.0.0.1:{self.reserved.getsockname()[1]}"
-        self.http = LoadedClient(make_app(settings, partial(serve, address=address, grace=5.0)))
+        self.http = LoadedClient(
+            make_app(settings, partial(serve, address=address, limits=limits or Limits(), grace=5.0))
+        )
+        self.address, self.settings = self.reserved.getsockname(), settings
         self.channel = grpc.insecure_channel(address)
         self.inference = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
         self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
@@ -150,10 +160,28 @@ def test_tf_serving(served, expected):
     assert (image.dtype, [dim.size for dim in image.tensor_shape.dim]) == (4, [-1, 4, 3, 1])
 
 
-def wrong(function, request, **options):
+def error(function, request, **options):
     with pytest.raises(grpc.RpcError) as raised:
         function(request, **options)
-    return raised.value.code(), raised.value.details()
+    return raised.value
+
+
+def wrong(function, request, **options):
+    raised = error(function, request, **options)
+    return raised.code(), raised.details()
+
+
+@contextmanager
+def incomplete(served, method="inference.GRPCInferenceService/ModelInfer"):
+    """Yields a call whose message does not come before the end of the block."""
+    ended = threading.Event()
+
+    def message():
+        ended.wait()
+        yield b""
+
+    yield served.channel.stream_unary(f"/{method}").future(message())
+    ended.set()
 
 
 def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
@@ -201,6 +229,93 @@ def test_health(served, version):
     eventually(lambda: [status(name) for name in names] == [serving] * 3)
     assert status("liveness") == serving
     assert wrong(served.health.Check, health_pb2.HealthCheckRequest(service="other"))[0] == Code.NOT_FOUND
+
+
+def test_readiness_ends_with_the_drain_and_the_port_closes_with_that_of_http(served, monkeypatch):
+    def ready():
+        return served.health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+
+    eventually(ready)
+    served.settings.draining.set()
+    eventually(lambda: not ready())
+    assert not served.inference.ServerReady(service_pb2.ServerReadyRequest()).ready
+    assert not served.inference.ModelReady(service_pb2.ModelReadyRequest(name="tiny")).ready
+    assert served.inference.ModelInfer(infer_request()).model_version == "1"
+
+    started, predict = [], Batcher.predict
+
+    async def slow_predict(*arguments):
+        started.append(True)
+        while not refused():
+            await asyncio.sleep(0.01)
+        return await predict(*arguments)
+
+    def refused():
+        with socket.socket() as attempt:
+            return attempt.connect_ex(served.address) != 0
+
+    monkeypatch.setattr(Batcher, "predict", slow_predict)
+    accepted = served.inference.ModelInfer.future(infer_request())
+    eventually(lambda: started)
+    served.settings.closing.set()
+    assert accepted.result(20).model_version == "1"
+
+
+def test_every_call_has_a_request_id_and_a_trace(served):
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    sent = (("x-request-id", "seven"), ("traceparent", f"00-{trace}-b7ad6b7169203331-01"))
+    _, answered = served.inference.ModelInfer.with_call(infer_request(), metadata=sent)
+    failed = error(served.inference.ModelInfer, infer_request(model_name="other"), metadata=sent)
+    for call in (answered, failed):
+        found = dict(call.trailing_metadata())
+        assert (found["x-request-id"], found["traceparent"][3:35]) == ("seven", trace)
+    _, answered = served.inference.ServerLive.with_call(service_pb2.ServerLiveRequest())
+    found = dict(answered.trailing_metadata())
+    assert found["x-request-id"] == found["traceparent"][3:35]
+
+
+def test_slow_clients_are_cut_off(settings):
+    with Served(settings, Limits(header=0.3, body=0.3, idle=0.3)) as served:
+        for method in ("inference.GRPCInferenceService/ModelInfer", "grpc.health.v1.Health/Check"):
+            with incomplete(served, method) as call:
+                assert (call.code(), call.details()) == (
+                    Code.DEADLINE_EXCEEDED,
+                    "the message did not come within 0.3 s.",
+                )
+        with socket.create_connection(served.address, 20) as silent:
+            while silent.recv(2**16):
+                pass
+
+
+def test_calls_and_connections_from_one_address_are_limited(settings):
+    with Served(settings, Limits(header=60, address=1)) as served:
+
+        def code():
+            return served.inference.ServerLive.future(service_pb2.ServerLiveRequest()).code()
+
+        with incomplete(served) as call:
+            eventually(lambda: code() == Code.UNAVAILABLE)
+            call.cancel()
+        eventually(lambda: code() == Code.OK)
+        others = [socket.create_connection(served.address, 20) for _ in range(3)]
+        AddressLimit(served.address[1], 1).check()
+        for other in others:
+            with other:
+                while other.recv(2**16):
+                    pass
+
+
+def test_a_watch_of_health_ends_with_the_server(served):
+    found = served.health.Watch(health_pb2.HealthCheckRequest())
+    serving = health_pb2.HealthCheckResponse
+    assert next(one.status for one in found if one.status != serving.NOT_SERVING) == serving.SERVING
+    served.settings.closing.set()
+    assert [one.status for one in found] == [serving.NOT_SERVING]
+
+
+def test_addresses():
+    assert address_of("ipv4:127.0.0.1:1024") == "127.0.0.1"
+    assert address_of("ipv6:%5B::1%5D:1024") == "::1"
 
 
 def test_a_key(version):

@@ -1,0 +1,78 @@
+"""Limit on gRPC's connections from one address, which gRPC itself does not have."""
+
+import asyncio
+import os
+import socket
+import stat
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from serving.http.metrics import cut
+
+# Open files of this process, on Linux and macOS.
+_FILES = Path("/dev/fd")
+_INTERVAL = 1.0
+
+
+class AddressLimit:
+    """Closes connections beyond a number from one address, the newest first.
+
+    gRPC keeps its sockets to itself. This finds them among the open files of the process, and shuts them down, which
+    looks to gRPC as if the client had closed them.
+
+    Args:
+        port: the port that gRPC listens on.
+        limit: maximum number of connections from one address.
+    """
+
+    def __init__(self, port: int, limit: int) -> None:
+        self._port, self._limit = port, limit
+        # Order in which the connections were seen first, by address and port of the client.
+        self._seen: dict[tuple[str, int], int] = {}
+        self._count = 0
+
+    async def watch(self) -> None:
+        """Checks every second."""
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            await asyncio.to_thread(self.check)
+
+    def check(self) -> None:
+        """Checks once."""
+        if sum(1 for _ in _FILES.iterdir()) <= self._limit:
+            return
+        by_address: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for client, _ in self._connections():
+            if client not in self._seen:
+                self._count += 1
+                self._seen[client] = self._count
+            by_address[client[0]].append(client)
+        opened = {client for clients in by_address.values() for client in clients}
+        self._seen = {client: order for client, order in self._seen.items() if client in opened}
+        surplus = {
+            client
+            for clients in by_address.values()
+            for client in sorted(clients, key=self._seen.__getitem__)[self._limit :]
+        }
+        if surplus:
+            for client, connection in self._connections():
+                if client in surplus:
+                    with suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                        cut("address").inc()
+
+    def _connections(self) -> Iterator[tuple[tuple[str, int], socket.socket]]:
+        """Yields the client and a duplicate of each connection; gRPC may close its own at any time."""
+        for file in _FILES.iterdir():
+            try:
+                number = os.dup(int(file.name))
+            except OSError:
+                continue
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.close(number)
+                continue
+            with closing(socket.socket(fileno=number)) as connection, suppress(OSError):
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == self._port:
+                    yield connection.getpeername()[:2], connection

@@ -1,0 +1,95 @@
+"""The standard health service: readiness of the server and its services, and liveness.
+
+The one of `grpcio-health-checking` waits for a request, and for the end of `Watch`, without a limit.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from serving.engine.about import About
+from serving.errors import ModelError, ServingError
+from serving.http.app import refusal
+from serving.rpc.calls import CODES, CallLimits, address_of
+
+SERVICE = "grpc.health.v1.Health"
+# Name of the entry for liveness; readiness has the empty name, as in gRPC's specification.
+LIVENESS = "liveness"
+# Seconds between two looks at the state.
+TICK = 0.1
+
+
+class Health:
+    """State of the server and its services.
+
+    Args:
+        about: checks readiness.
+        services: names of the services.
+        limits: limits on calls.
+    """
+
+    def __init__(self, about: About, services: Iterable[str], limits: CallLimits) -> None:
+        self._about, self._limits = about, limits
+        self._statuses = dict.fromkeys(("", *services), HealthCheckResponse.NOT_SERVING)
+        self._statuses[LIVENESS] = HealthCheckResponse.SERVING
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Returns the handlers of the service's methods."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Check": grpc.stream_unary_rpc_method_handler(self._check),
+                "Watch": grpc.stream_stream_rpc_method_handler(self._watch),
+            },
+        )
+
+    async def update(self) -> None:
+        """Checks readiness regularly, and as soon as the endpoint is about to stop."""
+        settings, clock = self._about.settings, asyncio.get_running_loop().time
+        while True:
+            status = HealthCheckResponse.SERVING
+            try:
+                await self._about.check_ready()
+            except ModelError:
+                status = HealthCheckResponse.NOT_SERVING
+            self._statuses.update(dict.fromkeys(self._statuses.keys() - {LIVENESS}, status))
+            due, was_draining = clock() + settings.poll, settings.draining.is_set()
+            while clock() < due and settings.draining.is_set() == was_draining:
+                await asyncio.sleep(TICK)
+
+    async def _check(self, messages: AsyncIterator[bytes], context: Any) -> bytes:
+        async with self._requested(messages, context) as name:
+            if name not in self._statuses:
+                await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
+            return _response(self._statuses[name])
+
+    async def _watch(self, messages: AsyncIterator[bytes], context: Any) -> None:
+        async with self._requested(messages, context) as name:
+            last = None
+            while not self._about.settings.closing.is_set():
+                if (status := self._statuses.get(name, HealthCheckResponse.SERVICE_UNKNOWN)) != last:
+                    last = status
+                    await context.write(_response(status))
+                await asyncio.sleep(TICK)
+            await context.write(_response(HealthCheckResponse.NOT_SERVING))
+
+    @asynccontextmanager
+    async def _requested(self, messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[str]:
+        """Yields the name in a request."""
+        try:
+            with self._limits.count(address_of(context.peer())):
+                yield HealthCheckRequest.FromString(await self._limits.read(messages)).service
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest.")
+        except ServingError as error:
+            status, message, _ = refusal(error)
+            await context.abort(CODES[status], message)
+
+
+def _response(status: int) -> bytes:
+    return HealthCheckResponse(status=status).SerializeToString()
