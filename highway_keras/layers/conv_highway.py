@@ -149,15 +149,28 @@ class ConvHighway(AffineHighway):
         """Computes y; in training, fuses gate and blend into one pass over memory where that is faster."""
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         activations = Activations(self.activation, self.gate_activation)
-        plain = self.carry_gate == "coupled" and not self.batch_normalization and not self.dropout
-        plain = plain and not self._channels_first
+        plain = self.carry_gate == "coupled" and not self.dropout and not self._channels_first
+        if self.batch_normalization:
+            # Masked positions do not count in the statistics.
+            plain = plain and mask is None and self.normalization.trainable
         if not (training and plain and fused_blend.is_faster(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
         masked = self._masked(inputs, mask)
         products = self._narrow_product(masked, self.kernel), self._narrow_product(masked, self.transform_kernel)
         transform_bias = ops.cast(self.transform_bias, self._gate_dtype)
+        if self.batch_normalization:
+            return self._normalized(products, transform_bias, inputs, activations)
         bias = ops.zeros_like(transform_bias) if self.bias is None else ops.cast(self.bias, self._gate_dtype)
         return fused_blend.fused_blend(products, (bias, transform_bias), inputs, activations)
+
+    def _normalized(self, products: Any, transform_bias: Any, inputs: Any, activations: Activations) -> Any:
+        normalization = self.normalization
+        options = activations, normalization.epsilon
+        learned = normalization.gamma.value, normalization.beta.value
+        y, *moments = fused_blend.normalized_fused_blend(products, learned, transform_bias, inputs, options)
+        for variable, moment in zip((normalization.moving_mean, normalization.moving_variance), moments, strict=True):
+            variable.assign_sub((variable - moment) * (1.0 - normalization.momentum))
+        return y
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments in JSON-serializable form."""

@@ -3,7 +3,9 @@
 Op by op, TensorFlow widens the products of a mixed policy to float32, then reads and writes each feature map some ten
 times in the forward pass and more in the backward pass, which takes longer than the convolutions. Here XLA compiles the
 elementwise part alone, with a hand-written gradient: float32 values stay in registers, and only narrow tensors are
-saved. The convolutions stay outside: on a CPU, TensorFlow's own (oneDNN) are faster than XLA's.
+saved. The convolutions stay outside: on a CPU, TensorFlow's own (oneDNN) are faster than XLA's. So do the reductions of
+batch normalization, in which XLA takes four times as long: TensorFlow's own kernels reduce the narrow products, and
+normalizing takes place in the same pass as the blend.
 """
 
 import functools
@@ -64,27 +66,102 @@ def fused_blend(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any,
     return _compiled(activations)(*products, *biases, inputs)
 
 
+def normalized_fused_blend(
+    products: tuple[Any, Any], normalization: tuple[Any, Any], gate_bias: Any, inputs: Any, options: tuple[Any, float]
+) -> tuple[Any, Any, Any]:
+    """Computes the same with H normalized over the batch before its activation; gradients pass through the statistics.
+
+    Args:
+        products: pre-activations of H and T, as in `fused_blend`.
+        normalization: gain and offset, `(channels,)`, float32.
+        gate_bias: bias of T, `(channels,)`, float32.
+        inputs: x.
+        options: the activations, and the number that is added to the variance.
+
+    Returns:
+        y, and mean and variance of the products of H, `(channels,)`, float32, for the running statistics.
+
+    Example:
+        y, mean, variance = normalized_fused_blend((block, gate), (gamma, beta), bias, x, (activations, 1e-3))
+    """
+    return _compiled_normalized(*options)(*products, *normalization, gate_bias, inputs)
+
+
 @functools.cache
-def _compiled(activations: Activations) -> Callable[..., Any]:
+def _compiled_normalized(activations: Activations, epsilon: float) -> Callable[..., Any]:
     import tensorflow as tf
 
-    def widened(block: Any, gate: Any, bias: Any, gate_bias: Any, inputs: Any) -> tuple[Any, Any, Any]:
-        """Returns H, T and x in the dtype of the biases."""
+    forward, backward = _passes(activations)
+
+    def as_maps(block: Any) -> Any:
+        return tf.reshape(block, (1, -1, 1, block.shape[-1]))
+
+    @tf.custom_gradient
+    def run(*tensors: Any) -> Any:
+        block, gate, gamma, beta, gate_bias, inputs = tensors
+        moments = tf.raw_ops.FusedBatchNormV3(
+            x=as_maps(block), scale=gamma, offset=beta, mean=[], variance=[], epsilon=epsilon, is_training=True
+        )
+        count = ops.cast(tf.size(block) // block.shape[-1], gamma.dtype)
+        # The op returns the sample variance, and normalizes by that of the population.
+        mean, variance = moments.batch_mean, moments.batch_variance * (ops.maximum(count - 1, 1) / count)
+        scale = gamma * ops.rsqrt(variance + epsilon)
+        arguments = (block, gate, beta - mean * scale, gate_bias, inputs, scale)
+
+        def gradient(upstream: Any, *_: Any) -> tuple[Any, ...]:
+            narrow, gate_gradient, inputs_gradient = backward(upstream, *arguments)
+            through = tf.raw_ops.FusedBatchNormGradV3(
+                y_backprop=as_maps(narrow),
+                x=as_maps(block),
+                scale=gamma,
+                reserve_space_1=moments.reserve_space_1,
+                reserve_space_2=moments.reserve_space_2,
+                reserve_space_3=moments.reserve_space_3,
+                epsilon=epsilon,
+                is_training=True,
+            )
+            bias_gradient = ops.cast(tf.raw_ops.BiasAddGrad(out_backprop=gate_gradient), gate_bias.dtype)
+            block_gradient = tf.reshape(through.x_backprop, tf.shape(block))
+            learned = through.scale_backprop, through.offset_backprop
+            return block_gradient, gate_gradient, *learned, bias_gradient, inputs_gradient
+
+        return (forward(*arguments), mean, variance), gradient
+
+    return run
+
+
+@functools.cache
+def _passes(activations: Activations) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Returns the compiled passes: y, and the gradients of the two sums before the activations and of x."""
+    import tensorflow as tf
+
+    def widened(*tensors: Any) -> tuple[Any, Any, Any]:
+        """Returns H, T and x in the dtype of the biases; a scale of H may follow the five tensors."""
+        block, gate, bias, gate_bias, inputs, *scale = tensors
         block, gate, inputs = (ops.cast(array, bias.dtype) for array in (block, gate, inputs))
+        block = block * scale[0] if scale else block
         return activations.block(block + bias), activations.gate(gate + gate_bias), inputs
 
     @tf.function(jit_compile=True)
     def forward(*arguments: Any) -> Any:
         block, transform, inputs = widened(*arguments)
-        return ops.cast(blend(block, inputs, transform, None), arguments[-1].dtype)
+        return ops.cast(blend(block, inputs, transform, None), arguments[4].dtype)
 
     @tf.function(jit_compile=True)
     def backward(upstream: Any, *arguments: Any) -> list[Any]:
-        """Returns the gradients of the two products and of x."""
         block, transform, inputs = widened(*arguments)
         derivatives = DERIVATIVES[activations.block], DERIVATIVES[activations.gate]
         wide = gradients(ops.cast(upstream, inputs.dtype), block, inputs, transform, derivatives)
         return [ops.cast(gradient, upstream.dtype) for gradient in wide]
+
+    return forward, backward
+
+
+@functools.cache
+def _compiled(activations: Activations) -> Callable[..., Any]:
+    import tensorflow as tf
+
+    forward, backward = _passes(activations)
 
     @tf.custom_gradient
     def run(*arguments: Any) -> Any:

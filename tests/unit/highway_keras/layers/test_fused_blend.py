@@ -20,8 +20,10 @@ BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 @pytest.fixture
 def calls(monkeypatch):
     """Records the calls of `fused_blend`."""
-    made, blended = [], fused_blend.fused_blend
-    monkeypatch.setattr(fused_blend, "fused_blend", lambda *arguments: made.append(1) or blended(*arguments))
+    made = []
+    for name in ("fused_blend", "normalized_fused_blend"):
+        blended = getattr(fused_blend, name)
+        monkeypatch.setattr(fused_blend, name, lambda *arguments, call=blended: made.append(1) or call(*arguments))
     return made
 
 
@@ -167,7 +169,6 @@ def test_masked_positions_count_as_zero(calls):
         {"dtype": "float32"},
         {"dtype": "float64"},
         {"carry_gate": "separate"},
-        {"batch_normalization": True},
         {"dropout": 0.1},
         {"activation": "gelu"},
     ],
@@ -227,3 +228,60 @@ def test_a_model_with_the_fused_blend_trains_in_fit(calls, jit_compile):
     history = model.fit(images, images.mean((1, 2, 3)), batch_size=8, epochs=8, verbose=0)
     assert calls
     assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "activation"),
+    [("sequence", "mixed_float16", "tanh"), ("image", "mixed_bfloat16", "relu"), ("volume", "mixed_float16", "relu")],
+)
+def test_normalization_in_the_fused_pass_equals_the_op_by_op_computation(calls, kind, policy, activation):
+    shape = SHAPES[kind]
+    layer = layer_for(shape, dtype=policy, activation=activation, batch_normalization=True)
+    running = [layer.normalization.moving_mean, layer.normalization.moving_variance]
+    for variable in running:
+        variable.assign(np.linspace(0.5, 2, shape[-1]))
+    before = [array(variable) for variable in running]
+    x, upstream = feature_maps(shape, policy), feature_maps(shape, policy, seed=2)
+    y, found = run_traced(layer, x, upstream)
+    assert calls
+    after = [array(variable) for variable in running]
+    for variable, value in zip(running, before, strict=True):
+        variable.assign(value)
+    expected_y, expected = run_op_by_op(layer, x, upstream)
+    assert_near(y, expected_y, BITS[policy])
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert_near(found[name], gradient, BITS[policy] - 2, name)
+    for one, other, old in zip(after, map(array, running), before, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        assert not np.allclose(one, old)
+
+
+def test_the_gradient_through_the_statistics_equals_differences_in_float64(calls):
+    shape = (3, 4, 4, 2)
+    layer = layer_for(shape, activation="tanh", batch_normalization=True)
+    x, upstream = feature_maps(shape), feature_maps(shape, seed=2)
+    _, found = run_traced(layer, x, upstream)
+    assert calls
+    exact = ConvHighway.from_config(layer.get_config() | {"dtype": "float64"})
+    exact.build((None, *shape[1:]))
+    exact.set_weights(layer.get_weights())
+
+    def total(moved):
+        return np.sum(array(exact(tf.constant(moved), training=True)) * upstream)
+
+    slopes = np.zeros(shape)
+    for index in np.ndindex(*shape):
+        move = np.zeros(shape)
+        move[index] = 1e-5
+        slopes[index] = (total(x + move) - total(x - move)) / 2e-5
+    assert_near(found["x"], slopes, 5)
+
+
+def test_masked_or_frozen_normalization_runs_op_by_op(calls):
+    layer = layer_for((4, 8, 3), batch_normalization=True)
+    x, mask = feature_maps((4, 8, 3)), tf.constant(np.arange(8) < [[8], [5], [3], [1]])
+    run_traced(layer, x, x, mask=mask)
+    layer.normalization.trainable = False
+    run_traced(layer, x, x)
+    assert not calls
