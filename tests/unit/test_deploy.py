@@ -19,6 +19,7 @@ from serving.http import metrics
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SCHEMAS = json.loads((ROOT / "tests" / "schemas" / "kubernetes.json").read_text())
+PROMETHEUS = json.loads((ROOT / "tests" / "schemas" / "prometheus.json").read_text())
 MANIFESTS = {
     f"{one['kind']}": one for path in sorted(DEPLOY.glob("k*/*.yaml")) for one in yaml.safe_load_all(path.read_text())
 }
@@ -51,6 +52,22 @@ def test_a_schema_finds_a_misspelt_field(kind):
     for right, wrong in (("readOnlyRootFilesystem", "readonlyRootFilesystem"), ("timeoutSeconds", "timeout")):
         assert len(problems(json.loads(text.replace(f'"{right}"', f'"{wrong}"')))) >= 1
     assert problems(json.loads(text.replace('"containerPort": ', '"containerPort": "1" , "hostPort":')))
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "right", "wrong"),
+    [
+        ("prometheus", SCRAPE, '"metrics_path"', '"metric_path"'),
+        ("prometheus", SCRAPE, '"keep"', '"retain"'),
+        ("prometheus.rules", ALERTS, '"expr"', '"expression"'),
+    ],
+)
+def test_the_files_for_prometheus_fit_their_schemas(schema, content, right, wrong):
+    validator = jsonschema_rs.validator_for(PROMETHEUS[schema])
+    assert list(map(str, validator.iter_errors(content))) == []
+    text = json.dumps(content)
+    assert right in text
+    assert not validator.is_valid(json.loads(text.replace(right, wrong)))
 
 
 def container(kind):
