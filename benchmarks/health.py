@@ -130,7 +130,8 @@ def _send(address: tuple[str, int], content: bytes, ended: threading.Event) -> N
                 pass
 
 
-def _post(path: str, kind: str, body: bytes) -> bytes:
+def post(path: str, kind: str, body: bytes) -> bytes:
+    """Returns the bytes of a request that closes its connection."""
     return b"%s\r\nContent-Length: %d\r\n\r\n%s" % (_head(path, kind), len(body), body)
 
 
@@ -168,23 +169,23 @@ def _base64() -> bytes:
 
 
 def _form(content: bytes) -> bytes:
-    return _post(_FILES, _FORM, _PART + content + b"\r\n--b--\r\n")
+    return post(_FILES, _FORM, _PART + content + b"\r\n--b--\r\n")
 
 
 # Requests to the model `dense` by name, made of 256 images; each closes its connection.
 ATTACKS: dict[str, Callable[[np.ndarray], bytes]] = {
     "nothing": lambda _: b"",
-    "JSON of 256 images": lambda images: _post(_PREDICT, _JSON, json.dumps({"instances": images.tolist()}).encode()),
-    "JSON of 30 MB, empty lists": lambda _: _post(_PREDICT, _JSON, b'{"instances":[' + b"[]," * (LARGE // 3) + b"[]]}"),
-    "JSON of 30 MB, a string": lambda _: _post(_PREDICT, _JSON, b'{"instances":["' + b"a" * LARGE + b'"]}'),
-    "JSON of 30 MB, base64": lambda _: _post(_INFER, _JSON, _base64()),
+    "JSON of 256 images": lambda images: post(_PREDICT, _JSON, json.dumps({"instances": images.tolist()}).encode()),
+    "JSON of 30 MB, empty lists": lambda _: post(_PREDICT, _JSON, b'{"instances":[' + b"[]," * (LARGE // 3) + b"[]]}"),
+    "JSON of 30 MB, a string": lambda _: post(_PREDICT, _JSON, b'{"instances":["' + b"a" * LARGE + b'"]}'),
+    "JSON of 30 MB, base64": lambda _: post(_INFER, _JSON, _base64()),
     "chunks of 1 byte": lambda _: _chunked(b"x", 2_000_000),
     "chunks of 64 bytes": lambda _: _chunked(b"x" * 64, 400_000),
     "form, many small files": lambda _: _form((b"x\r\n" + _PART) * 20_000),
     "form, 30 MB of line ends": lambda _: _form(b"\r\n" * (LARGE // 2)),
     "form, 30 MB of near boundaries": lambda _: _form(b"\r\n--" * (LARGE // 4)),
-    "form, 30 MB before its start": lambda _: _post(_FILES, _FORM, b"\r\n" * (LARGE // 2) + _PART + b"x\r\n--b--\r\n"),
-    "PNG of 12 megapixels": lambda _: _post(_FILES, _PNG, _photograph()),
-    "PNG of 7,000 x 7,100 pixels, 1 bit": lambda _: _post(_FILES, _PNG, _one_bit(7000, 7100)),
-    "answer of 256 images": lambda images: _post(f"{_FILES}?seen=true&top=10", _RAW, images.tobytes()),
+    "form, 30 MB before its start": lambda _: post(_FILES, _FORM, b"\r\n" * (LARGE // 2) + _PART + b"x\r\n--b--\r\n"),
+    "PNG of 12 megapixels": lambda _: post(_FILES, _PNG, _photograph()),
+    "PNG of 7,000 x 7,100 pixels, 1 bit": lambda _: post(_FILES, _PNG, _one_bit(7000, 7100)),
+    "answer of 256 images": lambda images: post(f"{_FILES}?seen=true&top=10", _RAW, images.tobytes()),
 }
