@@ -44,7 +44,7 @@ MB = 1_000_000
 
 @dataclass
 class Tally:
-    """What happened, counted by all threads."""
+    """Counts of events, shared by all threads."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

@@ -18,6 +18,8 @@ from serving.rpc.health import TICK, Health
 
 # Calls of one connection, and of all connections, that may be in progress.
 STREAMS, CALLS = 256, 1024
+# Bytes of a message: gRPC copies it on the event loop, 8 MiB in about 12 ms, and 32 MiB in more than 80.
+MESSAGE = 2**23
 # Seconds after which a client has to open a new connection.
 AGE = 1800.0
 _OPEN = ("ServerLive", "ServerReady")
@@ -87,7 +89,7 @@ def _options(settings: Settings, limits: Limits, grace: float) -> list[tuple[str
         # Clients that have vanished without a word do not answer a ping.
         ("grpc.keepalive_time_ms", round(1000 * limits.idle)),
         ("grpc.keepalive_timeout_ms", round(1000 * limits.header)),
-        ("grpc.max_receive_message_length", settings.body),
+        ("grpc.max_receive_message_length", min(settings.body, MESSAGE)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", STREAMS),
         ("grpc.max_connection_age_ms", round(1000 * AGE)),
