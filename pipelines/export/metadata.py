@@ -105,7 +105,7 @@ def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
     found = evaluation.read(run.path / "evaluation.json", Evaluation)
     if found is None or found.weights != weights:
         return None
-    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion"})
+    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})
 
 
 def _training(run: Run, test: dict[str, Any] | None) -> TrainingRecord:

@@ -10,19 +10,23 @@ from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
 
 
-def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = None) -> Evaluation | Regression:
+def evaluate(
+    path: Path, weights: Weights = "final", data_dir: Path | None = None, *, mirror: bool = False
+) -> Evaluation | Regression:
     """Evaluates a run on the test split and writes evaluation.json, report.md and a figure (confusion or forecast).
 
     Args:
         path: the run directory.
         weights: "final" or "best".
         data_dir: folder of prepared data; None for the TFDS default.
+        mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
 
     Returns:
         The metrics: a `Regression` if the data have no classes.
 
     Raises:
-        UserError: the run lacks these weights, a file is damaged, or the data has no test split or another version.
+        UserError: the run lacks these weights, its data have no images to mirror, a file is damaged, or the data has no
+            test split or another version.
 
     Example:
         evaluate(Path("runs/demo")).accuracy
@@ -44,11 +48,16 @@ def evaluate(path: Path, weights: Weights = "final", data_dir: Path | None = Non
         )
     examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
     dataset = batches.evaluation(examples, fitted, batch_size=config.batch_size, classes=len(record.labels))
+    if mirror and not record.labels:
+        raise UserError(f"--mirror is for images. {path} was trained on vectors.")
     outputs = model.predict(dataset, verbose=0)
     name = f"{record.name} {record.version}"
     result: Evaluation | Regression
     if record.labels:
         result = evaluation.evaluate(outputs, examples.labels, record.labels, weights, name)
+        if mirror:
+            both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)
+            result = result.model_copy(update={"mirrored": float((both.argmax(axis=1) == examples.labels).mean())})
     else:
         training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
         mean = float(training.labels.mean(dtype=float))

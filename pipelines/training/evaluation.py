@@ -50,6 +50,9 @@ class Evaluation(Frozen):
     """Wilson's 95% interval of the accuracy: the sampling error of the test images, not the spread over seeds."""
     loss: float
     """Mean cross-entropy in nats, without label smoothing and weight penalty."""
+    mirrored: float | None = None
+    """Accuracy of logits averaged over each image and its mirror image, which no other figure uses; None if not
+    measured."""
     classes: tuple[ClassResult, ...]
     """Results of each class, by index."""
     confusion: tuple[tuple[int, ...], ...]
@@ -58,7 +61,8 @@ class Evaluation(Frozen):
     @property
     def summary(self) -> str:
         """One-line summary of the result."""
-        return f"test accuracy {self.accuracy:.2%}"
+        mirrored = "" if self.mirrored is None else f" (averaged with mirror images: {self.mirrored:.2%})"
+        return f"test accuracy {self.accuracy:.2%}{mirrored}"
 
 
 class Regression(Frozen):

@@ -63,7 +63,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         precision=ready.precision,
         devices=getattr(ready.model, "devices", 1),
         data=DataRecord(**dataclasses.asdict(ready.data)),
-        parameters=ready.net.count_params(),
+        parameters=sum(math.prod(variable.shape) for variable in ready.net.trainable_variables),
         steps_per_epoch=ready.steps_per_epoch,
     )
     run = create(path, config, created)

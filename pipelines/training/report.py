@@ -75,6 +75,8 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
                 f"{result.loss:.4f}",
             )
         )
+        if result.mirrored is not None:
+            rows.append(("the same, averaged with mirror images", f"{result.mirrored:.2%}", ""))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}accuracy" in metrics:
             rows.append((name, f"{metrics[f'{prefix}accuracy']:.2%}", f"{metrics[f'{prefix}loss']:.4f}"))

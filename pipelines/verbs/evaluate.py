@@ -21,6 +21,8 @@ class Arguments(Frozen):
     """The run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the best epoch on validation."""
+    mirror: bool = False
+    """Also measure the accuracy of logits averaged over each image and its mirror image (test-time augmentation)."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway evaluate")
     console = Console()
-    result = evaluate(given.run, given.weights, given.data_dir)
+    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror)
     console.print(table(result))
     figure = "forecast.png" if isinstance(result, Regression) else "confusion.png"
     # Only classifiers of images can be exported.
@@ -63,6 +65,11 @@ def table(result: Evaluation | Regression) -> Table:
     shown.add_row(
         "all", f"{result.count:,}", f"{result.correct:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}"
     )
+    if result.mirrored is not None:
+        correct = round(result.mirrored * result.count)
+        ends = "{:.2%} to {:.2%}".format(*evaluation.interval(correct, result.count))
+        row = ("all, with mirrors", f"{result.count:,}", f"{correct:,}", f"{result.mirrored:.2%}", ends)
+        shown.add_row(*row)
     shown.add_section()
     many = len(result.classes) > 20
     classes = sorted(result.classes, key=lambda item: item.accuracy)[:5] if many else result.classes

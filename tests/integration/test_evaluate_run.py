@@ -7,6 +7,7 @@ import pytest
 from pipelines.core import run as runs
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
+from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
 from pipelines.verbs.cli import main
 from tests.toy_data import ToyData
@@ -47,6 +48,20 @@ def test_the_test_split_is_evaluated_and_reported(trained_run, toy, capsys):
 def test_the_best_weights_are_evaluated_on_request(trained_run, toy):
     assert evaluate(trained_run, "best").weights == "best"
     assert "best weights" in (trained_run / "report.md").read_text()
+
+
+def test_mirror_images_count_in_a_labelled_figure_alone(trained_run, toy, capsys):
+    plain = evaluate(trained_run)
+    assert main(["evaluate", str(trained_run), "--mirror"]) == 0
+    assert "all, with mirrors" in capsys.readouterr().out
+    found = evaluation.read(trained_run / "evaluation.json", evaluation.Evaluation)
+    images = preprocess.apply(preprocess.load(trained_run / "preprocess.npz"), toy.load("toy", "test").images).numpy()
+    model = runs.load_model(runs.open_run(trained_run))
+    logits = model.predict(images, verbose=0) + model.predict(images[:, :, ::-1], verbose=0)
+    assert found.mirrored == pytest.approx((logits.argmax(1) == toy.load("toy", "test").labels).mean())
+    assert found.model_copy(update={"mirrored": None}) == plain
+    assert f"(averaged with mirror images: {found.mirrored:.2%})" in found.summary
+    assert "averaged with mirror images" in (trained_run / "report.md").read_text()
 
 
 def test_other_data_is_refused(trained_run, monkeypatch, capsys):
