@@ -153,6 +153,49 @@ DRAWINGS: Mapping[str, Drawing] = {
 }
 
 
+def blank(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """Paper without ink."""
+    return _jpeg(_on_paper(np.zeros(tuple(random.integers(40, 400, 2)), np.float32), random))
+
+
+def noise(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """Random pixels of any size."""
+    return _png(random.uniform(0, 255, tuple(random.integers(20, 300, 2))))
+
+
+def dot(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """A round spot on paper, of 2% to 15% of the longer side."""
+    size = random.integers(60, 400, 2)
+    drawn, radius = Image.new("L", (int(size[0]), int(size[1]))), random.uniform(0.01, 0.075) * max(size)
+    x, y = (random.uniform(radius, max(side - radius, radius)) for side in size)
+    ImageDraw.Draw(drawn).ellipse((x - radius, y - radius, x + radius, y + radius), fill=255)
+    return _jpeg(_on_paper(_blurred(np.asarray(drawn, np.float32), 0.7) / 255, random))
+
+
+WITHOUT_DIGITS: Mapping[str, Drawing] = {
+    "blank paper": blank,
+    "noise": noise,
+    "a dot": dot,
+}
+
+
+def row(digits: np.ndarray, random: np.random.Generator) -> bytes:
+    """Several digits [n, 28, 28] side by side on paper, of about the same height."""
+    times, ink = random.uniform(2, 6), None
+    for digit in digits:
+        large = _larger(digit, times * random.uniform(0.9, 1.1))
+        ys, xs = np.nonzero(large > 25)
+        large = large[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
+        room = round(random.uniform(3, 9) * times)
+        height = round(26 * times)
+        cell = np.zeros((height, large.shape[1] + room), np.float32)
+        top = random.integers(0, max(height - large.shape[0], 0) + 1)
+        cell[top : top + large.shape[0], : large.shape[1]] = large[: height - top]
+        ink = cell if ink is None else np.concatenate([ink, cell], axis=1)
+    assert ink is not None, "there is a digit"
+    return _jpeg(_on_paper(np.pad(ink, round(random.uniform(3, 12) * times)) / 255, random))
+
+
 def _magnitude(random: np.random.Generator, largest: float) -> float:
     return float(largest ** random.uniform(0, 1))
 

@@ -1,7 +1,7 @@
-"""Accuracy on test digits redrawn as people write and photograph them: see `benchmarks.drawings`.
+"""Accuracy on test digits redrawn as people write and photograph them, and how many digits are found in a picture.
 
 The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
-`model.onnx`. No choice depends on these accuracies: they are evaluated once, like those of `highway evaluate`.
+`model.onnx`. No choice depends on these figures: they are evaluated once, like those of `highway evaluate`.
 """
 
 import os
@@ -13,17 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import data, serving
+from benchmarks import data, drawings, serving
 from benchmarks.controller import ROOT
-from benchmarks.drawings import DRAWINGS, Drawing
+from benchmarks.drawings import Drawing
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
 from serving import image_files
 from serving.manifest import PROBABILITIES
-from serving.model import Model, open_model
+from serving.model import Model, Seen, open_model
 
 SEED = 0
 BATCH = 256
+# Digits of the test split, evenly spaced, and in a picture of several.
+DIGITS, SEVERAL = 2000, 3
 # Approximate seconds of training, and per image file.
 TRAIN_COST, FILE_COST = 500.0, 0.015
 
@@ -36,20 +38,42 @@ def run(session: Session) -> Iterator[Row]:
 
     examples = sources.load(name, "test")
     assert isinstance(examples, sources.Examples), "digits fit into memory"
-    digits, labels = (array[: 10 if session.quick else None] for array in (examples.images[..., 0], examples.labels))
-    for drawing, draw in DRAWINGS.items():
-        right = 100 * float(np.mean(_predicted(model, draw, digits) == labels))
-        template = Row("redrawn_digits", drawing, "%", "ours", ours=True, data=f"{len(digits)} of {name}")
-        yield session.row(template, [right])
-        session.spent(FILE_COST * len(digits), f"redrawn digits, {drawing}: {right:.2f}%")
+    chosen = np.linspace(0, len(examples.images) - 1, 10 if session.quick else DIGITS).astype(int)
+    digits, labels = examples.images[chosen, ..., 0].astype(np.float32), examples.labels[chosen]
+
+    def row(measure: str, right: np.ndarray) -> Row:
+        percent = 100 * float(np.mean(right))
+        template = Row("redrawn_digits", measure, "%", "ours", ours=True, data=f"{len(digits)} of {name}")
+        session.spent(FILE_COST * len(digits), f"redrawn digits, {measure}: {percent:.2f}%")
+        return session.row(template, [percent])
+
+    for drawing, draw in drawings.DRAWINGS.items():
+        seen = _see(model, draw, digits)
+        yield row(drawing, _predicted(model, [one.images[:1] for one in seen]) == labels)
+        yield row(f"{drawing}: found as one digit", np.array([_count(one) == 1 for one in seen]))
+    for drawing, draw in drawings.WITHOUT_DIGITS.items():
+        seen = _see(model, draw, digits)
+        yield row(f"{drawing}: no digit found", np.array([_count(one) == 0 for one in seen]))
+    several = (np.arange(len(digits))[:, None] + np.arange(SEVERAL)) % len(digits)
+    seen = _see(model, drawings.row, digits[several])
+    counted = np.array([_count(one) == SEVERAL for one in seen])
+    yield row(f"{SEVERAL} in a row: found as several", np.array([_count(one) > 1 for one in seen]))
+    yield row(f"{SEVERAL} in a row: found as {SEVERAL}", counted)
+    parts = _predicted(model, [one.images[1:] for one, right in zip(seen, counted, strict=True) if right])
+    read = np.zeros(len(digits), bool)
+    read[counted] = (parts.reshape(-1, SEVERAL) == labels[several[counted]]).all(axis=1)
+    yield row(f"{SEVERAL} in a row: all read in order", read)
 
 
 def cost(session: Session) -> float:
     """Estimates how many seconds `run` takes."""
-    return 1.0 if session.quick else TRAIN_COST + len(DRAWINGS) * 10_000 * FILE_COST
+    files = (len(drawings.DRAWINGS) + len(drawings.WITHOUT_DIGITS) + 1) * DIGITS
+    return 1.0 if session.quick else TRAIN_COST + files * FILE_COST
 
 
-BENCHMARK = Benchmark("redrawn_digits", "How accurate is a net on digits as people write them?", run, cost)
+BENCHMARK = Benchmark(
+    "redrawn_digits", "How accurate is a net on digits as people write and photograph them?", run, cost
+)
 
 
 def _trained(session: Session, name: str) -> Path:
@@ -61,14 +85,22 @@ def _trained(session: Session, name: str) -> Path:
     return to / "1"
 
 
-def _predicted(model: Model, draw: Drawing, digits: np.ndarray) -> np.ndarray:
-    """Predicts the classes of redrawn digits, int64 [n]."""
-
-    def see(number: int) -> np.ndarray:
-        file = draw(digits[number].astype(np.float32), np.random.default_rng((SEED, number)))
-        return model.to_input(image_files.decode(file, f"digit {number}"))
+def _see(model: Model, draw: Drawing, digits: np.ndarray) -> list[Seen]:
+    def see(number: int) -> Seen:
+        file = draw(digits[number], np.random.default_rng((SEED, number)))
+        return model.see(image_files.decode(file, f"picture {number}"), segments=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        images = np.stack(list(executor.map(see, range(len(digits)))))
-    batches = [images[start : start + BATCH] for start in range(0, len(images), BATCH)]
+        return list(executor.map(see, range(len(digits))))
+
+
+def _count(seen: Seen) -> int:
+    assert seen.boxes is not None, "the model is for digits"
+    return len(seen.boxes)
+
+
+def _predicted(model: Model, images: list[np.ndarray]) -> np.ndarray:
+    """Predicts the classes of images, int64 [n]."""
+    every = np.concatenate(images)
+    batches = [every[start : start + BATCH] for start in range(0, len(every), BATCH)]
     return np.concatenate([model.predict(batch)[PROBABILITIES].argmax(-1) for batch in batches])

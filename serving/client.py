@@ -108,6 +108,7 @@ class Client:
         label: str | None = None,
         top: int = 3,
         explain: bool = False,
+        segments: bool = False,
     ) -> Answer:
         """Classifies images.
 
@@ -120,6 +121,7 @@ class Client:
             label: label of a version, instead of its number.
             top: number of classes to return.
             explain: whether to return the mean gate of each layer.
+            segments: whether to return each digit of an image, from left to right.
 
         Returns:
             The predictions, in the order of the images.
@@ -133,7 +135,8 @@ class Client:
         if isinstance(images, (str, os.PathLike, bytes, Image.Image)) or _is_one(images):
             raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
         files = [("picture", _file(image, number)) for number, image in enumerate(images)]
-        query = {"version": version, "label": label, "top": top, "explain": explain or None}
+        query = {"version": version, "label": label, "top": top}
+        query |= {"explain": explain or None, "segments": segments or None}
         parameters = {name: value for name, value in query.items() if value is not None}
         return self._request(_ANSWER, "POST", f"predict/{quote(model, safe='')}", params=parameters, files=files)
 

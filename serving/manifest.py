@@ -16,7 +16,9 @@ A version folder is a TensorFlow SavedModel with more files next to it:
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
 `[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
 `model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
-`picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`. Preprocessing is inside the graphs.
+`picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`; for digits also `boxes`, float32
+`[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width.
+Preprocessing is inside the graphs.
 
 `format` increases when an older reader would misread a manifest. Readers ignore unknown fields.
 """
@@ -42,6 +44,7 @@ SIGNATURE_FILES = "serving_bytes"
 INPUT = "image"
 ENCODED = "image_bytes"
 RGBA = "rgba"
+BOXES = "boxes"
 PROBABILITIES = "probabilities"
 CLASS_ID = "class_id"
 LABEL = "label"

@@ -3,15 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
-from serving.manifest import GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
+from serving.manifest import BOXES, GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
 from serving.reference import Samples
 from serving.session import open_session, open_shared
+
+# Margin around a digit that is cut out, relative to its longest side.
+MARGIN = 0.4
+
+
+class Seen(NamedTuple):
+    """What a net sees of an image of any size."""
+
+    images: np.ndarray
+    """Inputs of the net, uint8 `[n, height, width, channels]`: the whole image, and then each of its digits if they are
+    several and were asked for."""
+    boxes: np.ndarray | None
+    """Top, bottom, left and right of each digit, from left to right, float32 `[digits, 4]` from 0 to 1; None for other
+    kinds of image, and for versions that were exported before digits were counted."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +59,38 @@ class Version:
         Example:
             image = model.to_input(image_files.read(Path("seven.jpg")))
         """
+        return self._converted([INPUT], image_files.shrunk(rgba))[0]
+
+    def see(self, rgba: np.ndarray, segments: bool = False) -> Seen:
+        """Converts an image of any size to inputs of the net, and finds the digits in it.
+
+        Args:
+            rgba: uint8 `[height, width, 4]`, from `serving.image_files`.
+            segments: whether to convert each of several digits too.
+
+        Returns:
+            The inputs and the digits.
+
+        Raises:
+            ImageError: the version was exported without `picture.onnx`.
+
+        Example:
+            images, boxes = model.see(image_files.read(Path("seven.jpg")), segments=True)
+        """
+        small = image_files.shrunk(rgba)
+        if self.picture is None or BOXES not in {output.name for output in self.picture.get_outputs()}:
+            return Seen(self.to_input(small)[None], None)
+        image, boxes = self._converted([INPUT, BOXES], small)
+        parts = _cut(small, boxes) if segments and len(boxes) > 1 else []
+        return Seen(np.stack([image, *(self._converted([INPUT], part)[0] for part in parts)]), boxes)
+
+    def _converted(self, names: list[str], rgba: np.ndarray) -> list[np.ndarray]:
         if self.picture is None:
             raise ImageError(
                 f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "
                 f"{PICTURE}. Export the run again, or send pixels."
             )
-        return self.picture.run([INPUT], {RGBA: image_files.shrunk(rgba)})[0]
+        return self.picture.run(names, {RGBA: rgba})
 
 
 @dataclass(frozen=True)
@@ -161,6 +201,29 @@ def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[
         checks.picture_graph(picture, content, folder / PICTURE)
     samples = reference.read(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
     return Version(folder, content, picture, samples), found
+
+
+def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
+    """Cuts digits out of an image, with a margin that ends halfway to their neighbours."""
+    height, width = rgba.shape[:2]
+    pixels = boxes * (height, height, width, width)
+    parts = []
+    for number, (top, bottom, left, right) in enumerate(pixels):
+        room = MARGIN * max(bottom - top, right - left)
+        ends = [max(top - room, 0), min(bottom + room, height), max(left - room, 0), min(right + room, width)]
+        for other in np.delete(pixels, number, axis=0):
+            beside = min(bottom, other[1]) > max(top, other[0])
+            if beside and other[2] < left:
+                ends[2] = max(ends[2], min((other[3] + left) / 2, left))
+            elif beside:
+                ends[3] = min(ends[3], max((right + other[2]) / 2, right))
+            elif other[0] < top:
+                ends[0] = max(ends[0], (other[1] + top) / 2)
+            else:
+                ends[1] = min(ends[1], (bottom + other[0]) / 2)
+        first, last, start, end = (int(value) for value in np.round(ends))
+        parts.append(rgba[first : max(last, first + 1), start : max(end, start + 1)])
+    return parts
 
 
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:

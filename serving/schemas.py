@@ -16,6 +16,15 @@ class Guess(_Part):
     """From 0 to 1."""
 
 
+class Segment(_Part):
+    """A digit in an image."""
+
+    box: tuple[float, float, float, float]
+    """Top, bottom, left and right, as shares of the height and the width of the image."""
+    top: tuple[Guess, ...]
+    """The most probable classes, in descending order."""
+
+
 class Prediction(_Part):
     """Prediction for one image."""
 
@@ -29,6 +38,13 @@ class Prediction(_Part):
     """Mean gate of each position of each layer in `map_layers`, by row and column, if requested."""
     seen: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     """Input of the net, by row, column and channel, if requested."""
+    digits: int | None = None
+    """Number of digits in the image file: if it is not 1, `top` means nothing. Null for pixels, for images of anything
+    else, and for versions that were exported before digits were counted."""
+    notice: str | None = None
+    """A sentence for people, if the image file does not show one digit."""
+    segments: tuple[Segment, ...] | None = None
+    """Each digit, from left to right, if requested."""
 
 
 class Answer(_Part):

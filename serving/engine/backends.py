@@ -15,7 +15,7 @@ from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
 from serving.errors import ModelError, TrialError
 from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, Manifest
-from serving.model import Model, open_version
+from serving.model import Model, Seen, open_version
 from serving.reference import Samples
 from serving.session import load_runtime
 from serving.statistics import Statistics
@@ -53,7 +53,7 @@ class ServedVersion(Protocol):
     def statistics(self) -> Statistics:
         """Counts and times of its requests in this process."""
 
-    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+    def see(self, rgba: np.ndarray, segments: bool) -> Seen:
         """Converts an image; see `serving.model.Version`."""
 
     async def predict(self, images: np.ndarray) -> Outputs:
@@ -101,7 +101,7 @@ class InProcessVersion:
 
     model: Model
     batcher: Batcher
-    convert: Callable[[np.ndarray], np.ndarray]
+    convert: Callable[[np.ndarray, bool], Seen]
     maps: Batcher | None
     platform = "onnxruntime_onnx"
 
@@ -130,9 +130,9 @@ class InProcessVersion:
         """Counts and times of its requests."""
         return self.batcher.statistics
 
-    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+    def see(self, rgba: np.ndarray, segments: bool) -> Seen:
         """Converts an image."""
-        return self.convert(rgba)
+        return self.convert(rgba, segments)
 
     async def predict(self, images: np.ndarray) -> Outputs:
         """Predicts, together with other requests that are waiting."""
@@ -210,13 +210,13 @@ class InProcessBackend:
         watch = self._watchdog.watch
         predict: Callable[[np.ndarray], Outputs] = watch(version, model.predict)
         predict_maps: Callable[[np.ndarray], Outputs] = watch(version, model.predict_maps)
-        to_input: Callable[[np.ndarray], np.ndarray] = watch(version, model.to_input)
+        see: Callable[[np.ndarray, bool], Seen] = watch(version, model.see)
         if crashes:
-            predict, to_input = crashes.watch(version, predict), crashes.watch(version, to_input)
+            predict, see = crashes.watch(version, predict), crashes.watch(version, see)
             predict_maps = crashes.watch(version, predict_maps)
         batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
         maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
-        return InProcessVersion(model, batcher, to_input, maps)
+        return InProcessVersion(model, batcher, see, maps)
 
 
 def try_version(folder: Path, trusted: Sequence[bytes]) -> None:

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
-In = TypeVar("In")
+In = ParamSpec("In")
 Out = TypeVar("Out")
 # Signals of a crash; not SIGKILL, which the system sends to a process that takes too much memory.
 _CRASH = {-number for number in signal.Signals if number.name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")}
@@ -50,7 +50,7 @@ class Crashes:
         """
         self._slots = itertools.cycle(_slots(worker))
 
-    def watch(self, version: str, function: Callable[[In], Out]) -> Callable[[In], Out]:
+    def watch(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
         """Wraps a function so that the supervisor knows its version while it runs.
 
         Args:
@@ -59,14 +59,14 @@ class Crashes:
         """
         note, memory, own = version.encode() + b"\0", self._predicting, self._own
 
-        def watched(argument: In) -> Out:
+        def watched(*arguments: In.args, **named: In.kwargs) -> Out:
             try:
                 at = own.slot
             except AttributeError:
                 at = own.slot = next(self._slots)
             memory[at : at + len(note)] = note
             try:
-                return function(argument)
+                return function(*arguments, **named)
             finally:
                 memory[at] = 0
 
@@ -118,7 +118,7 @@ class Watchdog:
     _calls: dict[int, _Call] = field(default_factory=dict, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
-    def watch(self, version: str, function: Callable[[In], Out]) -> Callable[[In], Out]:
+    def watch(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
         """Wraps a function so that its calls have a time limit.
 
         Args:
@@ -130,11 +130,11 @@ class Watchdog:
             self._thread.start()
         calls = self._calls
 
-        def watched(argument: In) -> Out:
+        def watched(*arguments: In.args, **named: In.kwargs) -> Out:
             thread = threading.get_ident()
             calls[thread] = _Call(version)
             try:
-                return function(argument)
+                return function(*arguments, **named)
             finally:
                 del calls[thread]
 

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -52,9 +52,7 @@ _PROGRESSIVE, _SCANS = (0xC2, 0xC6, 0xCA, 0xCE), 10
 # Nanoseconds per pixel of `picture.onnx`, and the most pixels that reach it.
 _INPUT_NS, _INPUT_PIXELS = 15, (2 * SIDE) ** 2
 
-# Turns uint8 [height, width, 4] into the input of a net, uint8 [height, width, channels].
-ToInput = Callable[[np.ndarray], np.ndarray]
-Work = Callable[[], np.ndarray]
+T = TypeVar("T")
 
 
 class Estimate(NamedTuple):
@@ -118,7 +116,7 @@ class Decoder:
     _threads: ThreadPoolExecutor = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     # Due time, order of arrival, estimated seconds, result, work.
-    _waiting: list[tuple[float, int, float, Future[np.ndarray], Work]] = field(default_factory=list, init=False)
+    _waiting: list[tuple[float, int, float, Future[Any], Callable[[], Any]]] = field(default_factory=list, init=False)
     _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
 
     def __post_init__(self) -> None:
@@ -126,13 +124,13 @@ class Decoder:
         # Each thread waits for one process.
         self._threads = ThreadPoolExecutor(self.processes, "decode")
 
-    async def decode(self, file: bytes, name: str, to_input: ToInput) -> np.ndarray:
+    async def decode(self, file: bytes, name: str, to_input: Callable[[np.ndarray], T]) -> T:
         """Decodes a file.
 
         Args:
             file: its whole content.
             name: used in messages.
-            to_input: converts the pixels, in another thread.
+            to_input: converts the pixels, uint8 [height, width, 4], in another thread.
 
         Returns:
             The result of `to_input`.
@@ -171,8 +169,8 @@ class Decoder:
         self._threads.shutdown(cancel_futures=True)
         self._children.close()
 
-    def _enqueue(self, seconds: float, work: Work) -> Future[np.ndarray]:
-        future: Future[np.ndarray] = Future()
+    def _enqueue(self, seconds: float, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
         with self._lock:
             if len(self._waiting) >= self.queue:
                 message = f"{len(self._waiting)} large image files are waiting already; the limit is {self.queue}."

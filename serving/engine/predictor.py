@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from serving.engine.decoding import Decoder
 from serving.engine.processes import SMALL, Offload
 from serving.engine.settings import Settings
 from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
+from serving.model import Seen
 from serving.protocols.request import Request
 from serving.tracing import Tracing
 
@@ -81,9 +83,12 @@ class Predicted(NamedTuple):
     served: ServedVersion
     """The version that predicted."""
     images: np.ndarray
-    """Input of the net, uint8 `[n, height, width, channels]`."""
+    """Input of the net, uint8 `[n, height, width, channels]`; after each image file its digits, if they are several and
+    were asked for."""
     outputs: Outputs
     """Computed outputs; see `serving.engine.backends.complete`."""
+    boxes: list[np.ndarray | None] | None
+    """The digits of each image file, see `serving.model.Seen`; None for pixels."""
 
 
 @dataclass
@@ -188,15 +193,26 @@ class Predictor:
         return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
     async def _predict(self, served: ServedVersion, request: Request, maps: bool) -> Predicted:
-        if (images := request.images) is None:
+        images, boxes = request.images, None
+        if images is None:
             with self.tracing.span("decode"):
-                images = await self._decode(served, request)
+                seen = await self._decode(served, request)
+            # The first part gives an empty request its shape.
+            empty = np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
+            images, boxes = np.concatenate([empty, *(one.images for one in seen)]), [one.boxes for one in seen]
+            self._check_count(len(images))
         with self.tracing.span("predict"):
             outputs = await served.predict(images)
             if maps and served.predict_maps:
                 outputs = {**outputs, **await served.predict_maps(images)}
         _check_finite(outputs, served)
-        return Predicted(served, images, outputs)
+        return Predicted(served, images, outputs, boxes)
+
+    def _check_count(self, count: int) -> None:
+        if count > self.settings.images:
+            raise LimitError(
+                f"{count} images and digits in one request are more than the limit of {self.settings.images}."
+            )
 
     async def _find_again(self, gone: ServedVersion, find: Callable[[], ServedVersion]) -> ServedVersion:
         async with self._refreshing:
@@ -205,7 +221,7 @@ class Predictor:
                 found = find()
         return found
 
-    async def _decode(self, served: ServedVersion, request: Request) -> np.ndarray:
+    async def _decode(self, served: ServedVersion, request: Request) -> list[Seen]:
         files = request.files or []
         names = request.names or [f"image {number + 1}" for number in range(len(files))]
         if self._decoding and self._decoding + len(files) > self.settings.queue:
@@ -215,12 +231,11 @@ class Predictor:
         start = time.perf_counter()
         try:
             # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
-            decode = self._decoder.decode
-            inputs = [await decode(file, name, served.to_input) for name, file in zip(names, files, strict=True)]
+            see = partial(served.see, segments=request.segments)
+            return [await self._decoder.decode(file, name, see) for name, file in zip(names, files, strict=True)]
         finally:
             self._decoding -= len(files)
             served.statistics.converted.add(time.perf_counter() - start)
-        return np.stack(inputs) if inputs else np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
 
 
 def _check_finite(outputs: Outputs, served: ServedVersion) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Annotated, cast
 
 import numpy as np
@@ -48,6 +49,8 @@ class Query(BaseModel):
     """Add the pixels that the net saw."""
     maps: bool = False
     """Add where in the image each convolutional layer opens its gates, if the version computes that."""
+    segments: bool = False
+    """Add each digit of an image file, from left to right, if the version finds digits."""
 
 
 DEFAULT = Query()
@@ -72,9 +75,11 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
         served = find()
         names, parsed = await _images(request, served.manifest, predictor.settings.images)
-        served, images, outputs = await predictor.predict(served, parsed, find, query.maps)
+        parsed = replace(parsed, segments=query.segments)
+        served, images, outputs, boxes = await predictor.predict(served, parsed, find, query.maps)
         size = count_values(outputs) + query.seen * images.size
-        content = protocol.Content(names, images if query.seen else None, outputs, query.top, query.explain)
+        shown = images if query.seen else None
+        content = protocol.Content(names, shown, outputs, boxes, query.top, query.explain, query.segments)
         body = await predictor.offload(size, protocol.format_response, content, served.manifest)
         return Response(body, media_type=JSON)
 

@@ -29,7 +29,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         body = await request.body()
         limit = predictor.settings.images
         parsed = await predictor.offload(len(body), protocol.parse, body, served.manifest, limit)
-        served, _, outputs = await predictor.predict(served, parsed.request, find)
+        served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         return Response(
             await predictor.offload(count_values(found), protocol.format_response, found, parsed.rows), media_type=JSON

@@ -22,29 +22,40 @@ class Content(NamedTuple):
     """Inputs of the net, if the response contains them."""
     outputs: Mapping[str, Any]
     """Outputs of the model."""
+    boxes: list[np.ndarray | None] | None
+    """Digits of each image file; see `serving.engine.predictor.Predicted`."""
     top: int
     """Number of classes."""
     explain: bool
     """True if the response contains mean gates."""
+    segments: bool
+    """True if the response contains each digit; `outputs` then has those of several digits after their file's."""
 
 
 def format_response(content: Content, manifest: Manifest) -> bytes:
     """Formats the JSON body."""
     probabilities = content.outputs[PROBABILITIES]
-    predictions = []
-    for number, classes in enumerate(top(probabilities, content.top)):
-        row = probabilities[number]
-        prediction: dict[str, Any] = {
-            "top": [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
-        }
-        if content.names[number] is not None:
-            prediction["file"] = content.names[number]
+    guesses = [
+        [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
+        for row, classes in zip(probabilities, top(probabilities, content.top), strict=True)
+    ]
+    predictions, row = [], 0
+    for number, name in enumerate(content.names):
+        prediction: dict[str, Any] = {"top": guesses[row]}
+        if name is not None:
+            prediction["file"] = name
         if content.explain:
-            prediction["gates"] = content.outputs[GATE_MEANS][number]
+            prediction["gates"] = content.outputs[GATE_MEANS][row]
         if GATE_MAPS in content.outputs:
-            prediction["maps"] = _split(content.outputs[GATE_MAPS][number], manifest.maps)
+            prediction["maps"] = _split(content.outputs[GATE_MAPS][row], manifest.maps)
         if content.images is not None:
-            prediction["seen"] = content.images[number]
+            prediction["seen"] = content.images[row]
+        boxes = content.boxes[number] if content.boxes else None
+        row += 1
+        if boxes is not None:
+            own = guesses[row : row + len(boxes)] if len(boxes) > 1 else guesses[row - 1 : row][: len(boxes)]
+            row += len(boxes) if content.segments and len(boxes) > 1 else 0
+            prediction |= _digits(boxes, own if content.segments else None)
         predictions.append(prediction)
     whole: dict[str, Any] = {"model": manifest.name, "version": manifest.version, "predictions": predictions}
     if content.explain:
@@ -59,3 +70,21 @@ def _split(values: np.ndarray, maps: Sequence[GateMap]) -> list[np.ndarray]:
     ends = np.cumsum([one.height * one.width for one in maps])
     parts = np.split(np.round(values, DIGITS), ends[:-1])
     return [part.reshape(one.height, one.width) for part, one in zip(parts, maps, strict=True)]
+
+
+def _digits(boxes: np.ndarray, guesses: list[list[dict[str, Any]]] | None) -> dict[str, Any]:
+    """Describes the digits of an image.
+
+    Args:
+        boxes: their boxes.
+        guesses: their classes, the most probable first; None if they were not asked for.
+    """
+    described: dict[str, Any] = {"digits": len(boxes)}
+    if guesses is not None:
+        described["segments"] = [{"box": box, "top": one} for box, one in zip(boxes, guesses, strict=True)]
+    if not len(boxes):
+        described["notice"] = "There is no digit here."
+    elif len(boxes) > 1:
+        read = "".join(top[0]["label"] for top in guesses or ())
+        described["notice"] = f"There are {len(boxes)} digits here{f', from left to right {read}' if read else ''}."
+    return described

@@ -28,6 +28,8 @@ class Request:
     """Files in a format that `serving.image_files` reads."""
     names: list[str] | None = None
     """Names of the files in messages; None numbers them."""
+    segments: bool = False
+    """True if each digit of a file is predicted too."""
 
 
 def parse_version(text: str | None) -> int | None:

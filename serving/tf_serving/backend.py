@@ -14,7 +14,7 @@ from serving.engine.backends import Outputs, ServedVersion
 from serving.engine.settings import Settings
 from serving.errors import BusyError, UnavailableError
 from serving.manifest import PROBABILITIES, Manifest
-from serving.model import Version, open_without_graph
+from serving.model import Seen, Version, open_without_graph
 from serving.reference import Samples
 from serving.statistics import Statistics
 from serving.tf_serving.connection import AVAILABLE, Connection, refused
@@ -119,9 +119,9 @@ class RemoteVersion:
         """Images in requests to the server."""
         return self._images
 
-    def to_input(self, rgba: np.ndarray) -> np.ndarray:
+    def see(self, rgba: np.ndarray, segments: bool) -> Seen:
         """Converts an image."""
-        return self.opened.to_input(rgba)
+        return self.opened.see(rgba, segments)
 
     async def predict(self, images: np.ndarray) -> Outputs:
         """Predicts; concurrent requests are batched by the server."""

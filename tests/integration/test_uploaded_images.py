@@ -112,6 +112,53 @@ def test_the_content_type_does_not_matter(client):
         assert top_label(client, encode(handwritten(3)), kind) == "3"
 
 
+def beside(numbers):
+    """Returns digits side by side on paper."""
+    whole = np.concatenate([np.pad(255 - DIGITS[number], 4, constant_values=255) for number in numbers], axis=1)
+    return Image.fromarray(whole).resize((7 * whole.shape[1], 7 * whole.shape[0]), Image.Resampling.BICUBIC)
+
+
+def predicted(client, image, query=""):
+    headers = {"content-type": "image/png"}
+    return client.post(f"/predict/digits?top=1{query}", content=encode(image), headers=headers).json()["predictions"][0]
+
+
+def test_several_digits_are_counted_and_read_in_order(client, labels):
+    found = predicted(client, beside([2, 4, 3]))
+    assert (found["digits"], found["notice"]) == (3, "There are 3 digits here.")
+    assert "segments" not in found
+    found = predicted(client, beside([2, 4, 3]), "&segments=true")
+    assert [one["top"][0]["label"] for one in found["segments"]] == [labels[number] for number in (2, 4, 3)]
+    assert found["notice"] == f"There are 3 digits here, from left to right {labels[2]}{labels[4]}{labels[3]}."
+    edges = [edge for one in found["segments"] for edge in one["box"][2:]]
+    assert edges == sorted(edges)
+    # Predictions of several images keep apart from those of their digits.
+    files = [("a", encode(beside([4, 4]))), ("b", encode(handwritten(7))), ("c", encode(beside([2, 4])))]
+    answer = client.post("/predict/digits?segments=true", files=[("picture", file) for file in files])
+    several = answer.json()["predictions"]
+    assert [one["file"] for one in several] == ["a", "b", "c"]
+    assert [[part["top"][0]["label"] for part in one["segments"]] for one in several] == [
+        [labels[4], labels[4]], [labels[7]], [labels[2], labels[4]],
+    ]  # fmt: skip
+    assert several[1]["top"] == several[1]["segments"][0]["top"]
+    assert "notice" not in several[1]
+
+
+def test_an_image_without_a_digit_says_so(client):
+    found = predicted(client, Image.new("L", (90, 120), 200), "&segments=true")
+    assert (found["digits"], found["segments"], found["notice"]) == (0, [], "There is no digit here.")
+    assert predicted(client, handwritten(7))["digits"] == 1
+
+
+def test_more_digits_than_images_per_request_are_refused(repository):
+    with LoadedClient(make_app(Settings(models=repository, images=3))) as limited:
+        assert limited.post("/predict/digits", content=encode(beside([2, 4, 3]))).status_code == 200
+        answer = limited.post("/predict/digits?segments=true", content=encode(beside([2, 4, 3])))
+    assert (answer.status_code, answer.json()["error"]) == (
+        413, "4 images and digits in one request are more than the limit of 3.",
+    )  # fmt: skip
+
+
 def with_header_size(header, width, height):
     """Returns the PNG file with another size in its header."""
     chunk = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + header[24:29]

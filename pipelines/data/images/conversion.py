@@ -4,19 +4,23 @@ Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime t
 """
 
 from functools import cache
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from pipelines.core.errors import UserError
-from pipelines.data.images.digit import SIDE, digit
+from pipelines.data.images import digit
+from pipelines.data.images.digit import SIDE
 from pipelines.data.images.resampling import smooth
-from serving.manifest import INPUT, RGBA, PictureKind
+from serving.manifest import BOXES, INPUT, RGBA, PictureKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
 # Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
+RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
+# Names in `Parts`.
+GREY, STORED = "grey", "stored"
 WHITE = 255.0
 OPAQUE = 255
 # Red, green and blue, float32 [h, w] each, 0 to 255.
@@ -37,7 +41,8 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
         shape: height, width and channels of the input.
 
     Returns:
-        A `tf.function` from `rgba`, uint8 [h, w, 4], to a dict with `image`, uint8 of `shape`.
+        A `tf.function` from `rgba`, uint8 [h, w, 4], to a dict with `image`, uint8 of `shape`; and, for digits,
+        `boxes`: see `pipelines.data.images.digit`.
 
     Raises:
         UserError: a net for digits does not take 28 x 28 grey pixels.
@@ -51,12 +56,45 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
             "Export it with --pictures natural."
         )
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)])
+    @tf.function(input_signature=[RGBA_SPEC])
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
-        image = tf.cast(digit(written(rgba)), tf.uint8)[..., None] if kind == "digit" else natural(rgba, *shape)
-        return {INPUT: tf.ensure_shape(image, shape)}
+        if kind == "natural":
+            return {INPUT: tf.ensure_shape(natural(rgba, *shape), shape)}
+        return _named(digit.digit(written(rgba)))
 
     return convert
+
+
+class Parts(NamedTuple):
+    """The parts of the conversion of digits, as traced functions that return dicts."""
+
+    look: Any
+    """From `rgba` to `grey`, and to `stored`: whether the digit is already as MNIST's are."""
+    stored: Any
+    """From `grey` to the results of a stored digit."""
+    written: Any
+    """From `grey` to the results of a digit on paper."""
+
+
+def parts() -> Parts:
+    """Returns the parts of the conversion of digits, for a graph that is put together from them."""
+    grey_spec = tf.TensorSpec((None, None), tf.float32, name=GREY)
+
+    def look(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
+        seen = written(rgba)
+        return {GREY: seen, STORED: digit.is_stored(seen)}
+
+    return Parts(
+        tf.function(look, input_signature=[RGBA_SPEC]),
+        tf.function(lambda grey: _named(digit.stored(grey)), input_signature=[grey_spec]),
+        tf.function(lambda grey: _named(digit.written(grey)), input_signature=[grey_spec]),
+    )
+
+
+def _named(seen: digit.Seen) -> dict[str, tf.Tensor]:
+    # Not in the branches of a condition: TensorFlow's optimizer would take the size of one branch for that of both.
+    image = tf.ensure_shape(tf.cast(seen.image, tf.uint8)[..., None], (SIDE, SIDE, 1))
+    return {INPUT: image, BOXES: tf.ensure_shape(seen.boxes, (None, 4))}
 
 
 def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:

@@ -275,5 +275,5 @@ def test_a_damaged_version_is_refused_or_right_and_affects_no_other(made, tmp_pa
         found = one.model.predict(images)
         for name, value in found.items():
             np.testing.assert_array_equal(value, expected[name])
-        assert one.to_input(np.full((9, 9, 4), 255, "uint8")).shape == tiny_model.SHAPE
+        assert one.see(np.full((9, 9, 4), 255, "uint8"), segments=False).images.shape == (1, *tiny_model.SHAPE)
     shutil.rmtree(root)

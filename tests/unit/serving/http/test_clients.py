@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from serving.engine.backends import InProcessVersion
+from serving.model import Seen
 from tests.endpoint import IMAGES, eventually
 
 RAW = {"content-type": "application/octet-stream"}
@@ -26,7 +27,7 @@ def test_version_0_is_the_newest(client, expected):
 
 
 def test_fields_of_any_name_and_unnamed_files(client, monkeypatch):
-    monkeypatch.setattr(InProcessVersion, "to_input", lambda _, rgba: rgba[..., :1])
+    monkeypatch.setattr(InProcessVersion, "see", lambda _, rgba, segments: Seen(rgba[None, ..., :1], None))
     file = io.BytesIO()
     Image.fromarray(IMAGES[0, ..., 0]).save(file, "PNG")
     raw = client.post("/predict/tiny", content=IMAGES[:1].tobytes(), headers=RAW).json()["predictions"][0]["top"]

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,13 @@ DIGITS = 60
 
 @pytest.fixture(scope="module")
 def normalized():
+    made = found_in()
+    return lambda image: made(image).image
+
+
+@functools.cache
+def found_in():
+    """The conversion, traced once."""
     return tf.function(digit, input_signature=[tf.TensorSpec((None, None), tf.float32)])
 
 
@@ -67,6 +76,76 @@ def test_every_image_becomes_some_digit(normalized, image):
     assert found.min() >= 0
     assert found.max() <= 255
     np.testing.assert_array_equal(found, np.round(found))
+
+
+def drawn(image, factor=6, margin=30, paper=210.0, ink=40.0):
+    """Returns a digit on paper, dark on light and large."""
+    share = np.pad(np.kron(image, np.ones((factor, factor), np.float32)), margin) / 255
+    return paper * (1 - share) + ink * share
+
+
+def add_table(image):
+    image[:, -20:] = 70
+
+
+def add_light_table(image):
+    image[:14] = 250
+
+
+def add_frame(image):
+    image[8:-8, (8, 9, 10, -9, -10, -11)] = image[(8, 9, 10, -9, -10, -11), 8:-8] = 40
+
+
+def add_speck(image):
+    image[6:13, 6:13] = 40
+
+
+def add_line(image):
+    image[10:13] = 40
+
+
+@pytest.mark.parametrize("add", [add_table, add_light_table, add_frame, add_speck, add_line])
+def test_what_is_no_stroke_is_left_out(normalized, digits, add):
+    for image in digits[:10]:
+        clean = drawn(image)
+        expected = normalized(clean)
+        add(clean)
+        # Table or line may move an edge of the box by a pixel.
+        assert np.abs(normalized(clean) - expected).mean() < 6
+        assert len(found_in()(clean).boxes) == 1
+
+
+@pytest.mark.parametrize("side", range(4))
+def test_a_digit_may_touch_the_edge_of_the_image(normalized, digits, side):
+    for image in digits[:10]:
+        # The side that touches the edge is turned to the top, and back.
+        turned = np.rot90(image, side)
+        cut = np.rot90(drawn(turned[np.argmax((turned > 0).any(axis=1)) :], margin=0), -side)
+        whole = normalized(drawn(image)).numpy()
+        assert np.abs(normalized(cut.copy()) - whole).mean() < 12
+        assert len(found_in()(cut.copy()).boxes) == 1
+
+
+def test_digits_are_counted_and_found_from_left_to_right(digits):
+    three = np.concatenate([drawn(image) for image in digits[[7, 23, 41]]], axis=1)
+    boxes = found_in()(three).boxes.numpy()
+    assert len(boxes) == 3
+    for number, (top, bottom, left, right) in enumerate(boxes):
+        assert number / 3 < left < right < (number + 1) / 3
+        assert 0.1 < top < bottom < 0.9
+
+
+@pytest.mark.parametrize("kind", ["blank", "grain", "noise", "dot", "black"])
+def test_pictures_without_a_digit_have_no_boxes(kind):
+    random = np.random.default_rng(0)
+    image = {
+        "blank": np.full((90, 120), 200.0),
+        "grain": random.normal(200, 9, (90, 120)),
+        "noise": random.uniform(0, 255, (90, 120)),
+        "dot": np.where(np.hypot(*np.mgrid[-45:45, -60:60]) < 8, 40.0, 200.0),
+        "black": np.zeros((28, 28)),
+    }[kind]
+    assert not len(found_in()(image.astype(np.float32)).boxes)
 
 
 def _stretched(image):

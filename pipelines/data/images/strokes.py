@@ -1,0 +1,146 @@
+"""Tells the strokes of digits from all else that a picture shows: the edge of a table, frames, lines, specks."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.images.components import Components, label, measure
+from pipelines.data.images.paper import NOISE
+
+# Shares of the strongest deviation from the paper from which cells belong to a component, and to the box of the digit:
+# what surrounds the paper may be stronger than the ink.
+FAINT, ROUGH = 0.15, 0.3
+# Smallest difference of brightness from the paper that can be a stroke.
+CONTRAST = 4.0
+# The surroundings of the paper have this share of their outline on the edge of the picture; strokes touch it with their
+# ends.
+BORDER = 0.35
+# Least side of a digit, relative to the longest side of the picture, and to the largest digit in it.
+LEAST, SIMILAR = 0.1, 0.5
+# Longest side of a speck, and of a round one, relative to the largest digit.
+SPECK, SPOT = 0.2, 0.4
+# Width of the line of a frame, relative to the side of the frame; and of a blot.
+LINE, BLOT = 0.15, 0.37
+# Share of a side of the image that a line across it has.
+ACROSS = 0.95
+# Least share of a frame's side that a digit in it has.
+INSIDE = 0.25
+# Gap between two digits, relative to the larger.
+GAP = 0.04
+# Largest components that are looked at.
+MOST = 16
+# Cells around what is not a stroke, and around strokes, that count as part of it.
+MARGIN, NEAR = 2, 5
+
+
+class Strokes(NamedTuple):
+    """The strokes of a picture, on a grid of cells."""
+
+    sign: tf.Tensor
+    """1 if ink is lighter than the paper, else -1."""
+    ink: tf.Tensor
+    """How far cells with a stroke are from the paper, float32 [n, n]; 0 elsewhere."""
+    other: tf.Tensor
+    """Whether a cell is neither part of a stroke nor near one, float32 [n, n], 0 or 1; 0 if all ink is strokes."""
+    blank: tf.Tensor
+    """Whether a cell shows blank paper, float32 [n, n], 0 or 1."""
+    boxes: tf.Tensor
+    """Top, bottom, left and right of each digit from left to right, float32 [digits, 4], from 0 to 1."""
+
+
+def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> Strokes:
+    """Finds the strokes.
+
+    If nothing is a digit, all ink counts as strokes, and there are no boxes.
+
+    Args:
+        residual: brightness of cells relative to the paper, float32 [n, n].
+        deviation: standard deviation of cells of blank paper.
+        height: height of the picture.
+        width: its width.
+
+    Returns:
+        The strokes.
+    """
+    longest = tf.maximum(height, width)
+    cell = height / longest / residual.shape[0], width / longest / residual.shape[1]
+    smooth = tf.nn.avg_pool2d(residual[None, ..., None], 3, 1, "SAME")[0, ..., 0]
+    around = _surroundings(tf.nn.relu(tf.stack([-smooth, smooth])), deviation, cell)
+    rest = residual * (1 - around)
+    # Ink covers little area but deviates far, so that the cubes show its sign.
+    sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
+    ink = tf.nn.relu(sign * rest)
+    most = tf.reduce_max(ink)
+    labels = label((ink > tf.maximum(FAINT * most, tf.maximum(CONTRAST, NOISE * deviation)))[None])
+    every = measure(labels, *cell)
+    largest, places = tf.math.top_k(every.area[1:], MOST)
+    some = every.rows(places + 1)
+    digit, kept = _sorted(some, height / longest, width / longest)
+    chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), every.area.shape)
+    # Without digits, nothing is sorted out.
+    chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
+    stroke = tf.gather(chosen, labels[0]) * tf.cast(labels[0] > 0, tf.float32)
+    dropped = tf.cast(labels[0] > 0, tf.float32) - stroke
+    # The faint ends of what is dropped go with it.
+    far = tf.maximum(1 - _dilated(stroke, NEAR), dropped) * tf.reduce_max(dropped)
+    other = tf.maximum(far, around)
+    blank = 1 - tf.maximum(_dilated(tf.cast(labels[0] > 0, tf.float32), MARGIN), around)
+    ink *= (1 - other) * tf.cast(ink > ROUGH * most, tf.float32)
+    return Strokes(sign, ink, other, blank, _boxes(some, digit, height / longest, width / longest))
+
+
+def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    """Finds what surrounds the paper, darker [0] or lighter [1] than it: float32 [n, n], 0 or 1."""
+    labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
+    found = measure(labels, *cell)
+    # Row 0 is the paper.
+    real = np.arange(found.area.shape[0]) > 0
+    edge = real & (found.border > BORDER * found.outline)
+    digits = real & ~edge & (found.longest > LEAST) & (found.area > LEAST**2 / 4)
+    edge &= tf.reduce_any(digits)
+    cells = tf.gather(tf.cast(edge, tf.float32), labels)
+    return _dilated(tf.reduce_max(cells, axis=0), MARGIN)
+
+
+def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns which components are digits of their own, and which are strokes of one: bool [n] each.
+
+    Args:
+        found: components, the largest first.
+        height: height of the image, in the same unit.
+        width: its width.
+    """
+    top, bottom, left, right = (value[:, None] for value in (found.top, found.bottom, found.left, found.right))
+    longest = found.longest
+    stroke = 2 * found.area / tf.maximum(found.outline, 1e-6)
+    large = (found.area > 0) & (longest > LEAST) & (stroke < BLOT * longest)
+    inside = (top < found.top) & (bottom > found.bottom) & (left < found.left) & (right > found.right)
+    holds = tf.reduce_any(inside & large & (longest > INSIDE * longest[:, None]), axis=1)
+    spans = (found.bottom - found.top > ACROSS * height) | (found.right - found.left > ACROSS * width)
+    narrow = tf.minimum(found.bottom - found.top, found.right - found.left) < LINE * longest
+    frame = large & ((holds & (stroke < LINE * longest)) | (spans & narrow))
+    strip = found.border > BORDER * found.outline
+    candidates = large & ~frame & ~strip
+    candidates = tf.where(tf.reduce_any(candidates), candidates, large)
+    most = tf.reduce_max(tf.where(candidates, longest, 0.0))
+    gaps = tf.maximum(
+        tf.maximum(top - found.bottom, found.top - bottom), tf.maximum(left - found.right, found.left - right)
+    )
+    speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most
+    kept = candidates | ~(frame | strip | speck)
+    whole = candidates & (longest > SIMILAR * most)
+    # A component is a digit of its own if it is apart from each larger one.
+    larger = np.tri(MOST, k=-1, dtype=bool)
+    joined = tf.reduce_any(larger & whole & (gaps < GAP * most), axis=1)
+    return whole & ~joined, kept
+
+
+def _boxes(found: Components, digit: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    sides = (found.top / height, found.bottom / height, found.left / width, found.right / width)
+    _, order = tf.math.top_k(-tf.where(digit, found.left, 1e9), MOST)
+    return tf.gather(tf.stack(sides, axis=1), order[: tf.reduce_sum(tf.cast(digit, tf.int32))])
+
+
+def _dilated(mask: tf.Tensor, cells: int) -> tf.Tensor:
+    return tf.nn.max_pool2d(mask[None, ..., None], 2 * cells + 1, 1, "SAME")[0, ..., 0]
