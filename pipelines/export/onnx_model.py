@@ -72,7 +72,7 @@ def _picture(convert: "Function") -> bytes:
 
 
 def _digits() -> Any:
-    """Puts the conversion of digits together: tf2onnx takes four times as long for a branch of a condition."""
+    """Builds the conversion of digits from its parts: tf2onnx takes four times as long for a branch of a condition."""
     from onnx import compose, helper
 
     from pipelines.data.images import conversion
@@ -82,21 +82,21 @@ def _digits() -> Any:
         compose.add_prefix(_converted(part), f"{name}/")
         for name, part in zip(conversion.Parts._fields, conversion.parts(), strict=True)
     )
-    shared = [helper.make_node("Identity", [RGBA], [f"look/{RGBA}"]), *look.graph.node]
-    for branch in (stored, written):
-        shared.append(helper.make_node("Identity", [f"look/{conversion.GREY}"], [branch.graph.input[0].name]))
-        del branch.graph.input[:]
-    names = [value.name.rpartition("/")[2] for value in written.graph.output]
-    choice = helper.make_node(
-        "If", [f"look/{conversion.STORED}"], names, then_branch=stored.graph, else_branch=written.graph
+
+    def bare(values: Any) -> list[Any]:
+        return [helper.make_value_info(value.name.rpartition("/")[2], value.type) for value in values]
+
+    inputs, outputs = bare(look.graph.input), bare(written.graph.output)
+    nodes = [helper.make_node("Identity", [RGBA], [f"look/{RGBA}"]), *look.graph.node]
+    for branch in (stored.graph, written.graph):
+        nodes.append(helper.make_node("Identity", [f"look/{conversion.GREY}"], [branch.input[0].name]))
+        # Branches read what is computed outside them, and have no inputs.
+        del branch.input[:]
+    branches = {"then_branch": stored.graph, "else_branch": written.graph}
+    nodes.append(
+        helper.make_node("If", [f"look/{conversion.STORED}"], [value.name for value in outputs], **branches)
     )
-    inputs, outputs = (
-        list(look.graph.input),
-        [type(value).FromString(value.SerializeToString()) for value in written.graph.output],
-    )
-    for value in (*inputs, *outputs):
-        value.name = value.name.rpartition("/")[2]
-    graph = helper.make_graph([*shared, choice], "picture", inputs, outputs, look.graph.initializer)
+    graph = helper.make_graph(nodes, "picture", inputs, outputs, look.graph.initializer)
     return helper.make_model(graph, opset_imports=look.opset_import, ir_version=look.ir_version)
 
 

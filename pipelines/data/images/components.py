@@ -10,9 +10,10 @@ ROUNDS = 48
 
 
 class Components(NamedTuple):
-    """Measurements of components, float32 [n + 1] each: row 0 is everything else, row i the one with label i.
+    """Measurements of components, float32 [n + 1] each: row i is the component with label i.
 
-    Most rows are empty: a component is labelled with the number of its last cell.
+    Row 0 and most others are empty, as a component is labelled with the number of its last cell: their area is 0, and
+    the longer side of their box negative.
     """
 
     area: tf.Tensor
@@ -49,8 +50,10 @@ def label(mask: tf.Tensor) -> tf.Tensor:
         counted from 1 through all maps.
     """
     inside = tf.cast(mask, tf.float32)
-    count = inside.shape.num_elements()
-    numbers = np.arange(1, count + 1, dtype=np.float32).reshape(inside.shape) * inside
+    maps, rows, columns = mask.shape
+    # Sums that depend on the mask: the numbers as a constant would take 100 kB in each exported graph.
+    first = np.arange(0, mask.shape.num_elements(), columns, dtype=np.float32).reshape(maps, rows, 1)
+    numbers = inside * first + inside * np.arange(1, columns + 1, dtype=np.float32)
 
     def spread(_: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         near = tf.nn.max_pool2d(labels[..., None], 3, 1, "SAME")[..., 0] * inside
@@ -64,47 +67,45 @@ def label(mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(labels, tf.int32)
 
 
-def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor) -> Components:
+def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor, least: int) -> Components:
     """Measures labelled components.
 
     Args:
         labels: int32 [maps, rows, columns], from `label`.
         down: height of a cell, in any unit.
         across: width of a cell, in the same unit.
+        least: least number of rows after row 0, empty ones included.
 
     Returns:
         The measurements, in this unit.
     """
     _, rows, columns = labels.shape
-    count = labels.shape.num_elements() + 1
     around = tf.pad(labels, ((0, 0), (1, 1), (1, 1)))
     above, below, before, after = (
         tf.cast(other != labels, tf.float32)
         for other in (around[:, :-2, 1:-1], around[:, 2:, 1:-1], around[:, 1:-1, :-2], around[:, 1:-1, 2:])
     )
-    # Computed for each image: constants of this size would take megabytes in each exported graph.
-    none = tf.zeros_like(above)
-    y, x = none + np.arange(rows, dtype=np.float32)[:, None], none + np.arange(columns, dtype=np.float32)
-    level, upright = (
-        tf.cast(place == 0, tf.float32) + tf.cast(place == last, tf.float32)
-        for place, last in ((y, rows - 1), (x, columns - 1))
-    )
+    y, x = np.arange(rows, dtype=np.float32)[:, None], np.arange(columns, dtype=np.float32)
+    level, upright = ((at == 0) + (at == at.max()).astype(np.float32) for at in (y, x))
+    inside = tf.cast(labels > 0, tf.float32)
 
-    def cells(*values: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tf.stack(values, axis=-1), (count - 1, len(values)))
+    def cells(*values: tf.Tensor | np.ndarray | int) -> tf.Tensor:
+        return tf.reshape(tf.stack([inside * value for value in values], axis=-1), (-1, len(values)))
 
-    places = tf.reshape(labels, (-1, 1))
-    sides = cells(none + 1, above + below, before + after, level, upright)
-    sums = tf.tensor_scatter_nd_add(tf.zeros((count, 5)), places, sides)
-    ends = tf.tensor_scatter_nd_max(tf.fill((count, 4), -1e9), places, cells(-y, y + 1, -x, x + 1))
+    places, count = tf.reshape(labels, (-1, 1)), tf.maximum(tf.reduce_max(labels), least) + 1
+    sides = cells(1, above + below, before + after, level, upright)
+    sums = tf.tensor_scatter_nd_add(tf.zeros((count, sides.shape[1])), places, sides)
+    # Both ends as maxima, of numbers that are not negative.
+    corners = cells(rows - y, y + 1, columns - x, x + 1)
+    ends = tf.tensor_scatter_nd_max(tf.zeros((count, corners.shape[1])), places, corners)
     area, levels, uprights, level_border, upright_border = tf.unstack(sums, axis=1)
-    top, bottom, left, right = tf.unstack(ends * tf.stack([down, down, across, across]), axis=1)
+    top, bottom, left, right = tf.unstack(ends, axis=1)
     return Components(
         area * down * across,
         levels * across + uprights * down,
         level_border * across + upright_border * down,
-        -top,
-        bottom,
-        -left,
-        right,
+        (rows - top) * down,
+        bottom * down,
+        (columns - left) * across,
+        right * across,
     )

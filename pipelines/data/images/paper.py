@@ -44,11 +44,6 @@ class Paper(NamedTuple):
         return self.level + self.down * y[:, None] + self.across * x[None]
 
 
-def squares(grid: tf.Tensor) -> tf.Tensor:
-    """Averages squares of `SQUARE` x `SQUARE` cells."""
-    return tf.nn.avg_pool2d(grid[None, ..., None], SQUARE, SQUARE, "VALID")[0, ..., 0]
-
-
 def support(grid: tf.Tensor) -> tf.Tensor:
     """Finds the squares that show paper, even if a table shows on several sides: float32 [n, n], 0 or 1.
 
@@ -58,12 +53,12 @@ def support(grid: tf.Tensor) -> tf.Tensor:
     Args:
         grid: brightness of cells, float32 [cells, cells].
     """
-    seen = squares(grid)
-    y, x = places(seen.shape[0])
-    weights = ring(seen.shape[0]) + WITHIN * (1 - ring(seen.shape[0]))
+    seen = _squares(grid)
+    y, x = _places(seen.shape[0])
+    weights = _weights(tf.ones_like(seen), WITHIN)
     low, high = tf.reduce_min(seen), tf.reduce_max(seen)
     near = tf.maximum(NEAR * (high - low), LEAST)
-    square = np.sum(weights * y**2)
+    square = tf.reduce_sum(weights * y**2)
 
     def inliers(planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         level, down, across = (value[:, None, None] for value in tf.unstack(planes, axis=1))
@@ -97,9 +92,9 @@ def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.
     Returns:
         The paper, and the residuals of all cells.
     """
-    seen = squares(grid)
-    y, x = places(seen.shape[0])
-    weights = (ring(seen.shape[0]) + INNER) * usable + 1e-6
+    seen = _squares(grid)
+    y, x = _places(seen.shape[0])
+    weights = _weights(usable, INNER) + 1e-6
     count = tf.reduce_sum(weights)
     middle_y, middle_x = tf.reduce_sum(weights * y) / count, tf.reduce_sum(weights * x) / count
     away_y, away_x = y - middle_y, x - middle_x
@@ -115,14 +110,14 @@ def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.
         slopes = [xx * ya - yx * xa, yy * xa - yx * ya]
         plane += tf.stack([tf.reduce_sum(cut) / count, *(slope / (yy * xx - yx**2) for slope in slopes)])
         residual = seen - (plane[0] + plane[1] * away_y + plane[2] * away_x)
-        return number + 1, plane, deviates(residual, weights, 3 * deviation)
+        return number + 1, plane, _deviation(residual, weights, 3 * deviation)
 
     # A loop instead of unrolled rounds, because tf2onnx takes ten seconds for a graph twice as large.
     start = (0, tf.zeros(3), tf.constant(1e6))
     _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
     level, down, across = tf.unstack(plane)
     level -= down * middle_y + across * middle_x
-    y, x = places(grid.shape[0])
+    y, x = _places(grid.shape[0])
     residual = grid - (level + down * y + across * x)
     # Converts coordinates from [-1, 1] over the part to pixels of the image.
     down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
@@ -137,32 +132,37 @@ def grain(residual: tf.Tensor, usable: tf.Tensor) -> tf.Tensor:
         residual: float32 [cells, cells].
         usable: cells that may show paper, float32 [cells, cells], 0 or 1.
     """
-    weights = (ring(residual.shape[0]) + INNER) * usable + 1e-6
-    return deviates(residual, weights, 3 * deviates(residual, weights, tf.constant(1e6)))
+    weights = _weights(usable, INNER) + 1e-6
+    return _deviation(residual, weights, 3 * _deviation(residual, weights, tf.constant(1e6)))
 
 
-def deviates(residual: tf.Tensor, weights: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-    """Computes the standard deviation of residuals from their mean absolute values, clipped at `most`."""
-    # The mean absolute deviation of a normal distribution is 0.8 standard deviations.
-    return 1.25 * tf.reduce_sum(weights * tf.minimum(tf.abs(residual), most)) / tf.reduce_sum(weights)
+def spread(values: tf.Tensor) -> tf.Tensor:
+    """Gives each cell the value of its square: [cells, cells] from [n, n]."""
+    return tf.repeat(tf.repeat(values, SQUARE, axis=0), SQUARE, axis=1)
 
 
-def places(cells: int) -> tuple[np.ndarray, np.ndarray]:
+def _squares(grid: tf.Tensor) -> tf.Tensor:
+    """Averages squares of `SQUARE` x `SQUARE` cells."""
+    return tf.nn.avg_pool2d(grid[None, ..., None], SQUARE, SQUARE, "VALID")[0, ..., 0]
+
+
+def _places(cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Centres of cells from -1 to 1, down and across."""
     at = ((np.arange(cells) + 0.5) / cells * 2 - 1).astype(np.float32)
     return at[:, None], at[None]
 
 
-def ring(cells: int) -> np.ndarray:
-    """Cells along the edge: float32 [cells, cells], 0 or 1."""
-    y, x = places(cells)
-    return (np.maximum(np.abs(y), np.abs(x)) > 1 - 2 * RING).astype(np.float32)
+def _weights(usable: tf.Tensor, inner: float) -> tf.Tensor:
+    """Weights usable cells along the edge by 1, and others by `inner`: float32 [cells, cells]."""
+    # Products that depend on the image: the weights as a constant would take 314 kB in each exported graph.
+    down, across = (np.where(np.abs(at) > 1 - 2 * RING, 1, inner) for at in _places(usable.shape[0]))
+    return tf.maximum(usable * down, usable * across)
 
 
-def spread(values: tf.Tensor) -> tf.Tensor:
-    """Gives each cell the value of its square: [cells, cells] from [n, n]."""
-    each = np.kron(np.eye(values.shape[0]), np.ones((SQUARE, 1))).astype(np.float32)
-    return each @ values @ each.T
+def _deviation(residual: tf.Tensor, weights: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+    """Computes the standard deviation of residuals from their mean absolute values, clipped at `most`."""
+    # The mean absolute deviation of a normal distribution is 0.8 standard deviations.
+    return 1.25 * tf.reduce_sum(weights * tf.minimum(tf.abs(residual), most)) / tf.reduce_sum(weights)
 
 
 def _sums(values: tf.Tensor) -> tf.Tensor:

@@ -73,11 +73,11 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     ink = tf.nn.relu(sign * rest)
     most = tf.reduce_max(ink)
     labels = label((ink > tf.maximum(FAINT * most, tf.maximum(CONTRAST, NOISE * deviation)))[None])
-    every = measure(labels, *cell)
+    every = measure(labels, *cell, MOST)
     largest, places = tf.math.top_k(every.area[1:], MOST)
     some = every.rows(places + 1)
     digit, kept = _sorted(some, height / longest, width / longest)
-    chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), every.area.shape)
+    chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, nothing is sorted out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
     stroke = tf.gather(chosen, labels[0]) * tf.cast(labels[0] > 0, tf.float32)
@@ -93,11 +93,9 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
 def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     """Finds what surrounds the paper, darker [0] or lighter [1] than it: float32 [n, n], 0 or 1."""
     labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
-    found = measure(labels, *cell)
-    # Row 0 is the paper.
-    real = np.arange(found.area.shape[0]) > 0
-    edge = real & (found.border > BORDER * found.outline)
-    digits = real & ~edge & (found.longest > LEAST) & (found.area > LEAST**2 / 4)
+    found = measure(labels, *cell, MOST)
+    edge = found.border > BORDER * found.outline
+    digits = ~edge & (found.longest > LEAST) & (found.area > LEAST**2 / 4)
     edge &= tf.reduce_any(digits)
     cells = tf.gather(tf.cast(edge, tf.float32), labels)
     return _dilated(tf.reduce_max(cells, axis=0), MARGIN)

@@ -48,7 +48,7 @@ def test_measurements(labelled):
     masks[0, 2:5, 3:10] = True
     masks[1, 20:, :2] = True
     labels = labelled(masks)
-    found = measure(labels, tf.constant(0.5), tf.constant(2.0))
+    found = measure(labels, tf.constant(0.5), tf.constant(2.0), least=1)
     for number, expected in (
         (labels[0, 2, 3], (21, 31, 0, 1, 2.5, 6, 20)),
         (labels[1, 20, 0], (8, 12, 6, 10, 12, 0, 4)),
