@@ -25,7 +25,7 @@ from serving.model import Model, Seen, open_model
 SEED = 0
 BATCH = 256
 # Digits of the test split, evenly spaced, and in a picture of several.
-DIGITS, SEVERAL = 2000, 3
+DIGITS, SEVERAL = 1000, 3
 # Approximate seconds of training, and per image file.
 TRAIN_COST, FILE_COST = 500.0, 0.015
 

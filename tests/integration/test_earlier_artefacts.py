@@ -77,8 +77,10 @@ def test_a_signed_version_is_served_and_predicts_as_before(artefacts, capsys):
         assert answer.status_code == 200, answer.text
         found = [prediction["probabilities"] for prediction in answer.json()["predictions"]]
         np.testing.assert_allclose(found, parity["probabilities"][:2], atol=1e-5)
-        image = Image.fromarray(parity["images"][0, ..., 0])
-    image.save("digit.png")
+        Image.fromarray(parity["images"][0, ..., 0]).save("digit.png")
+        # Its picture.onnx does not count digits.
+        answer = client.post("/predict/finished?segments=true", content=Path("digit.png").read_bytes())
+        assert (answer.status_code, set(answer.json()["predictions"][0])) == (200, {"top"})
     assert main(["predict", "models/finished", "digit.png"]) == 0
     assert "digit.png" in capsys.readouterr().out
 

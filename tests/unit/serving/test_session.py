@@ -14,3 +14,10 @@ def test_models_of_a_kind_share_an_image_session_that_keeps_no_memory():
     assert not first.picture.get_session_options().enable_cpu_mem_arena
     del first
     assert second.to_input(np.zeros((40, 30, 4), np.uint8)).shape == (28, 28, 1)
+
+
+def test_a_version_that_was_exported_before_digits_were_counted_converts_images():
+    images, boxes = model.open_without_graph(GOLDEN, manifest.read(GOLDEN)).see(
+        np.zeros((40, 30, 4), np.uint8), segments=True
+    )
+    assert (images.shape, boxes) == ((1, 28, 28, 1), None)

@@ -39,14 +39,6 @@ def test_fields_of_any_name_and_unnamed_files(client, monkeypatch):
         assert found.json()["predictions"][0]["top"] == raw
 
 
-def test_a_version_that_does_not_count_digits_answers_without_them(client):
-    # `picture.onnx` as it was exported before: without `boxes`.
-    file = io.BytesIO()
-    Image.fromarray(IMAGES[0, ..., 0]).save(file, "PNG")
-    found = client.post("/predict/tiny?segments=true", files={"picture": ("a.png", file.getvalue())})
-    assert (found.status_code, set(found.json()["predictions"][0])) == (200, {"file", "top"})
-
-
 def test_configuration_index_and_statistics(client):
     found = client.get("/v2/models/tiny/config").json()
     assert (found["name"], found["max_batch_size"]) == ("tiny", 256)
