@@ -24,7 +24,7 @@ from serving.model import Model, Seen, open_model
 
 SEED = 0
 BATCH = 256
-# Digits of the test split, evenly spaced, and in a picture of several.
+# Digits of the test split, evenly spaced, and in a image of several.
 DIGITS, SEVERAL = 1000, 3
 # Approximate seconds of training, and per image file.
 TRAIN_COST, FILE_COST = 500.0, 0.015
@@ -88,7 +88,7 @@ def _trained(session: Session, name: str) -> Path:
 def _see(model: Model, draw: Drawing, digits: np.ndarray) -> list[Seen]:
     def see(number: int) -> Seen:
         file = draw(digits[number], np.random.default_rng((SEED, number)))
-        return model.see(image_files.decode(file, f"picture {number}"), segments=True)
+        return model.see(image_files.decode(file, f"image {number}"), segments=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         return list(executor.map(see, range(len(digits))))

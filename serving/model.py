@@ -18,7 +18,7 @@ MARGIN = 0.4
 
 
 class Seen(NamedTuple):
-    """What a net sees of an image of any size."""
+    """Inputs of a net, converted from an image of any size."""
 
     images: np.ndarray
     """Inputs of the net, uint8 `[n, height, width, channels]`: the whole image, and then each of its digits if they are

@@ -80,7 +80,7 @@ def _digits() -> Any:
     # Each part gets names of its own.
     look, stored, written = (
         compose.add_prefix(_converted(part), f"{name}/")
-        for name, part in zip(conversion.Parts._fields, conversion.parts(), strict=True)
+        for name, part in zip(conversion.ConversionParts._fields, conversion.parts(), strict=True)
     )
 
     def bare(values: Any) -> list[Any]:
@@ -93,9 +93,7 @@ def _digits() -> Any:
         # Branches read what is computed outside them, and have no inputs.
         del branch.input[:]
     branches = {"then_branch": stored.graph, "else_branch": written.graph}
-    nodes.append(
-        helper.make_node("If", [f"look/{conversion.STORED}"], [value.name for value in outputs], **branches)
-    )
+    nodes.append(helper.make_node("If", [f"look/{conversion.STORED}"], [value.name for value in outputs], **branches))
     graph = helper.make_graph(nodes, "picture", inputs, outputs, look.graph.initializer)
     return helper.make_model(graph, opset_imports=look.opset_import, ir_version=look.ir_version)
 

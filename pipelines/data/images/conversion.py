@@ -19,7 +19,7 @@ DIGITS = ("mnist", "mnist_5k")
 # Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
 RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
-# Names in `Parts`.
+# Names in `ConversionParts`.
 GREY, STORED = "grey", "stored"
 WHITE = 255.0
 OPAQUE = 255
@@ -65,7 +65,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
     return convert
 
 
-class Parts(NamedTuple):
+class ConversionParts(NamedTuple):
     """The parts of the conversion of digits, as traced functions that return dicts."""
 
     look: Any
@@ -76,7 +76,7 @@ class Parts(NamedTuple):
     """From `grey` to the results of a digit on paper."""
 
 
-def parts() -> Parts:
+def parts() -> ConversionParts:
     """Returns the parts of the conversion of digits, for a graph that is put together from them."""
     grey_spec = tf.TensorSpec((None, None), tf.float32, name=GREY)
 
@@ -84,14 +84,14 @@ def parts() -> Parts:
         seen = written(rgba)
         return {GREY: seen, STORED: digit.is_stored(seen)}
 
-    return Parts(
+    return ConversionParts(
         tf.function(look, input_signature=[RGBA_SPEC]),
         tf.function(lambda grey: _named(digit.stored(grey)), input_signature=[grey_spec]),
         tf.function(lambda grey: _named(digit.written(grey)), input_signature=[grey_spec]),
     )
 
 
-def _named(seen: digit.Seen) -> dict[str, tf.Tensor]:
+def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:
     # Not in the branches of a condition: TensorFlow's optimizer would take the size of one branch for that of both.
     image = tf.ensure_shape(tf.cast(seen.image, tf.uint8)[..., None], (SIDE, SIDE, 1))
     return {INPUT: image, BOXES: tf.ensure_shape(seen.boxes, (None, 4))}

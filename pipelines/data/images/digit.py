@@ -37,8 +37,8 @@ class Cells(NamedTuple):
     """Number of cells along each side."""
 
 
-class Seen(NamedTuple):
-    """What a net sees of an image, and the digits in it."""
+class NormalizedDigit(NamedTuple):
+    """Input of a net, and the digits in the image that it was made from."""
 
     image: tf.Tensor
     """float32 [28, 28], whole numbers from 0 (paper) to 255 (ink)."""
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     """Top, bottom, left and right of each digit from left to right, float32 [digits, 4], from 0 to 1."""
 
 
-def digit(grey: tf.Tensor) -> Seen:
+def digit(grey: tf.Tensor) -> NormalizedDigit:
     """Finds the digit, subtracts the paper, and fits the digit into 28 x 28 pixels.
 
     Args:
@@ -56,7 +56,7 @@ def digit(grey: tf.Tensor) -> Seen:
         The input of a net, and the digits. An image of 28 x 28 with a black edge is unchanged, and one digit unless it
         is black.
     """
-    return Seen(*tf.cond(is_stored(grey), lambda: stored(grey), lambda: written(grey)))
+    return NormalizedDigit(*tf.cond(is_stored(grey), lambda: stored(grey), lambda: written(grey)))
 
 
 def is_stored(grey: tf.Tensor) -> tf.Tensor:
@@ -65,13 +65,13 @@ def is_stored(grey: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.shape(grey) == SIDE) & (edge < BLACK)
 
 
-def stored(grey: tf.Tensor) -> Seen:
+def stored(grey: tf.Tensor) -> NormalizedDigit:
     """Leaves a stored digit unchanged; see `digit`."""
     whole = tf.constant([[0.0, 1.0, 0.0, 1.0]])
-    return Seen(tf.round(grey), whole[: tf.cast(tf.reduce_max(grey) > 0, tf.int32)])
+    return NormalizedDigit(tf.round(grey), whole[: tf.cast(tf.reduce_max(grey) > 0, tf.int32)])
 
 
-def written(grey: tf.Tensor) -> Seen:
+def written(grey: tf.Tensor) -> NormalizedDigit:
     """Converts a digit on paper; see `digit`."""
     height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
     whole = Rectangle(tf.zeros(()), height, tf.zeros(()), width)
@@ -118,7 +118,7 @@ def written(grey: tf.Tensor) -> Seen:
     lower, further = _shift(ink_at(box.top, box.left, BOX))
     canvas = ink_at(box.top - lower * cell, box.left - further * cell, SIDE)
     image = tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
-    return Seen(image, found.boxes)
+    return NormalizedDigit(image, found.boxes)
 
 
 def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:

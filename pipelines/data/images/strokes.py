@@ -1,4 +1,4 @@
-"""Tells the strokes of digits from all else that a picture shows: the edge of a table, frames, lines, specks."""
+"""Separates the strokes of digits from all else in an image: the edge of a table, frames, lines, specks."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from pipelines.data.images.paper import NOISE
 FAINT, ROUGH = 0.15, 0.3
 # Smallest difference of brightness from the paper that can be a stroke.
 CONTRAST = 4.0
-# The surroundings of the paper have this share of their outline on the edge of the picture; strokes touch it with their
+# The surroundings of the paper have this share of their outline on the edge of the image; strokes touch it with their
 # ends.
 BORDER = 0.35
-# Least side of a digit, relative to the longest side of the picture, and to the largest digit in it.
+# Least side of a digit, relative to the longest side of the image, and to the largest digit in it.
 LEAST, SIMILAR = 0.1, 0.5
 # Longest side of a speck, and of a round one, relative to the largest digit.
 SPECK, SPOT = 0.2, 0.4
@@ -35,7 +35,7 @@ MARGIN, NEAR = 2, 5
 
 
 class Strokes(NamedTuple):
-    """The strokes of a picture, on a grid of cells."""
+    """The strokes of a image, on a grid of cells."""
 
     sign: tf.Tensor
     """1 if ink is lighter than the paper, else -1."""
@@ -57,7 +57,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     Args:
         residual: brightness of cells relative to the paper, float32 [n, n].
         deviation: standard deviation of cells of blank paper.
-        height: height of the picture.
+        height: height of the image.
         width: its width.
 
     Returns:
