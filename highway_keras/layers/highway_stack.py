@@ -12,7 +12,7 @@ from highway_keras.layers.arguments import positive_integer
 from highway_keras.layers.base import Shape
 from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
-from highway_keras.layers.layer_math import LayerMath, Weights, layer_math
+from highway_keras.layers.layer_math import WIDE, LayerMath, Weights, layer_math
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
@@ -208,10 +208,12 @@ class HighwayStack(AffineHighway):
         return replace(self._math, activation=as_single_layers)
 
     def _stacked_weights(self) -> Weights:
-        kernel = ops.concatenate([self.kernel, self.transform_kernel], axis=2)
+        kernels: tuple[Any, ...] = self.kernel, self.transform_kernel
+        if kernels[0].shape[-1] < WIDE:
+            kernels = (ops.concatenate(kernels, axis=2),)
         transform_bias = ops.cast(self.transform_bias, self._gate_dtype)
         bias = ops.zeros_like(transform_bias) if self.bias is None else ops.cast(self.bias, self._gate_dtype)
-        return Weights(ops.cast(kernel, self._gate_dtype), bias, transform_bias)
+        return Weights(tuple(ops.cast(kernel, self._gate_dtype) for kernel in kernels), bias, transform_bias)
 
     def _lesioned(self, x: Any, weights: Weights, math: LayerMath, lesion: Lesion) -> Any:
         """Returns the lesioned output, `[units, examples]`, computed from the last intact layer with a known output."""

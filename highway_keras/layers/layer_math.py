@@ -13,12 +13,35 @@ from highway_keras.layers.equations import DERIVATIVES
 Activation = Callable[[Any], Any]
 
 
-class Weights(NamedTuple):
-    """The weights of a stack; the kernels of H and T are concatenated, `[depth, units, 2 * units]`."""
+WIDE = 300
+"""Units from which on two products with the kernels of H and T take less time than concatenating the kernels."""
 
-    kernel: Any
+
+class Weights(NamedTuple):
+    """The weights of a stack.
+
+    The kernels of H and T are concatenated, `[depth, units, 2 * units]`, or apart, `[depth, units, units]` each.
+    """
+
+    kernels: tuple[Any, ...]
     bias: Any  # [depth, units]
     transform_bias: Any  # [depth, units]
+
+    @classmethod
+    def of(cls, arrays: Any) -> "Weights":
+        """Makes weights of a sequence of their arrays; see `arrays`."""
+        *kernels, bias, transform_bias = arrays
+        return cls(tuple(kernels), bias, transform_bias)
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The kernels and both biases in one sequence."""
+        return (*self.kernels, self.bias, self.transform_bias)
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return int(self.bias.shape[0])
 
 
 @dataclass(frozen=True)
@@ -36,33 +59,34 @@ class LayerMath:
 
     def slices(self, weights: Weights) -> tuple[Any, ...]:
         """Returns the arrays `[depth, ...]` of which `block_and_gate` takes a row."""
-        return weights
+        return weights.arrays
 
     def block_and_gate(self, x: Any, layer: Any) -> tuple[Any, Any]:
         """Computes H and T of one layer, `[units, examples]`."""
-        kernel, bias, transform_bias = layer
-        block, gate = ops.split(self._product(ops.transpose(kernel), x, x.dtype), 2, axis=0)
+        *kernels, bias, transform_bias = layer
+        products = [self._product(ops.transpose(kernel), x, x.dtype) for kernel in kernels]
+        block, gate = products if len(kernels) == 2 else ops.split(products[0], 2, axis=0)
         # One bias addition before the split would keep XLA from vectorizing the activations.
         block = self.activation(block + ops.expand_dims(bias, -1))
         return block, self.gate_activation(gate + ops.expand_dims(transform_bias, -1))
 
-    def joined(self, block: Any, gate: Any) -> Any:
-        """Joins the gradients of the pre-activations of H and T, as their kernels are."""
-        return ops.concatenate([block, gate], axis=0)
+    def aligned(self, block: Any, gate: Any, kernels: int) -> tuple[Any, ...]:
+        """Joins the gradients of the pre-activations of H and T if their kernels are."""
+        return (block, gate) if kernels == 2 else (ops.concatenate([block, gate], axis=0),)
 
     def add_product(self, summand: Any, left: Any, right: Any) -> Any:
         """Computes `summand + left @ right`."""
         return summand + self._product(left, right, summand.dtype)
 
     def weight_gradients(self, x: Any, sums: Any) -> tuple[Any, Any]:
-        """Computes the gradients of kernel and biases of one layer, or of all layers stacked.
+        """Computes the gradients of a kernel and its biases for one layer, or for all layers stacked.
 
         Args:
             x: inputs, `[..., units, examples]`.
-            sums: gradients of the pre-activations, `[..., 2 * units, examples]`.
+            sums: gradients of the pre-activations, `[..., n, examples]` with n the last axis of the kernel.
 
         Returns:
-            `[..., units, 2 * units]` and `[..., 2 * units]`.
+            `[..., units, n]` and `[..., n]`.
         """
         return self._product(x, ops.swapaxes(sums, -1, -2), x.dtype), ops.sum(sums, axis=-1)
 
@@ -82,20 +106,23 @@ class TorchLayerMath(LayerMath):
         """Returns transposed kernels and columns of biases."""
         import torch
 
-        return weights.kernel.mT, torch.cat([weights.bias, weights.transform_bias], 1).unsqueeze(-1)
+        biases = (weights.bias, weights.transform_bias)
+        columns = biases if len(weights.kernels) == 2 else (torch.cat(biases, 1),)
+        return (*[kernel.mT for kernel in weights.kernels], *[column.unsqueeze(-1) for column in columns])
 
     def block_and_gate(self, x: Any, layer: Any) -> tuple[Any, Any]:
         """Computes H and T of one layer, `[units, examples]`."""
-        kernel, biases = layer
-        block, gate = self.add_product(biases, kernel, x).chunk(2)
+        kernels, biases = layer[: len(layer) // 2], layer[len(layer) // 2 :]
+        sums = [self.add_product(bias, kernel, x) for kernel, bias in zip(kernels, biases, strict=True)]
+        block, gate = sums if len(sums) == 2 else sums[0].chunk(2)
         activation, gate_activation = self._activations
         return activation(block), gate_activation(gate)
 
-    def joined(self, block: Any, gate: Any) -> Any:
-        """Joins the gradients of the pre-activations of H and T, as their kernels are."""
+    def aligned(self, block: Any, gate: Any, kernels: int) -> tuple[Any, ...]:
+        """Joins the gradients of the pre-activations of H and T if their kernels are."""
         import torch
 
-        return torch.cat([block, gate])
+        return (block, gate) if kernels == 2 else (torch.cat([block, gate]),)
 
     def add_product(self, summand: Any, left: Any, right: Any) -> Any:
         """Computes `summand + left @ right`."""

@@ -61,7 +61,7 @@ def lesioned(x: Any, weights: Weights, math: LayerMath, closed: Any, first: Any)
         block, gate = math.block_and_gate(x, tuple(ops.take(array, row, axis=0) for array in slices))
         return close(blend(block, x, gate, None), x, ops.expand_dims(ops.take(closed, row, axis=0), -1))
 
-    return ops.fori_loop(first, weights.kernel.shape[0], body, x)
+    return ops.fori_loop(first, weights.depth, body, x)
 
 
 def train(x: Any, weights: Weights, math: LayerMath, *, rematerialize: bool = False) -> Any:
@@ -77,14 +77,13 @@ def train(x: Any, weights: Weights, math: LayerMath, *, rematerialize: bool = Fa
     Returns:
         y, `[units, examples]`.
     """
-    depth = weights.kernel.shape[0]
     if not rematerialize:
         return _differentiable(_forward, _backward, x, weights, math)
-    length = isqrt(depth)
-    head = depth % length
+    length = isqrt(weights.depth)
+    head = weights.depth % length
     if head:
-        x = _differentiable(_forward, _backward, x, Weights(*(array[:head] for array in weights)), math)
-    segments = Weights(*(ops.reshape(array[head:], (-1, length, *array.shape[1:])) for array in weights))
+        x = _differentiable(_forward, _backward, x, Weights.of(array[:head] for array in weights.arrays), math)
+    segments = Weights.of(ops.reshape(array[head:], (-1, length, *array.shape[1:])) for array in weights.arrays)
     return _differentiable(_forward_segments, _backward_segments, x, segments, math)
 
 
@@ -103,19 +102,19 @@ def _layer(math: LayerMath, *saved: str) -> Callable[[Any, Any], tuple[Any, tupl
 def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weights, math: LayerMath) -> Any:
     @ops.custom_gradient
     def run(x: Any, *weights: Any) -> Any:
-        y, saved = forward(x, Weights(*weights), math)
+        y, saved = forward(x, Weights.of(weights), math)
 
         def gradient(*arguments: Any, upstream: Any = None) -> tuple:
             if upstream is None:
-                return backward(*arguments, saved, Weights(*weights), math)
+                return backward(*arguments, saved, Weights.of(weights), math)
             # PyTorch passes x and the weights, and the upstream gradient by name.
             x, *tracked = arguments
-            values = forward(x, Weights(*tracked), math)[1] if _is_differentiated_again() else saved
-            return backward(upstream, values, Weights(*tracked), math)
+            values = forward(x, Weights.of(tracked), math)[1] if _is_differentiated_again() else saved
+            return backward(upstream, values, Weights.of(tracked), math)
 
         return y, gradient
 
-    return run(x, *weights)
+    return run(x, *weights.arrays)
 
 
 def _is_differentiated_again() -> bool:
@@ -130,38 +129,46 @@ def _forward(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, tuple]:
 
 
 def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) -> tuple:
-    """Returns the gradients of x, kernel, bias and transform bias."""
+    """Returns the gradients of x, the kernels, bias and transform bias."""
     derivatives = DERIVATIVES[math.activation], DERIVATIVES[math.gate_activation]
 
     def body(upstream: Any, layer: tuple) -> tuple[Any, tuple]:
-        x, block, gate, kernel = layer
+        x, block, gate, *kernels = layer
         local = gradients(upstream, block, x, gate, derivatives)
-        sums = math.joined(local.block, local.transform)
-        upstream = math.add_product(local.inputs, kernel, sums)
-        return upstream, (sums,) if at_once else math.weight_gradients(x, sums)
+        sums = math.aligned(local.block, local.transform, len(kernels))
+        upstream = local.inputs
+        for kernel, part in zip(kernels, sums, strict=True):
+            upstream = math.add_product(upstream, kernel, part)
+        return upstream, sums if at_once else weight_gradients(x, sums)
+
+    def weight_gradients(x: Any, sums: tuple) -> tuple:
+        kernels, biases = zip(*(math.weight_gradients(x, part) for part in sums), strict=True)
+        return (*kernels, *biases)
 
     # A compiled loop is faster with one product for all layers after it, a Python loop with one for each.
     at_once = is_traced()
-    kept = 1 if at_once else 2
-    upstream, found = scan(body, upstream, (*saved, weights.kernel), kept=kept, reverse=True)
-    kernel, biases = math.weight_gradients(saved[0], *found) if at_once else map(stacked, found)
-    bias, transform_bias = ops.split(biases, 2, axis=1)
-    return upstream, kernel, bias, transform_bias
+    count = len(weights.kernels)
+    kept = count if at_once else 2 * count
+    upstream, found = scan(body, upstream, (*saved, *weights.kernels), kept=kept, reverse=True)
+    found = weight_gradients(saved[0], found) if at_once else tuple(map(stacked, found))
+    kernels, biases = found[:count], found[count:]
+    return (upstream, *kernels, *(biases if count == 2 else ops.split(biases[0], 2, axis=1)))
 
 
 def _forward_segments(x: Any, segments: Weights, math: LayerMath) -> tuple[Any, tuple]:
     def body(x: Any, segment: Any) -> tuple[Any, tuple]:
-        return infer(x, Weights(*segment), math), (x,)
+        return infer(x, Weights.of(segment), math), (x,)
 
-    return scan(body, x, segments, kept=1)
+    return scan(body, x, segments.arrays, kept=1)
 
 
 def _backward_segments(upstream: Any, saved: tuple, segments: Weights, math: LayerMath) -> tuple:
     def body(upstream: Any, segment: tuple) -> tuple[Any, tuple]:
         x, *weights = segment
-        _, saved = _forward(x, Weights(*weights), math)
-        upstream, *weight_gradients = _backward(upstream, saved, Weights(*weights), math)
+        _, saved = _forward(x, Weights.of(weights), math)
+        upstream, *weight_gradients = _backward(upstream, saved, Weights.of(weights), math)
         return upstream, tuple(weight_gradients)
 
-    upstream, weight_gradients = scan(body, upstream, (*saved, *segments), kept=3, reverse=True)
+    kept = len(segments.arrays)
+    upstream, weight_gradients = scan(body, upstream, (*saved, *segments.arrays), kept=kept, reverse=True)
     return upstream, *map(stacked, weight_gradients)

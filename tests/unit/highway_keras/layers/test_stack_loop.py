@@ -1,12 +1,14 @@
 """Outputs and gradients of a stack equal those of single layers, in every form of its loop."""
 
 import keras
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highway_keras.layers import recording
+from highway_keras.layers import highway_stack, recording, stack_loop
 from highway_keras.layers.equations import DERIVATIVES
+from highway_keras.layers.lesion import Lesion, lesioned
 from tests.unit.highway_keras.backend import (
     BACKEND,
     PRECISE,
@@ -120,6 +122,32 @@ def test_float64_outputs_and_gradients_equal_those_of_the_layers_on_jax():
         assert_close(gradients(stack, x, upstream), gradients(unrolled(stack), x, upstream), "float64")
     finally:
         jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rematerialize"), [(PRECISE, False), param_slow_on_jax(PRECISE, True), ("mixed_bfloat16", False)]
+)
+def test_a_wide_stack_keeps_the_kernels_apart_and_computes_the_same(policy, rematerialize, monkeypatch):
+    stack = random_stack(5, (4, 3), activation="tanh", dtype=policy, rematerialize=rematerialize)
+    x, upstream = inputs(4, 3), inputs(4, 3, seed=2)
+    closed = keras.ops.convert_to_tensor([[True, False, True]] * 5)
+
+    def results():
+        with lesioned({stack.name: Lesion(closed)}):
+            lesion = array(stack(x))
+        return {"y": array(stack(x)), "T": array(stack.gates(x)), "lesion": lesion, **gradients(stack, x, upstream)}
+
+    expected = results()
+    monkeypatch.setattr(highway_stack, "WIDE", 3)
+    calls, gates = [], stack_loop.gates
+    monkeypatch.setattr(stack_loop, "gates", lambda x, weights, math: calls.append(weights) or gates(x, weights, math))
+    found = results()
+    assert [len(weights.kernels) for weights in calls] == [2]
+    if policy == PRECISE:
+        assert_close(found, expected, PRECISE)
+    else:
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, atol=0.05 * np.abs(value).max(), err_msg=name)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's own check of gradients, in float64")
