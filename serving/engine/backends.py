@@ -167,8 +167,9 @@ class InProcessBackend:
         load_runtime()
 
     async def close(self) -> None:
-        """Ends the child process."""
+        """Ends the child process and the watchdog."""
         self.children.close()
+        self._watchdog.close()
 
     def rest(self) -> None:
         """Ends the child process, which holds some 95 MB."""

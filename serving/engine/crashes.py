@@ -10,7 +10,6 @@ import mmap
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
@@ -117,6 +116,7 @@ class Watchdog:
     seconds: float
     _calls: dict[int, _Call] = field(default_factory=dict, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
+    _closed: threading.Event = field(default_factory=threading.Event, init=False)
 
     def watch(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
         """Wraps a function so that its calls have a time limit.
@@ -140,10 +140,13 @@ class Watchdog:
 
         return watched
 
+    def close(self) -> None:
+        """Ends the watch: there are no further calls."""
+        self._closed.set()
+
     def _run(self) -> None:
         pause = min(1.0, self.seconds / 4)
-        while True:
-            time.sleep(pause)
+        while not self._closed.wait(pause):
             for call in list(self._calls.values()):
                 call.age += pause
                 if call.age > self.seconds:

@@ -5,16 +5,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from serving import manifest
 from serving.engine.backends import InProcessBackend
-from serving.engine.crashes import Crashes
+from serving.engine.crashes import Crashes, Watchdog
 from serving.engine.settings import Settings
 from serving.errors import ModelError
 from tests import tiny_model
-from tests.endpoint import ROOT
+from tests.endpoint import ROOT, eventually
 
 # Each worker ends once, and its replacement knows why; the third one ends the supervisor.
 WORKERS = """
@@ -49,6 +50,14 @@ def test_a_replaced_worker_refuses_the_version_that_ended_the_one_before(how):
     command = [sys.executable, "-c", WORKERS, how]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.startswith("refused")
+
+
+def test_a_closed_watchdog_ends_its_thread():
+    before, watchdog = set(threading.enumerate()), Watchdog(0.1)
+    watchdog.watch("demo/1 a", len)("x")
+    (thread,) = set(threading.enumerate()) - before
+    watchdog.close()
+    eventually(lambda: not thread.is_alive())
 
 
 def test_only_versions_that_are_predicting_count_and_only_in_a_crash():
