@@ -20,16 +20,17 @@ def write(source: TracedNet, folder: Path) -> None:
         source: the traced net; the signature `serving_default` takes pixels, `serving_bytes` takes files.
         folder: folder to write to; created if missing.
     """
-    import keras
+    import tensorflow as tf
 
     from pipelines.export.graph import prediction_of_files, without_maps
 
-    # The functions already refer to the weights; tracking the model as well would store each weight twice.
-    archive = keras.export.ExportArchive()
     predict = without_maps(source.predict)
-    archive.add_endpoint(SIGNATURE, predict)
-    archive.add_endpoint(SIGNATURE_FILES, prediction_of_files(predict, source.convert))
-    archive.write_out(folder, verbose=False)
+    functions = {SIGNATURE: predict, SIGNATURE_FILES: prediction_of_files(predict, source.convert)}
+    # Concrete: TensorFlow traces a `tf.function` twice and would store both graphs, as `keras.export` does.
+    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
+    module = tf.Module()
+    module.weights = signatures[SIGNATURE_FILES].graph.variables
+    tf.saved_model.save(module, folder, signatures)
     _write_warmup(folder, source)
 
 

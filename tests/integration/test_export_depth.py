@@ -81,7 +81,7 @@ def test_the_size_of_the_graphs_does_not_grow_with_depth(deep):
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
     # Most of it decodes and converts image files, for any net.
-    assert max(others) < 1_100_000
+    assert max(others) < 700_000
 
 
 def test_the_manifest_and_predictions_of_a_deep_version_are_right(tmp_path, deep, digits, capsys):
