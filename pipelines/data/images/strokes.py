@@ -40,11 +40,11 @@ class Strokes(NamedTuple):
     sign: tf.Tensor
     """1 if ink is lighter than the paper, else -1."""
     ink: tf.Tensor
-    """How far cells with a stroke are from the paper, float32 [n, n]; 0 elsewhere."""
+    """Contrast of stroke cells with the paper, float32 [n, n]; 0 elsewhere."""
     other: tf.Tensor
-    """Whether a cell is neither part of a stroke nor near one, float32 [n, n], 0 or 1; 0 if all ink is strokes."""
+    """Mask of cells away from all strokes, float32 [n, n], 0 or 1; all 0 if every inked cell belongs to a stroke."""
     blank: tf.Tensor
-    """Whether a cell shows blank paper, float32 [n, n], 0 or 1."""
+    """Mask of cells that show blank paper, float32 [n, n], 0 or 1."""
     boxes: tf.Tensor
     """Top, bottom, left and right of each digit from left to right, float32 [digits, 4], from 0 to 1."""
 
