@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pipelines.core.config import SGD, Config, ModelConfig
+from pipelines.core.config import Config, ModelConfig
+from pipelines.core.optimizers import SGD
 from pipelines.data.sources import ALL, DataInfo, Examples
 from pipelines.recipes.provenance import flat
 

@@ -7,7 +7,8 @@ from benchmarks.conv_problem import LEARNING_RATE, MOMENTUM, ConvProblem, Precis
 from benchmarks.worker import Train, serve
 from pipelines import recipes
 from pipelines.core import environment
-from pipelines.core.config import SGD, Config
+from pipelines.core.config import Config
+from pipelines.core.optimizers import SGD
 from pipelines.data.sources import DataInfo
 from pipelines.training import net as nets
 

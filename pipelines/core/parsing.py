@@ -31,7 +31,7 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
     """Parses the arguments of a verb.
 
     Args:
-        kind: a pydantic model, usually a `pipelines.core.config.Frozen`; the docstring under a field is its help. A
+        kind: a pydantic model, usually a `pipelines.core.frozen.Frozen`; the docstring under a field is its help. A
             field of type `tyro.conf.Positional[...]` is positional, any other is `--field-name VALUE`.
         arguments: the words after the verb.
         prog: the words before them ("highway export").

@@ -27,9 +27,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pipelines.core.config import Config, Frozen, read
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, flush, write_text, writing
+from pipelines.core.frozen import Frozen, read
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}

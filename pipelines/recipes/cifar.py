@@ -14,7 +14,8 @@ Measured    Not in full: cifar10_19, first 10 epochs (5,000 steps), test: 64.16%
             only one cycle of ten epochs: 25.94% (seed 0; docs/results/cifar100)
 """
 
-from pipelines.core.config import SGD, Augment, Config, ModelConfig, Preprocess, Provenance, Recipe, StepSchedule
+from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, Provenance, Recipe
+from pipelines.core.optimizers import SGD, StepSchedule
 from pipelines.recipes import mnist_conv
 from pipelines.recipes.provenance import SOLVER
 

@@ -11,17 +11,8 @@ Measured    test accuracy 97.6, 98.2, 97.6% (seeds 0 to 2, mixed_bfloat16), 71 t
             highest), which biases these figures upwards
 """
 
-from pipelines.core.config import (
-    SGD,
-    Augment,
-    Config,
-    CosineSchedule,
-    ModelConfig,
-    Preprocess,
-    Provenance,
-    Recipe,
-    Space,
-)
+from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, Provenance, Recipe, Space
+from pipelines.core.optimizers import SGD, CosineSchedule
 
 RECIPES = (
     Recipe(

@@ -18,7 +18,8 @@ Measured    10 layers 97.70% of the test images (97.62 ± 0.07, n = 3, seeds 0 t
             core, otherwise the same (docs/results/gates)
 """
 
-from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance, Recipe, Space
+from pipelines.core.config import Config, ModelConfig, Provenance, Recipe, Space
+from pipelines.core.optimizers import SGD, ExponentialSchedule
 
 # Steps per epoch; the learning rate decays once per epoch.
 STEPS = {"mnist": 600, "cifar100": 500}

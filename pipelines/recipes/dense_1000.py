@@ -13,7 +13,8 @@ Measured    97.13% of the test images (97.08 ± 0.05, n = 3, seeds 0 to 2) after
             seed 0 only: 97.27%, 673 s on busier cores
 """
 
-from pipelines.core.config import Adam, Config, ModelConfig, Provenance, Recipe, Space
+from pipelines.core.config import Config, ModelConfig, Provenance, Recipe, Space
+from pipelines.core.optimizers import Adam
 
 RECIPES = (
     Recipe(

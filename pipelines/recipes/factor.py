@@ -11,7 +11,8 @@ Measured    R² against the training mean: 0.009, 0.010, 0.008 on the test split
             validation: no better than predicting that mean; 4 s on two cores (Xeon), Keras 3.15.1, TensorFlow 2.21
 """
 
-from pipelines.core.config import Adam, Config, ModelConfig, Preprocess, Provenance, Recipe, Space
+from pipelines.core.config import Config, ModelConfig, Preprocess, Provenance, Recipe, Space
+from pipelines.core.optimizers import Adam
 
 RECIPES = (
     Recipe(

@@ -10,10 +10,11 @@ Waypoints   the authors' log, width 32, test: 95.88% after 600 steps (1 epoch), 
 Sources     width 32 is recorded in the authors' Caffe files; width 16 has the same settings, tagged as assumed
 Measured    width 32, one epoch (600 steps), test: 95.87, 95.64, 95.53% (seeds 0 to 2, mixed_bfloat16, 33 to 59 s),
             95.89% (seed 0, float32, 78 s); two cores (Xeon, amx_bf16), Keras 3.15.1, TensorFlow 2.21. Longer
-            trainings of both widths: docs/results/mnist, mnist-width-16 and mnist-width-32
+            runs of both widths: docs/results/mnist, mnist-width-16 and mnist-width-32
 """
 
-from pipelines.core.config import SGD, Config, ModelConfig, Preprocess, Provenance, Recipe, Space, StepSchedule
+from pipelines.core.config import Config, ModelConfig, Preprocess, Provenance, Recipe, Space
+from pipelines.core.optimizers import SGD, StepSchedule
 from pipelines.recipes.provenance import SOLVER
 
 _SETTINGS = ("validation", "preprocess.scale", *SOLVER)

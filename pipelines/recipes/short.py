@@ -1,4 +1,4 @@
-"""Short trainings of 10 epochs for CPUs, on which the recorded trainings take days.
+"""Short schedules of 10 epochs for CPUs, on which the recorded ones take days.
 
 Command     highway reproduce cifar10 --schedule short   (cifar100, fitnets)
 Net, data   as in the recipe
@@ -9,7 +9,8 @@ Sources     one cycle: all numbers are ours. The learning rate rises linearly fo
             comparable with the paper's
 """
 
-from pipelines.core.config import Config, CosineSchedule, Provenance, Recipe
+from pipelines.core.config import Config, Provenance, Recipe
+from pipelines.core.optimizers import CosineSchedule
 from pipelines.recipes.provenance import flat
 
 EPOCHS = 10
@@ -54,4 +55,4 @@ def beginning(recipe: Recipe) -> Recipe:
 
 
 def _short(recipe: Recipe, config: Config, provenance: Provenance) -> Recipe:
-    return Recipe(config=config, source=f"a short training of {recipe.name}", published="none", provenance=provenance)
+    return Recipe(config=config, source=f"a short schedule of {recipe.name}", published="none", provenance=provenance)

@@ -7,8 +7,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from pydantic import ValidationError
 
-from pipelines.core.config import Frozen
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen
 from pipelines.core.run import Run, Weights
 
 Z95 = 1.959963984540054

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from pipelines.core.config import SGD, Adam, AdamW, Lion, Muon, Optimizer
+from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon, Optimizer
 
 # Decay of a gate's bias would open a gate that starts closed; the others are gains and offsets of batch normalization.
 NOT_DECAYED = ["bias", "gamma", "beta"]

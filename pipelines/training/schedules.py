@@ -5,7 +5,8 @@ from typing import Any, assert_never
 import keras
 from keras import ops
 
-from pipelines.core.config import (
+from pipelines.core.errors import UserError
+from pipelines.core.optimizers import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
@@ -13,7 +14,6 @@ from pipelines.core.config import (
     StepSchedule,
     TrapezoidSchedule,
 )
-from pipelines.core.errors import UserError
 
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")

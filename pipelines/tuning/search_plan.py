@@ -22,9 +22,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
-from pipelines.core.config import Config, Count, Frozen, ModelConfig, Share, Space, read
+from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, write_text
+from pipelines.core.frozen import Count, Frozen, Share, read
 from pipelines.recipes.provenance import flat
 from pipelines.tuning.space import Value, changed, gated
 

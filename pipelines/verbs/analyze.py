@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.analysis.analyze import PAGE, analyze
-from pipelines.core.config import Count, Frozen
+from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 

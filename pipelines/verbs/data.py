@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines.core.config import Config, Frozen
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.frameworks import load as load_frameworks
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 
 DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measures the throughput of the training input.

@@ -6,7 +6,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.core.config import Frozen
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.training import evaluation

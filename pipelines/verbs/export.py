@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from pipelines.core.config import Frozen
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.export.export import export, verify

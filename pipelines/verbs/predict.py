@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from pipelines.core.config import Frozen
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.inference.predict import TOP, predict, predict_remotely, table
 

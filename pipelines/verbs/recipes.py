@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import recipes
-from pipelines.core.config import Frozen
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.recipes.provenance import flat, tags
 from pipelines.recipes.twins import KINDS

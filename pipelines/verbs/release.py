@@ -7,8 +7,8 @@ from typing import Annotated
 import tyro
 from pydantic import Field
 
-from pipelines.core.config import Frozen
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.export.release import release
 from serving import repository

@@ -6,8 +6,8 @@ import tyro
 from rich.console import Console
 
 from pipelines import studies
-from pipelines.core.config import Count, Frozen, Share
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
 from pipelines.studies.run.reproduce import reproduce
 from pipelines.studies.run.study_plan import Schedule

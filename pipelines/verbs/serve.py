@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import tyro
 from pydantic import Field
 
-from pipelines.core.config import Frozen
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from serving.engine.crashes import Crashes
 

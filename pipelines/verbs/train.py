@@ -8,8 +8,9 @@ from typing import Literal
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core.config import Config, Count, Frozen
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
 from pipelines.training.train import resume, train

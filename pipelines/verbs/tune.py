@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core.config import Config, Count, NonNegative, Positive, Share, Space
+from pipelines.core.config import Config, Space
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Count, NonNegative, Positive, Share
 from pipelines.core.parsing import parse_over
 from pipelines.recipes import named_recipe
 from pipelines.training import signals

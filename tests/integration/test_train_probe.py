@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import SGD
+from pipelines.core.optimizers import SGD
 from pipelines.training import figures, table
 from pipelines.training.probe import PROBE_FILE, Probe
 from pipelines.training.train import resume, train

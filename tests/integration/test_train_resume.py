@@ -11,18 +11,9 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import (
-    SGD,
-    AdamW,
-    Augment,
-    CosineSchedule,
-    Lion,
-    ModelConfig,
-    Muon,
-    Preprocess,
-    TrapezoidSchedule,
-)
+from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, TrapezoidSchedule
 from pipelines.training import figures
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied

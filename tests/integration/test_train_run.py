@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import SGD, Augment, CosineSchedule, ModelConfig, Preprocess, StepSchedule
+from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import SGD, CosineSchedule, StepSchedule
 from pipelines.data import preprocess
 from pipelines.training import figures, table
 from pipelines.training.train import train

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from pipelines.core import run as runs
-from pipelines.core.config import SGD, ModelConfig
+from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, table
 from pipelines.tuning import trials
 from pipelines.tuning.search_state import Objective

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from pydantic import model_validator
 
-from pipelines.core.config import Config, Count, Frozen, NonNegative, Provenance, Space
+from pipelines.core.config import Config, Provenance, Space
+from pipelines.core.frozen import Count, Frozen, NonNegative
 from pipelines.core.run import Weights
 from pipelines.studies.framework.tables import Table
 from pipelines.training.probe import Probes

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import LogNorm
 
-from pipelines.core.config import Adam, Config, ModelConfig, Provenance
+from pipelines.core.config import Config, ModelConfig, Provenance
+from pipelines.core.optimizers import Adam
 from pipelines.core.plotting import GREY, heat_map, shades
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.curves import LOSS_TITLE, Line, loss_panels

@@ -4,7 +4,7 @@ Command     highway reproduce cifar10      (--schedule short on a CPU)
 Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-10, all images
 Published   Table 3, including the nets that it cites; the authors' log
-Sources     see the recipe cifar10_19 for the provenance of each number, `recipes.short` for the short trainings
+Sources     see the recipe cifar10_19 for the provenance of each number, `recipes.short` for the short schedule
 Measured    docs/results/cifar10
 """
 

@@ -4,7 +4,7 @@ Command     highway reproduce cifar100     (--schedule short on a CPU)
 Net         19 layers in three stages of 32, 80 and 128 filters
 Data        CIFAR-100, all images
 Published   Table 3, including the nets that it cites; the end of the authors' log
-Sources     see the recipe cifar100_19 for the provenance of each number, `recipes.short` for the short training
+Sources     see the recipe cifar100_19 for the provenance of each number, `recipes.short` for the short schedule
 Measured    docs/results/cifar100
 """
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.core.config import Adam, Config, ModelConfig, Preprocess, Provenance, Subset
+from pipelines.core.config import Config, ModelConfig, Preprocess, Provenance, Subset
+from pipelines.core.optimizers import Adam
 from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, shades, whole_ticks
 from pipelines.studies.framework import gates, tables
 from pipelines.studies.framework.curves import (

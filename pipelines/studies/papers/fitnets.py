@@ -5,7 +5,7 @@ Net         highway A, B and C of 11, 19 and 32 layers
 Data        CIFAR-10, all images
 Published   Table 2, including the FitNets and their teacher as cited there
 Sources     see the recipes fitnet_a, fitnet_b and fitnet_c for the provenance of each number, `recipes.short` for the
-            short trainings
+            short schedule
 Measured    docs/results/fitnets and fitnets-highway-b
 """
 
@@ -42,7 +42,7 @@ STUDY = paper_tables.study(
     "fitnets",
     title="Highway nets against FitNets on CIFAR-10",
     source="Srivastava, Greff, Schmidhuber 2015, Table 2",
-    asks="does a single training by SGD reach what FitNets need a teacher for?",
+    asks="can plain SGD train, in one stage, what FitNets need a teacher for?",
     nets=(*HIGHWAYS, *CITED),
     short=(
         *(

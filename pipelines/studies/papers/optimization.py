@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from pipelines.core.config import SGD, Config, ExponentialSchedule, ModelConfig, Provenance
+from pipelines.core.config import Config, ModelConfig, Provenance
+from pipelines.core.optimizers import SGD, ExponentialSchedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, loss_axis
 from pipelines.recipes import dense
 from pipelines.studies.framework.curves import GUESSING, mark_guessing

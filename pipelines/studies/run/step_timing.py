@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError
 
 from pipelines.core import environment, frameworks
-from pipelines.core.config import Config, Frozen, Positive
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import user_cache, write_text
+from pipelines.core.frozen import Frozen, Positive
 from pipelines.studies.framework.study import Arm
 from pipelines.training.processes.task import Task, perform
 

@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
-from pipelines.core.config import Config, Frozen, Share, read
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, remove_leftovers, write_text
+from pipelines.core.frozen import Frozen, Share, read
 from pipelines.recipes.provenance import flat
 
 FILE = "study.json"
@@ -33,7 +34,7 @@ class StudyPlan(Frozen):
     budget: Share
     """Share of its work."""
     schedule: Schedule = "full"
-    """Full or short trainings."""
+    """The full schedule, or the short one."""
     backend: str
     """Keras backend."""
     arms: dict[str, Config]

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import ClassVar, NoReturn, TypeVar
 
-from pipelines.core.config import Frozen
+from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
 
 AGAIN = 75

@@ -4,21 +4,17 @@ import math
 
 from hypothesis import strategies as st
 
-from pipelines.core.config import (
+from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, Subset
+from pipelines.core.optimizers import (
     SGD,
     Adam,
     AdamW,
-    Augment,
-    Config,
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
     Lion,
-    ModelConfig,
     Muon,
-    Preprocess,
     StepSchedule,
-    Subset,
     TrapezoidSchedule,
 )
 

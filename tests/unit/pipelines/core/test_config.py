@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from pipelines import recipes
-from pipelines.core.config import SGD, Adam, AdamW, Config, CosineSchedule, ModelConfig, StepSchedule, Subset
+from pipelines.core.config import Config, ModelConfig, Subset
 from pipelines.core.field_help import members
 from pipelines.recipes.provenance import flat
 
@@ -31,32 +31,12 @@ def test_a_configuration_is_immutable(small):
 
 
 @pytest.mark.parametrize(
-    ("model", "values"),
-    [
-        (SGD, {"learning_rate": 0}),
-        (SGD, {"learning_rate": float("nan")}),
-        (SGD, {"learning_rate": float("inf")}),
-        (SGD, {"momentum": 1}),
-        (SGD, {"momentum": -0.1}),
-        (SGD, {"ema": 1}),
-        (SGD, {"clip_norm": 0}),
-        (SGD, {"name": "rmsprop"}),
-        (SGD, {"momentun": 0.9}),
-        (Adam, {"momentum": 0.9}),
-        (AdamW, {"weight_decay": -0.1}),
-        (StepSchedule, {}),
-        (CosineSchedule, {"boundaries": [3]}),
-        (StepSchedule, {"boundaries": [5, 3]}),
-        (StepSchedule, {"boundaries": [3, 3]}),
-        (StepSchedule, {"boundaries": [0]}),
-        (ModelConfig, {"preset": "x", "transform_bias": "automatic"}),
-        (ModelConfig, {"preset": "x", "depth": 0}),
-        (ModelConfig, {}),
-    ],
+    "values",
+    [{"preset": "x", "transform_bias": "automatic"}, {"preset": "x", "depth": 0}, {}],
 )
-def test_values_out_of_range_are_refused(model, values):
+def test_values_out_of_range_are_refused(values):
     with pytest.raises(ValidationError):
-        model(**values)
+        ModelConfig(**values)
 
 
 def test_every_field_is_documented():
@@ -123,9 +103,3 @@ def test_a_configuration_from_before_a_field_was_added_still_opens():
     kept = json.loads((GOLDEN / "mnist_dense_1000.json").read_text())
     del kept["subset"], kept["preprocess"]["offset"], kept["optimizer"]["epsilon"], kept["model"]["initializer"]
     assert Config.model_validate_json(json.dumps(kept)) == recipes.get("mnist_dense_1000").config
-
-
-@pytest.mark.parametrize("group", [{"optimizer": {"name": "adam", "momentum": 0.9}}, {"schedule": {"factor": 0.5}}])
-def test_a_field_of_another_member_is_refused(group):
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        Config(recipe="x", model=ModelConfig(preset="x"), data="mnist", **group)

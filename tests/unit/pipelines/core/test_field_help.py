@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from pipelines.core.config import SGD, Config, Frozen, Optimizer
+from pipelines.core.config import Config
 from pipelines.core.field_help import expectation, explain, placeholder
+from pipelines.core.frozen import Frozen
+from pipelines.core.optimizers import SGD, Optimizer
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from pydantic import Field
 
 from pipelines import recipes
-from pipelines.core.config import Frozen
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.recipes.provenance import flat
 from pipelines.verbs.train import parse_train

@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import SGD
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, optimizers
 from pipelines.training.checkpoint import SHARE, Progress, SaveTimer
 from tests.toy_data import toy_config

@@ -2,8 +2,9 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import SGD, ModelConfig
+from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import SGD
 from pipelines.training import net
 from tests.toy_data import ToyData, toy_config
 

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import SGD, Adam, AdamW, Lion, Muon
+from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon
 from pipelines.training import optimizers
 
 RATE, MOMENTUM = 0.1, 0.9

@@ -4,14 +4,14 @@ import keras
 import pytest
 from pydantic import ValidationError
 
-from pipelines.core.config import (
+from pipelines.core.errors import UserError
+from pipelines.core.optimizers import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
     StepSchedule,
     TrapezoidSchedule,
 )
-from pipelines.core.errors import UserError
 from pipelines.training import schedules
 
 

@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipelines import recipes
-from pipelines.core.config import CHOICES, Adam, Config, CosineSchedule, ExponentialSchedule, ModelConfig, Space
+from pipelines.core.config import CHOICES, Config, ModelConfig, Space
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule
 from pipelines.recipes.provenance import flat
 from pipelines.tuning import space
 from pipelines.tuning.space import FIELDS, changed, searched

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from pipelines import recipes
-from pipelines.core.config import ExponentialSchedule, Recipe
+from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import ExponentialSchedule
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
 from tests.toy_data import toy_config

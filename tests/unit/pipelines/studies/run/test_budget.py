@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.core.config import CosineSchedule, ExponentialSchedule, StepSchedule, Subset
+from pipelines.core.config import Subset
+from pipelines.core.optimizers import CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.recipes.provenance import flat
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.papers.depth_contrast import STUDY

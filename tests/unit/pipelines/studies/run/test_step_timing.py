@@ -1,7 +1,8 @@
 import pytest
 
 from pipelines.core import environment
-from pipelines.core.config import Adam, ExponentialSchedule, Subset
+from pipelines.core.config import Subset
+from pipelines.core.optimizers import Adam, ExponentialSchedule
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.run import step_timing
 from pipelines.studies.run.step_timing import Timing

@@ -1,0 +1,46 @@
+"""Typed data that does not change: the base class, the types of its fields, and reading it from a file.
+
+Configurations, records and tasks are such data. Imports no framework.
+"""
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.core.errors import UserError
+
+Positive = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Extent = Annotated[float, Field(ge=0)]
+Angle = Annotated[float, Field(ge=0, le=180)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+Data = TypeVar("Data", bound=BaseModel)
+
+
+class Frozen(BaseModel):
+    """Base class of all such data: no unknown fields, no changes, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+def read(path: Path, kind: type[Data]) -> Data:
+    """Reads a JSON file that this program wrote.
+
+    Args:
+        path: the file.
+        kind: pydantic model of its content.
+
+    Raises:
+        UserError: the file is damaged or of another version.
+        FileNotFoundError: the file is missing.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error

@@ -1,0 +1,201 @@
+"""Failures that a catalog survives: versions, folders and repositories that cannot be read."""
+
+from itertools import pairwise
+
+import pytest
+
+from serving import release
+from serving.engine import catalog as catalogs
+from serving.engine.catalog import Catalog
+from serving.engine.status import error_reason
+from serving.errors import RefusedError, UnavailableError, UnknownModelError
+
+from .catalogs import opened, states
+
+
+def test_a_bad_version_is_reported_and_the_previous_one_stays_in_service(root, catalog):
+    bad = root / "digits" / "3"
+    bad.mkdir()
+    (bad / "bad").touch()
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert states(catalog) == {3: "failed", 2: "available"}
+    (failed,) = (status for status in catalog.models()["digits"].statuses() if status.state == "failed")
+    assert "3 is damaged" in failed.reason
+
+
+def test_a_bad_version_is_not_tried_again_until_it_changes(root, catalog):
+    tried = []
+    catalog._open = lambda folder: (tried.append(folder.name), opened(folder))[1]
+    bad = root / "digits" / "3"
+    bad.mkdir()
+    (bad / "bad").touch()
+    catalog.refresh()
+    catalog.refresh()
+    assert tried == ["3"]
+    (bad / "bad").unlink()
+    catalog.refresh()
+    assert tried == ["3", "3"]
+    assert catalog.find("digits") == "digits 3"
+    assert states(catalog) == {3: "available"}
+
+
+def test_an_unavailable_version_is_tried_at_every_check_and_logged_once(root, catalog, caplog):
+    away, tried = True, []
+
+    def later(folder):
+        tried.append(folder.name)
+        if away:
+            raise UnavailableError(f"the server has not {folder.name}")
+        return opened(folder)
+
+    catalog._open = later
+    (root / "digits" / "3").mkdir()
+    catalog.refresh()
+    catalog.refresh()
+    assert tried == ["3", "3"]
+    assert [record.getMessage() for record in caplog.records] == ["version refused"]
+    assert catalog.find("digits") == "digits 2"
+    with pytest.raises(UnavailableError, match="the server has not 3"):
+        catalog.find("digits", 3)
+    away = False
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 3"
+    assert states(catalog) == {3: "available"}
+
+
+def test_a_model_whose_versions_are_all_unavailable(root):
+    def away(folder):
+        raise UnavailableError("no server")
+
+    made = Catalog(root, away)
+    made.refresh()
+    with pytest.raises(UnavailableError, match="no server"):
+        made.find("digits")
+    with pytest.raises(UnknownModelError):
+        made.find("digits", 9)
+
+
+def test_a_model_whose_only_version_is_bad_serves_none(root):
+    (root / "cats" / "1").mkdir(parents=True)
+    (root / "cats" / "1" / "bad").touch()
+    made = Catalog(root, opened)
+    made.refresh()
+    assert made.names() == ["digits"]
+    for version in (None, 1):
+        with pytest.raises(RefusedError, match=r"no version.* is served. Served are: none. Version 1 was refused: "):
+            made.find("cats", version)
+    with pytest.raises(UnknownModelError, match="no version 2 is served"):
+        made.find("cats", 2)
+    assert [one.state for one in made.statuses("cats")] == ["failed"]
+    with pytest.raises(UnknownModelError, match="no version 2 is served"):
+        made.statuses("cats", 2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RecursionError("too deep"), RuntimeError("ONNX"), KeyError("x"), OSError(5, "I/O error")],
+)
+def test_an_error_affects_only_its_own_version(root, clock, caplog, error):
+    (root / "zebras" / "1").mkdir(parents=True)
+    broken = True
+
+    def open_version(folder):
+        if broken and folder.parent.name == "digits" and folder.name == "2":
+            raise error
+        return opened(folder)
+
+    made = Catalog(root, open_version)
+    for _ in range(5):
+        made.refresh()
+    assert (made.find("zebras"), made.find("digits")) == ("zebras 1", "digits 1")
+    assert type(error).__name__ in made.models()["digits"].failed[2].reason
+    (logged,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert (logged.getMessage(), logged.exc_info[1]) == ("version refused", error)
+    # The files may not be to blame, so it is tried again after a while.
+    broken = False
+    made.refresh()
+    assert made.find("digits") == "digits 1"
+    clock[0] += 1
+    made.refresh()
+    assert made.find("digits") == "digits 2"
+
+
+def test_a_reason_can_be_sent_whatever_a_file_contains():
+    assert error_reason(RuntimeError("ONNX: \ud800")).encode().endswith(rb"ONNX: \ud800")
+
+
+def test_failing_versions_are_retried_ever_more_rarely(root, clock):
+    tried = []
+
+    def fail(folder):
+        tried.append(clock[0])
+        raise MemoryError
+
+    made = Catalog(root / "digits", fail)
+    (root / "digits" / "only" / "1").mkdir(parents=True)
+    for _ in range(400):
+        made.refresh()
+        clock[0] += 1
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    assert gaps == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+
+
+def test_models_stay_in_service_when_the_repository_vanishes(root, catalog, clock, caplog):
+    away = root.rename(root.with_name("away"))
+    for _ in range(3):
+        clock[0] += 1000
+        catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert "cannot be read: No such file" in catalog.problem
+    # An empty folder is left where the volume was mounted.
+    root.mkdir()
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert "has been replaced by an empty folder" in catalog.problem
+    assert [record.getMessage() for record in caplog.records] == ["repository unavailable"] * 2
+    root.rmdir()
+    (away / "digits" / "3").mkdir()
+    away.rename(root)
+    catalog.refresh()
+    assert (catalog.find("digits"), catalog.problem) == ("digits 3", "")
+
+
+def test_a_model_stays_in_service_when_an_empty_folder_replaces_its_own(root, catalog, clock):
+    away = (root / "digits").rename(root.with_name("away"))
+    # The old folder was moved, not deleted: otherwise the new one could reuse its inode.
+    (root / "digits").mkdir()
+    for _ in range(2):
+        clock[0] += 1000
+        catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert [status.reason for status in catalog.models()["digits"].statuses()] == [catalog.models()["digits"].problem]
+    (root / "digits").rmdir()
+    away.rename(root / "digits")
+    catalog.refresh()
+    assert (catalog.find("digits"), catalog.models()["digits"].problem) == ("digits 2", "")
+
+
+def test_an_unreadable_folder_does_not_affect_others(root, catalog, monkeypatch, caplog):
+    listed = catalogs.repository.versions
+
+    def versions(folder):
+        if folder.name == "digits":
+            raise PermissionError(13, "Permission denied")
+        return listed(folder)
+
+    monkeypatch.setattr(catalogs.repository, "versions", versions)
+    (root / "zebras" / "1").mkdir(parents=True)
+    for _ in range(3):
+        catalog.refresh()
+    assert catalog.names() == ["digits", "zebras"]
+    assert "Permission denied" in catalog.models()["digits"].problem
+    assert [record.getMessage() for record in caplog.records] == ["model folder has a problem"]
+
+
+def test_a_damaged_release_is_logged_once(root, catalog, caplog):
+    (root / "digits" / release.NAME).write_text("{")
+    for _ in range(3):
+        catalog.refresh()
+    assert len(caplog.records) == 1
+    assert "release.json is damaged" in catalog.models()["digits"].problem
