@@ -1,10 +1,11 @@
 """One gRPC call: its key, limits and errors, and its place in metrics and log, as for a request over HTTP."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -50,6 +51,8 @@ class GrpcCall:
 COPIED = 2**20
 # Answers a message.
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
+# Address and port of a client.
+Client = tuple[str, int]
 
 
 @dataclass
@@ -57,27 +60,39 @@ class CallLimits:
     """Limits on calls, which all methods of a server share."""
 
     body: float
-    """Seconds for the message of a call to arrive."""
+    """Seconds for the message of a call to arrive, and for its answer to be read."""
     address: int
-    """Calls from one address that may be in progress."""
+    """Calls from one address that may be open."""
     by_address: Counter[str] = field(default_factory=Counter)
+    # Client and time limit of each answered call that is still open: the client grants no room for the answer.
+    _unread: dict[Any, tuple[Client, float]] = field(default_factory=dict)
 
-    @contextmanager
-    def count(self, address: str) -> Iterator[None]:
-        """Counts a call during the block.
+    def begin(self, context: Any) -> None:
+        """Counts a call until it is closed, which is after its answer has been read.
 
         Raises:
-            BusyError: too many calls from this address are in progress.
+            BusyError: too many calls from its address are open.
         """
+        address, _ = client_of(context.peer())
         if self.by_address[address] >= self.address:
             raise BusyError(f"{self.address} calls from this address are in progress, the limit.", after=1.0)
         self.by_address[address] += 1
-        try:
-            yield
-        finally:
-            self.by_address[address] -= 1
-            if not self.by_address[address]:
-                del self.by_address[address]
+        context.add_done_callback(partial(self._end, address))
+
+    def answered(self, context: Any) -> None:
+        """Starts the time limit for reading the answer of a call that `begin` has counted."""
+        self._unread[context] = client_of(context.peer()), time.monotonic() + self.body
+
+    def late(self) -> set[Client]:
+        """Returns the clients that have not read an answer in time."""
+        now = time.monotonic()
+        return {client for client, end in list(self._unread.values()) if end < now}
+
+    def _end(self, address: str, context: Any) -> None:
+        self._unread.pop(context, None)
+        self.by_address[address] -= 1
+        if not self.by_address[address]:
+            del self.by_address[address]
 
     async def read(self, messages: AsyncIterator[bytes]) -> bytes:
         """Returns the message of a call.
@@ -108,20 +123,22 @@ def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is
 
     async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
         call, status, access, headers = GrpcCall(), 499, shared.access, _headers(context)
-        record, address, size = access.begin(headers), address_of(context.peer()), 0
+        record, size = access.begin(headers), 0
         access.enter()
         try:
             if denial := access.deny(headers, record, is_open=is_open):
                 status = denial.status
                 record.refuse(denial.kind, denial.reason)
                 await context.abort(CODES[status], denial.reason, _trailers(record, denial.after or 0.0))
-            with limits.count(address), access.tracing.use(record.trace):
+            limits.begin(context)
+            with access.tracing.use(record.trace):
                 body = await limits.read(messages)
                 size = len(body)
                 access.count(size, size)
                 response = await method(call, body)
             status = 200
             context.set_trailing_metadata(_trailers(record, 0.0))
+            limits.answered(context)
             return response
         except grpc.aio.AbortError:
             raise
@@ -133,15 +150,16 @@ def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is
             raise
         finally:
             record.served = call.served
-            access.leave(path, size, status, record, address)
+            access.leave(path, size, status, record, client_of(context.peer())[0])
 
     # The client sends one message, and gRPC would wait for it without a limit.
     return grpc.stream_unary_rpc_method_handler(answer)
 
 
-def address_of(peer: str) -> str:
-    """Returns the address in gRPC's name of a peer: `ipv4:127.0.0.1:1024`, `ipv6:%5B::1%5D:1024`."""
-    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+def client_of(peer: str) -> Client:
+    """Returns the client in gRPC's name of a peer: `ipv4:127.0.0.1:1024`, `ipv6:%5B::1%5D:1024`."""
+    address, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return address.strip("[]"), int(port)
 
 
 def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:

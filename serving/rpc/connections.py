@@ -1,4 +1,4 @@
-"""Limit on gRPC's connections from one address, which gRPC itself does not have."""
+"""Limits on gRPC's connections that gRPC itself does not have: their number from one address, and unread answers."""
 
 import asyncio
 import os
@@ -10,14 +10,15 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from serving.http.metrics import cut
+from serving.rpc.calls import CallLimits, Client
 
 # Open files of this process, on Linux and macOS.
 _FILES = Path("/dev/fd")
 _INTERVAL = 1.0
 
 
-class AddressLimit:
-    """Closes connections beyond a number from one address, the newest first.
+class ConnectionLimits:
+    """Closes connections beyond a number from one address, the newest first, and those with answers that nobody reads.
 
     gRPC keeps its sockets to itself. This finds them among the open files of the process, and shuts them down, which
     looks to gRPC as if the client had closed them.
@@ -25,12 +26,13 @@ class AddressLimit:
     Args:
         port: the port that gRPC listens on.
         limit: maximum number of connections from one address.
+        calls: limits on calls, which knows the clients that have not read an answer in time.
     """
 
-    def __init__(self, port: int, limit: int) -> None:
-        self._port, self._limit = port, limit
-        # Order in which the connections were seen first, by address and port of the client.
-        self._seen: dict[tuple[str, int], int] = {}
+    def __init__(self, port: int, limit: int, calls: CallLimits) -> None:
+        self._port, self._limit, self._calls = port, limit, calls
+        # Order in which the connections were seen first.
+        self._seen: dict[Client, int] = {}
         self._count = 0
 
     async def watch(self) -> None:
@@ -41,9 +43,20 @@ class AddressLimit:
 
     def check(self) -> None:
         """Checks once."""
-        if sum(1 for _ in _FILES.iterdir()) <= self._limit:
+        closed = dict.fromkeys(self._surplus(), "address") | dict.fromkeys(self._calls.late(), "answer")
+        if not closed:
             return
-        by_address: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for client, connection in self._connections():
+            if client in closed:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                    cut(closed[client]).inc()
+
+    def _surplus(self) -> set[Client]:
+        """Returns the clients whose connections are too many."""
+        if sum(1 for _ in _FILES.iterdir()) <= self._limit:
+            return set()
+        by_address: dict[str, list[Client]] = defaultdict(list)
         for client, _ in self._connections():
             if client not in self._seen:
                 self._count += 1
@@ -51,19 +64,13 @@ class AddressLimit:
             by_address[client[0]].append(client)
         opened = {client for clients in by_address.values() for client in clients}
         self._seen = {client: order for client, order in self._seen.items() if client in opened}
-        surplus = {
+        return {
             client
             for clients in by_address.values()
             for client in sorted(clients, key=self._seen.__getitem__)[self._limit :]
         }
-        if surplus:
-            for client, connection in self._connections():
-                if client in surplus:
-                    with suppress(OSError):
-                        connection.shutdown(socket.SHUT_RDWR)
-                        cut("address").inc()
 
-    def _connections(self) -> Iterator[tuple[tuple[str, int], socket.socket]]:
+    def _connections(self) -> Iterator[tuple[Client, socket.socket]]:
         """Yields the client and a duplicate of each connection; gRPC may close its own at any time."""
         for file in _FILES.iterdir():
             try:
@@ -75,4 +82,6 @@ class AddressLimit:
                 continue
             with closing(socket.socket(fileno=number)) as connection, suppress(OSError):
                 if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == self._port:
-                    yield connection.getpeername()[:2], connection
+                    address, port = connection.getpeername()[:2]
+                    # As gRPC names clients that reach an IPv6 socket by IPv4.
+                    yield (address.removeprefix("::ffff:"), port), connection

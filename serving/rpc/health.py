@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from serving.engine.about import About
 from serving.errors import ModelError, ServingError
 from serving.http.app import refusal
-from serving.rpc.calls import CODES, CallLimits, address_of
+from serving.rpc.calls import CODES, CallLimits
 
 SERVICE = "grpc.health.v1.Health"
 # Name of the entry for liveness; readiness has the empty name, as in gRPC's specification.
@@ -66,6 +66,7 @@ class Health:
         async with self._requested(messages, context) as name:
             if name not in self._statuses:
                 await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
+            self._limits.answered(context)
             return _response(self._statuses[name])
 
     async def _watch(self, messages: AsyncIterator[bytes], context: Any) -> None:
@@ -82,8 +83,8 @@ class Health:
     async def _requested(self, messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[str]:
         """Yields the name in a request."""
         try:
-            with self._limits.count(address_of(context.peer())):
-                yield HealthCheckRequest.FromString(await self._limits.read(messages)).service
+            self._limits.begin(context)
+            yield HealthCheckRequest.FromString(await self._limits.read(messages)).service
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest.")
         except ServingError as error:

@@ -13,7 +13,7 @@ from serving.http.app import Shared
 from serving.http.connections import Limits
 from serving.rpc import open_inference, tf_serving
 from serving.rpc.calls import CallLimits, handler
-from serving.rpc.connections import AddressLimit
+from serving.rpc.connections import ConnectionLimits
 from serving.rpc.health import TICK, Health
 
 # Calls of one connection, and of all connections, that may be in progress.
@@ -59,10 +59,8 @@ async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> A
     except RuntimeError as error:
         raise OSError(f"cannot listen on {address} for gRPC") from error
     await server.start()
-    tasks = [
-        asyncio.create_task(health.update()),
-        asyncio.create_task(AddressLimit(int(address.rpartition(":")[2]), limits.address).watch()),
-    ]
+    connections = ConnectionLimits(int(address.rpartition(":")[2]), limits.address, call_limits)
+    tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.watch())]
     stopping = asyncio.create_task(_stop(server, shared.settings, grace))
     try:
         yield

@@ -24,8 +24,8 @@ from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.http.connections import Limits
 from serving.messages import tf_serving as messages
-from serving.rpc.calls import address_of
-from serving.rpc.connections import AddressLimit
+from serving.rpc.calls import CallLimits, client_of
+from serving.rpc.connections import ConnectionLimits
 from serving.rpc.ports import reserve
 from serving.rpc.server import serve
 from tests.endpoint import IMAGES, LoadedClient, eventually
@@ -287,6 +287,19 @@ def test_slow_clients_are_cut_off(settings):
                 pass
 
 
+def test_answers_must_be_read_in_time(settings):
+    with Served(settings, Limits(body=0.3)) as served:
+        # A client that grants five bytes of an answer, and asks for none.
+        window = [("grpc.http2.lookahead_bytes", 5), ("grpc.http2.bdp_probe", 0)]
+        with grpc.insecure_channel("{}:{}".format(*served.address), window) as channel:
+            call = channel.stream_stream("/inference.GRPCInferenceService/ModelInfer")(
+                iter([infer_request().SerializeToString()])
+            )
+            eventually(lambda: call.code() == Code.UNAVAILABLE)
+        assert served.inference.ModelInfer(infer_request()).model_version == "1"
+        assert 'highway_connections_cut_total{why="answer"}' in served.http.get("/metrics").text
+
+
 def test_calls_and_connections_from_one_address_are_limited(settings):
     with Served(settings, Limits(header=60, address=1)) as served:
 
@@ -298,7 +311,7 @@ def test_calls_and_connections_from_one_address_are_limited(settings):
             call.cancel()
         eventually(lambda: code() == Code.OK)
         others = [socket.create_connection(served.address, 20) for _ in range(3)]
-        AddressLimit(served.address[1], 1).check()
+        ConnectionLimits(served.address[1], 1, CallLimits(60, 1)).check()
         for other in others:
             with other:
                 while other.recv(2**16):
@@ -314,8 +327,8 @@ def test_a_watch_of_health_ends_with_the_server(served):
 
 
 def test_addresses():
-    assert address_of("ipv4:127.0.0.1:1024") == "127.0.0.1"
-    assert address_of("ipv6:%5B::1%5D:1024") == "::1"
+    assert client_of("ipv4:127.0.0.1:1024") == ("127.0.0.1", 1024)
+    assert client_of("ipv6:%5B::1%5D:1024") == ("::1", 1024)
 
 
 def test_a_key(version):
