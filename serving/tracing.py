@@ -7,13 +7,13 @@ sends them. Spans are recorded if a collector is configured by OpenTelemetry's o
 
 import logging
 import os
+import random
 import re
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -28,12 +28,13 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _ID = re.compile(rb"[!-~]{1,128}")
 # Version, trace, parent and flags; later versions may add more.
+# Context of requests that nobody records.
+_NOTHING = nullcontext()
 _PARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """Identity of one request."""
 
     request_id: str
@@ -78,13 +79,15 @@ class Tracing:
         Args:
             headers: headers of the request, with lower-case names.
         """
-        sent = headers.get(REQUEST_ID, b"")
-        given = sent.decode() if _ID.fullmatch(sent) else ""
+        sent = headers.get(REQUEST_ID)
+        given = sent.decode() if sent and _ID.fullmatch(sent) else ""
         if self._tracer is not None:
             return _recorded(self._tracer, headers, given)
-        made = os.urandom(24).hex()
+        # Ids are unique, not secret; each worker has a generator of its own.
+        made = random.randbytes(24).hex()
         trace, flags = made[:32], "00"
-        parent = _PARENT.fullmatch(headers.get(TRACEPARENT, b""))
+        sent = headers.get(TRACEPARENT)
+        parent = _PARENT.fullmatch(sent) if sent else None
         if parent and (parent[1] != b"00" or not parent[5]):
             trace, flags = parent[2].decode(), parent[4].decode()
         return Trace(given or trace, trace, made[32:], flags)
@@ -92,14 +95,14 @@ class Tracing:
     def use(self, trace: Trace) -> AbstractContextManager[object]:
         """Returns a context in which spans are parts of this request."""
         if trace.span is None:
-            return nullcontext()
+            return _NOTHING
         from opentelemetry.trace import use_span
 
         return use_span(trace.span)
 
     def span(self, name: str) -> AbstractContextManager[object]:
         """Returns a context that is recorded as a part of the current request."""
-        return nullcontext() if self._tracer is None else self._tracer.start_as_current_span(name)
+        return _NOTHING if self._tracer is None else self._tracer.start_as_current_span(name)
 
     def end(self, trace: Trace, name: str, status: int, attributes: Mapping[str, str]) -> None:
         """Ends the span of a request.

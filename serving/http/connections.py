@@ -126,6 +126,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.sending, self.since, self._received = "header", self.loop.time(), 0
         self._unparsed = 0
+        # Chunks of the body that have been parsed but not passed on.
+        self._parts: list[bytes] = []
         self._unread_since: float | None = None
         self._ends = float("inf")
         # Unix sockets have no address.
@@ -140,11 +142,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Receives part of a request."""
-        # In parts, so that the parser keeps no more than the limit; most requests are one part.
+        if len(data) <= HEAD:
+            self._receive(data)
+            return
+        # In parts, so that the parser keeps no more than the limit.
         for start in range(0, len(data), HEAD):
             if self.transport.is_closing():
                 return
-            self._receive(data if len(data) <= HEAD else data[start : start + HEAD])
+            self._receive(data[start : start + HEAD])
 
     def _receive(self, data: bytes) -> None:
         if self.sending is None:
@@ -152,6 +157,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._received += len(data)
         self._unparsed += len(data)
         super().data_received(data)
+        if self._parts and not self.transport.is_closing():
+            self._pass_on()
         if self._unparsed > HEAD and self.sending is not None and not self.transport.is_closing():
             self._refuse(_LONG, "head")
 
@@ -178,12 +185,19 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(_SMALL, "chunks")
             # The parser stops.
             raise ValueError("the chunks of the body are too small")
-        super().on_body(body)
+        self._parts.append(body)
 
     def on_message_complete(self) -> None:
         """Ends the time limit of the body."""
         self.sending, self._unparsed = None, 0
+        if self._parts:
+            self._pass_on()
         super().on_message_complete()
+
+    def _pass_on(self) -> None:
+        """Passes parsed chunks on together: what uvicorn does with a part of a body costs more than parsing it."""
+        parts, self._parts = self._parts, []
+        super().on_body(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def send_400_response(self, msg: str) -> None:
         """Answers a request that cannot be parsed, unless it has been refused for a better reason."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -73,22 +74,23 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, head, headers = 500, scope["method"] == "HEAD", dict(scope["headers"])
+        status, is_head = 500, scope["method"] == "HEAD"
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         record = scope["record"] = self.begin(headers)
         # Every GET route also answers HEAD.
-        inner = {**scope, "method": "GET"} if head else scope
+        inner = {**scope, "method": "GET"} if is_head else scope
 
         async def recording_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), *self._headers(record)]}
-            elif head:
+                message["headers"] = [*message.get("headers", ()), *self._headers(record)]
+            elif is_head:
                 message = {**message, "body": b""}
             await send(message)
 
         self._in_flight += 1
-        coded = dict(scope["headers"]).get(b"content-encoding", b"identity") not in _PLAIN
+        coded = headers.get(b"content-encoding", b"identity") not in _PLAIN
         body = _CountedBody(self, DecompressedBody(receive).receive if coded else receive)
         try:
             if refusal := self._refusal(scope["path"], headers, record):
@@ -156,12 +158,12 @@ class Access:
         self._publish(record, {"method": "POST", "path": route, "client": (client,)}, route, status)
 
     def _refusal(self, path: str, headers: dict[bytes, bytes], record: RequestRecord) -> Denial | None:
-        host = _host(headers.get(b"host", b""))
-        if self._hosts and host and host not in self._hosts and not path.startswith("/v2/health/"):
+        host = _host(headers.get(b"host", b"")) if self._hosts else ""
+        if host and host not in self._hosts and not path.startswith("/v2/health/"):
             # A page of another site can make its own name resolve to this machine, and then read the answers.
             reason = f"this endpoint does not answer as {host[:255]!r}. `highway serve --hosts` adds names."
             return Denial(421, "host", reason)
-        if denial := self.deny(headers, record, is_open=_is_open(path)):
+        if self._keys and (denial := self.deny(headers, record, is_open=_is_open(path))):
             return denial
         if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
             reason = f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
@@ -234,16 +236,14 @@ class Dispatch:
             for route in self._routes.get((scope["method"], _first_segment(scope["path"])), ()):
                 if match := route.path_regex.match(scope["path"]):
                     scope.update(path_params=match.groupdict(), route=route)
-                    response = await self._call(route.endpoint, _Request(scope, receive))
+                    request = _Request(scope, receive)
+                    try:
+                        response = await route.endpoint(request)
+                    except Exception as error:
+                        response = await self._on_error(request, error)
                     await response(scope, receive, send)
                     return
         await self._app(scope, receive, send)
-
-    async def _call(self, endpoint: Callable[..., Any], request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Exception as error:
-            return await self._on_error(request, error)
 
 
 class _Request(Request):
@@ -278,6 +278,8 @@ def _is_open(path: str) -> bool:
     return path in OPEN or path.startswith("/static/")
 
 
+# Clients send the same few names again and again.
+@lru_cache(64)
 def _host(value: bytes) -> str:
     """Returns the name in a Host header, without the port."""
     name = value.decode("latin-1").lower()

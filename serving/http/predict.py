@@ -75,7 +75,8 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
 
         served = find()
         names, parsed = await _images(request, served.manifest, predictor.settings.images)
-        parsed = replace(parsed, segments=query.segments)
+        if query.segments:
+            parsed = replace(parsed, segments=True)
         served, images, outputs, boxes = await predictor.predict(served, parsed, find, query.maps)
         size = count_values(outputs) + query.seen * images.size
         shown = images if query.seen else None

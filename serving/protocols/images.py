@@ -35,9 +35,11 @@ class Content(NamedTuple):
 def format_response(content: Content, manifest: Manifest) -> bytes:
     """Formats the JSON body."""
     probabilities = content.outputs[PROBABILITIES]
+    labels, classes = manifest.labels, top(probabilities, content.top).tolist()
+    # Lists: taking single numbers out of arrays is slow.
     guesses = [
-        [{"label": manifest.labels[index], "probability": float(row[index])} for index in classes]
-        for row, classes in zip(probabilities, top(probabilities, content.top), strict=True)
+        [{"label": labels[index], "probability": row[index]} for index in first]
+        for row, first in zip(probabilities.tolist(), classes, strict=True)
     ]
     predictions, row = [], 0
     for number, name in enumerate(content.names):
