@@ -5,8 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.images.rectangle import Rectangle
+
 # Rounds of labelling; a spiral of noise that needs more would fall into several components.
-ROUNDS = 48
+ROUNDS = 32
+# Steps from cell to cell in each round: they take a fifth of the time of a jump.
+STEPS = 4
 
 
 class Components(NamedTuple):
@@ -21,26 +25,18 @@ class Components(NamedTuple):
     """Length of its outline, along the sides of cells."""
     border: tf.Tensor
     """Length of that part of its outline that is on the edge of the grid."""
-    top: tf.Tensor
-    bottom: tf.Tensor
-    left: tf.Tensor
-    right: tf.Tensor
-
-    @property
-    def longest(self) -> tf.Tensor:
-        """The longer side of the bounding box."""
-        return tf.maximum(self.bottom - self.top, self.right - self.left)
+    box: Rectangle
 
     def rows(self, labels: tf.Tensor) -> "Components":
         """Returns the measurements of some components."""
-        return Components(*(tf.gather(values, labels) for values in self))
+        return tf.nest.map_structure(lambda values: tf.gather(values, labels), self)
 
 
 def label(mask: tf.Tensor) -> tf.Tensor:
     """Labels the components of masks; cells that share a corner are connected.
 
-    Each cell takes the highest number in its neighbourhood, and then the number that the cell of that number has: the
-    distances that numbers travel double each round.
+    Each cell takes the highest number in its neighbourhood, a few times, and then the number that the cell of that
+    number has: the distances that numbers travel double each round.
 
     Args:
         mask: bool [maps, rows, columns], of known shape.
@@ -56,11 +52,12 @@ def label(mask: tf.Tensor) -> tf.Tensor:
     numbers = inside * first + inside * np.arange(1, columns + 1, dtype=np.float32)
 
     def spread(_: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        near = tf.nn.max_pool2d(labels[..., None], 3, 1, "SAME")[..., 0] * inside
+        near = labels[..., None]
+        for _ in range(STEPS):
+            near = tf.nn.max_pool2d(near, 3, 1, "SAME") * inside[..., None]
         places = tf.cast(tf.reshape(near, (-1,)), tf.int32)
-        for _ in range(2):
-            places = tf.gather(tf.concat([[0], places], axis=0), places)
-        found = tf.reshape(tf.cast(places, tf.float32), inside.shape)
+        jumped = tf.gather(tf.concat([[0.0], tf.reshape(near, (-1,))], axis=0), places)
+        found = tf.reshape(jumped, inside.shape)
         return tf.reduce_any(found != labels), found
 
     _, labels = tf.while_loop(lambda more, _: more, spread, (True, numbers), maximum_iterations=ROUNDS)
@@ -85,18 +82,19 @@ def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor, least: int) -
         tf.cast(other != labels, tf.float32)
         for other in (around[:, :-2, 1:-1], around[:, 2:, 1:-1], around[:, 1:-1, :-2], around[:, 1:-1, 2:])
     )
-    y, x = np.arange(rows, dtype=np.float32)[:, None], np.arange(columns, dtype=np.float32)
-    level, upright = ((at == 0) + (at == at.max()).astype(np.float32) for at in (y, x))
-    inside = tf.cast(labels > 0, tf.float32)
-
-    def cells(*values: tf.Tensor | np.ndarray | int) -> tf.Tensor:
-        return tf.reshape(tf.stack([inside * value for value in values], axis=-1), (-1, len(values)))
-
-    places, count = tf.reshape(labels, (-1, 1)), tf.maximum(tf.reduce_max(labels), least) + 1
-    sides = cells(1, above + below, before + after, level, upright)
+    # Few cells are labelled, and scattering takes longer than all else.
+    at = tf.where(labels > 0)
+    y, x = (tf.cast(at[:, axis], tf.float32) for axis in (1, 2))
+    level, upright = (tf.gather_nd(sides, at) for sides in (above + below, before + after))
+    on_level, on_upright = (
+        tf.cast(value == 0, tf.float32) + tf.cast(value == size - 1, tf.float32)
+        for value, size in ((y, rows), (x, columns))
+    )
+    places, count = tf.gather_nd(labels, at)[:, None], tf.maximum(tf.reduce_max(labels), least) + 1
+    sides = tf.stack([tf.ones_like(y), level, upright, on_level, on_upright], axis=1)
     sums = tf.tensor_scatter_nd_add(tf.zeros((count, sides.shape[1])), places, sides)
     # Both ends as maxima, of numbers that are not negative.
-    corners = cells(rows - y, y + 1, columns - x, x + 1)
+    corners = tf.stack([rows - y, y + 1, columns - x, x + 1], axis=1)
     ends = tf.tensor_scatter_nd_max(tf.zeros((count, corners.shape[1])), places, corners)
     area, levels, uprights, level_border, upright_border = tf.unstack(sums, axis=1)
     top, bottom, left, right = tf.unstack(ends, axis=1)
@@ -104,8 +102,5 @@ def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor, least: int) -
         area * down * across,
         levels * across + uprights * down,
         level_border * across + upright_border * down,
-        (rows - top) * down,
-        bottom * down,
-        (columns - left) * across,
-        right * across,
+        Rectangle((rows - top) * down, bottom * down, (columns - left) * across, right * across),
     )

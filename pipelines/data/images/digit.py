@@ -11,7 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from pipelines.data.images import paper, strokes
-from pipelines.data.images.paper import NOISE, SQUARE, Paper, Rectangle
+from pipelines.data.images.paper import NOISE, SQUARE, Paper
+from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import coverage
 
 SIDE, BOX = 28, 20
@@ -123,8 +124,8 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
 
 def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:
     """Resamples a part of the image to a grid, [cells, cells]."""
-    rows, _ = coverage(part.top, (part.bottom - part.top) / cells, cells, tf.shape(grey)[0])
-    columns, _ = coverage(part.left, (part.right - part.left) / cells, cells, tf.shape(grey)[1])
+    rows, _ = coverage(part.top, part.height / cells, cells, tf.shape(grey)[0])
+    columns, _ = coverage(part.left, part.width / cells, cells, tf.shape(grey)[1])
     return rows @ grey @ tf.transpose(columns)
 
 
@@ -132,7 +133,7 @@ def _box(ink: tf.Tensor, part: Rectangle, least: tf.Tensor) -> Rectangle:
     """Bounding box of ink above `least`, rounded to whole pixels."""
     (top, bottom), (left, right) = (_ends(tf.reduce_max(ink, axis=axis) > least) for axis in (1, 0))
     cells = ink.shape[0]
-    down, across = (part.bottom - part.top) / cells, (part.right - part.left) / cells
+    down, across = part.height / cells, part.width / cells
     edges = part.top + top * down, part.top + bottom * down, part.left + left * across, part.left + right * across
     return Rectangle(*(tf.round(edge) for edge in edges))
 

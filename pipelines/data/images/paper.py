@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.images.rectangle import Rectangle
+
 # Cells per side of a square whose mean counts as one observation: narrower than a stroke.
 SQUARE = 7
 # Share of each side, at either end, that counts as the edge, and the weight of squares that are not on it.
@@ -15,20 +17,6 @@ NOISE = 3.5
 # To tell paper from table and ink: number of brightnesses to start from, share of the range of brightness that counts
 # as equal, the least such difference, rounds, and the weight of squares that are not on the edge.
 STARTS, NEAR, LEAST, STEPS, WITHIN = 9, 0.12, 6.0, 16, 0.6
-
-
-class Rectangle(NamedTuple):
-    """A rectangle of an image, in pixels, float32 scalars."""
-
-    top: tf.Tensor
-    bottom: tf.Tensor
-    left: tf.Tensor
-    right: tf.Tensor
-
-    @property
-    def longest(self) -> tf.Tensor:
-        """The longer side."""
-        return tf.maximum(self.bottom - self.top, self.right - self.left)
 
 
 class Paper(NamedTuple):
@@ -53,30 +41,30 @@ def support(grid: tf.Tensor) -> tf.Tensor:
     Args:
         grid: brightness of cells, float32 [cells, cells].
     """
-    seen = _squares(grid)
-    y, x = _places(seen.shape[0])
-    weights = _weights(tf.ones_like(seen), WITHIN)
+    seen = tf.reshape(_squares(grid), (-1, 1))
+    side = grid.shape[0] // SQUARE
+    weights = tf.reshape(_weights(tf.ones((side, side)), WITHIN), (-1, 1))
     low, high = tf.reduce_min(seen), tf.reduce_max(seen)
     near = tf.maximum(NEAR * (high - low), LEAST)
-    square = tf.reduce_sum(weights * y**2)
+    places = _basis(side)
+    # Few squares in a corner would tilt the plane wildly.
+    least = tf.reduce_sum(weights * places**2, axis=0)[:, None] * np.array([[1e-6], [0.25], [0.25]], np.float32)
 
     def inliers(planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        level, down, across = (value[:, None, None] for value in tf.unstack(planes, axis=1))
-        residual = seen - (level + down * y + across * x)
+        residual = seen - places @ planes
         return residual, weights * tf.cast(tf.abs(residual) < near, tf.float32)
 
     def step(number: Any, planes: tf.Tensor) -> tuple[Any, tf.Tensor]:
         residual, counted = inliers(planes)
-        moved = counted * residual
-        # Few squares in a corner would tilt the plane wildly.
-        down, across = (_sums(moved * at) / tf.maximum(_sums(counted * at**2), square / 4) for at in (y, x))
-        return number + 1, planes + tf.stack([_sums(moved) / tf.maximum(_sums(counted), 1e-6), down, across], axis=1)
+        counts = tf.maximum((places**2).T @ counted, least)
+        return number + 1, planes + places.T @ (counted * residual) / counts
 
     levels = low + (high - low) * (np.arange(STARTS, dtype=np.float32) + 0.5) / STARTS
-    planes = tf.stack([levels, *[np.zeros(STARTS, np.float32)] * 2], axis=1)
+    planes = tf.stack([levels, *[np.zeros(STARTS, np.float32)] * 2])
     _, planes = tf.while_loop(lambda number, _: number < STEPS, step, (0, planes), maximum_iterations=STEPS)
     _, counted = inliers(planes)
-    return tf.cast(tf.gather(counted, tf.argmax(_sums(counted))) > 0, tf.float32)
+    best = tf.gather(counted, tf.argmax(tf.reduce_sum(counted, axis=0)), axis=1)
+    return tf.reshape(tf.cast(best > 0, tf.float32), (side, side))
 
 
 def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.Tensor]:
@@ -92,35 +80,32 @@ def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.
     Returns:
         The paper, and the residuals of all cells.
     """
-    seen = _squares(grid)
-    y, x = _places(seen.shape[0])
-    weights = _weights(usable, INNER) + 1e-6
+    seen = tf.reshape(_squares(grid), (-1, 1))
+    basis = _basis(grid.shape[0] // SQUARE)
+    weights = tf.reshape(_weights(usable, INNER) + 1e-6, (-1, 1))
     count = tf.reduce_sum(weights)
-    middle_y, middle_x = tf.reduce_sum(weights * y) / count, tf.reduce_sum(weights * x) / count
-    away_y, away_x = y - middle_y, x - middle_x
+    middle = tf.reduce_sum(weights * basis, axis=0) / count * np.array([0, 1, 1], np.float32)
+    away = basis - middle
     # Without squares on several rows and columns there is no slope.
-    yy = tf.reduce_sum(weights * away_y**2) + 1e-3 * count
-    xx = tf.reduce_sum(weights * away_x**2) + 1e-3 * count
-    yx = tf.reduce_sum(weights * away_y * away_x)
+    products = tf.transpose(away) @ (weights * away) + count * np.diag(np.array([0, 1e-3, 1e-3], np.float32))
+    yy, yx, xx = products[1, 1], products[1, 2], products[2, 2]
+    inverse = tf.stack([xx, -yx, -yx, yy]) / (yy * xx - yx**2)
+    solve = tf.pad(tf.reshape(inverse, (2, 2)), ((1, 0), (1, 0))) + np.diag(np.array([1, 0, 0], np.float32)) / count
+    solve @= tf.transpose(weights * away)
 
     def nearer(number: Any, plane: tf.Tensor, deviation: tf.Tensor) -> tuple[Any, ...]:
-        residual = seen - (plane[0] + plane[1] * away_y + plane[2] * away_x)
-        cut = weights * tf.clip_by_value(residual, -1.5 * deviation, 1.5 * deviation)
-        ya, xa = tf.reduce_sum(cut * away_y), tf.reduce_sum(cut * away_x)
-        slopes = [xx * ya - yx * xa, yy * xa - yx * ya]
-        plane += tf.stack([tf.reduce_sum(cut) / count, *(slope / (yy * xx - yx**2) for slope in slopes)])
-        residual = seen - (plane[0] + plane[1] * away_y + plane[2] * away_x)
-        return number + 1, plane, _deviation(residual, weights, 3 * deviation)
+        plane += solve @ tf.clip_by_value(seen - away @ plane, -1.5 * deviation, 1.5 * deviation)
+        return number + 1, plane, _deviation(seen - away @ plane, weights, 3 * deviation)
 
     # A loop instead of unrolled rounds, because tf2onnx takes ten seconds for a graph twice as large.
-    start = (0, tf.zeros(3), tf.constant(1e6))
+    start = (0, tf.zeros((3, 1)), tf.constant(1e6))
     _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
-    level, down, across = tf.unstack(plane)
-    level -= down * middle_y + across * middle_x
+    level, down, across = tf.unstack(plane[:, 0])
+    level -= down * middle[1] + across * middle[2]
     y, x = _places(grid.shape[0])
     residual = grid - (level + down * y + across * x)
     # Converts coordinates from [-1, 1] over the part to pixels of the image.
-    down, across = 2 * down / (part.bottom - part.top), 2 * across / (part.right - part.left)
+    down, across = 2 * down / part.height, 2 * across / part.width
     level -= down * (part.top + part.bottom) / 2 + across * (part.left + part.right) / 2
     return Paper(level, down, across, deviation), residual
 
@@ -152,6 +137,12 @@ def _places(cells: int) -> tuple[np.ndarray, np.ndarray]:
     return at[:, None], at[None]
 
 
+def _basis(side: int) -> np.ndarray:
+    """Values of the functions 1, y and x at the centres of `side` x `side` squares, float32 [squares, 3]."""
+    y, x = _places(side)
+    return np.stack(np.broadcast_arrays(np.float32(1), y, x), axis=-1).reshape(-1, 3)
+
+
 def _weights(usable: tf.Tensor, inner: float) -> tf.Tensor:
     """Weights usable cells along the edge by 1, and others by `inner`: float32 [cells, cells]."""
     # Products that depend on the image: the weights as a constant would take 314 kB in each exported graph.
@@ -163,7 +154,3 @@ def _deviation(residual: tf.Tensor, weights: tf.Tensor, most: tf.Tensor) -> tf.T
     """Computes the standard deviation of residuals from their mean absolute values, clipped at `most`."""
     # The mean absolute deviation of a normal distribution is 0.8 standard deviations.
     return 1.25 * tf.reduce_sum(weights * tf.minimum(tf.abs(residual), most)) / tf.reduce_sum(weights)
-
-
-def _sums(values: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(values, axis=(1, 2))

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from pipelines.data.images.components import Components, label, measure
 from pipelines.data.images.paper import NOISE
+from pipelines.data.images.rectangle import Rectangle
 
 # Shares of the strongest deviation from the paper from which cells belong to a component, and to the box of the digit:
 # what surrounds the paper may be stronger than the ink.
@@ -16,12 +17,14 @@ CONTRAST = 4.0
 # The surroundings of the paper have this share of their outline on the edge of the image; strokes touch it with their
 # ends.
 BORDER = 0.35
+# Cells per side of those in which the surroundings are found.
+COARSE = 2
 # Least side of a digit, relative to the longest side of the image, and to the largest digit in it.
 LEAST, SIMILAR = 0.1, 0.5
 # Longest side of a speck, and of a round one, relative to the largest digit.
 SPECK, SPOT = 0.2, 0.4
-# Width of the line of a frame, relative to the side of the frame; and of a blot.
-LINE, BLOT = 0.15, 0.37
+# Width of the line of a frame, relative to the side of the frame; and of a blot, where no digit of a marker reaches it.
+LINE, BLOT = 0.15, 0.31
 # Share of a side of the image that a line across it has.
 ACROSS = 0.95
 # Least share of a frame's side that a digit in it has.
@@ -65,8 +68,9 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     """
     longest = tf.maximum(height, width)
     cell = height / longest / residual.shape[0], width / longest / residual.shape[1]
-    smooth = tf.nn.avg_pool2d(residual[None, ..., None], 3, 1, "SAME")[0, ..., 0]
-    around = _surroundings(tf.nn.relu(tf.stack([-smooth, smooth])), deviation, cell)
+    coarse = tf.nn.avg_pool2d(residual[None, ..., None], COARSE, COARSE, "VALID")[0, ..., 0]
+    cells = COARSE * cell[0], COARSE * cell[1]
+    around = _surroundings(tf.nn.relu(tf.stack([-coarse, coarse])), deviation, cells)
     rest = residual * (1 - around)
     # Ink covers little area but deviates far, so that the cubes show its sign.
     sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
@@ -87,18 +91,19 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     other = tf.maximum(far, around)
     blank = 1 - tf.maximum(_dilated(tf.cast(labels[0] > 0, tf.float32), MARGIN), around)
     ink *= (1 - other) * tf.cast(ink > ROUGH * most, tf.float32)
-    return Strokes(sign, ink, other, blank, _boxes(some, digit, height / longest, width / longest))
+    return Strokes(sign, ink, other, blank, _boxes(some.box, digit, height / longest, width / longest))
 
 
 def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """Finds what surrounds the paper, darker [0] or lighter [1] than it: float32 [n, n], 0 or 1."""
+    """Finds what surrounds the paper, darker [0] or lighter [1] than it, in coarse cells: float32 [n, n], 0 or 1."""
     labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
     found = measure(labels, *cell, MOST)
     edge = found.border > BORDER * found.outline
-    digits = ~edge & (found.longest > LEAST) & (found.area > LEAST**2 / 4)
+    digits = ~edge & (found.box.longest > LEAST) & (found.area > LEAST**2 / 4)
     edge &= tf.reduce_any(digits)
     cells = tf.gather(tf.cast(edge, tf.float32), labels)
-    return _dilated(tf.reduce_max(cells, axis=0), MARGIN)
+    found = tf.reduce_max(cells, axis=0)
+    return _dilated(tf.repeat(tf.repeat(found, COARSE, axis=0), COARSE, axis=1), MARGIN)
 
 
 def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -109,22 +114,21 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.
         height: height of the image, in the same unit.
         width: its width.
     """
-    top, bottom, left, right = (value[:, None] for value in (found.top, found.bottom, found.left, found.right))
-    longest = found.longest
+    box = found.box
+    top, bottom, left, right = (side[:, None] for side in box)
+    longest = box.longest
     stroke = 2 * found.area / tf.maximum(found.outline, 1e-6)
     large = (found.area > 0) & (longest > LEAST) & (stroke < BLOT * longest)
-    inside = (top < found.top) & (bottom > found.bottom) & (left < found.left) & (right > found.right)
+    inside = (top < box.top) & (bottom > box.bottom) & (left < box.left) & (right > box.right)
     holds = tf.reduce_any(inside & large & (longest > INSIDE * longest[:, None]), axis=1)
-    spans = (found.bottom - found.top > ACROSS * height) | (found.right - found.left > ACROSS * width)
-    narrow = tf.minimum(found.bottom - found.top, found.right - found.left) < LINE * longest
+    spans = (box.height > ACROSS * height) | (box.width > ACROSS * width)
+    narrow = tf.minimum(box.height, box.width) < LINE * longest
     frame = large & ((holds & (stroke < LINE * longest)) | (spans & narrow))
     strip = found.border > BORDER * found.outline
     candidates = large & ~frame & ~strip
     candidates = tf.where(tf.reduce_any(candidates), candidates, large)
     most = tf.reduce_max(tf.where(candidates, longest, 0.0))
-    gaps = tf.maximum(
-        tf.maximum(top - found.bottom, found.top - bottom), tf.maximum(left - found.right, found.left - right)
-    )
+    gaps = tf.maximum(tf.maximum(top - box.bottom, box.top - bottom), tf.maximum(left - box.right, box.left - right))
     speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most
     kept = candidates | ~(frame | strip | speck)
     whole = candidates & (longest > SIMILAR * most)
@@ -134,10 +138,10 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.
     return whole & ~joined, kept
 
 
-def _boxes(found: Components, digit: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    sides = (found.top / height, found.bottom / height, found.left / width, found.right / width)
+def _boxes(found: Rectangle, digit: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    shares = (found.top / height, found.bottom / height, found.left / width, found.right / width)
     _, order = tf.math.top_k(-tf.where(digit, found.left, 1e9), MOST)
-    return tf.gather(tf.stack(sides, axis=1), order[: tf.reduce_sum(tf.cast(digit, tf.int32))])
+    return tf.gather(tf.stack(shares, axis=1), order[: tf.reduce_sum(tf.cast(digit, tf.int32))])
 
 
 def _dilated(mask: tf.Tensor, cells: int) -> tf.Tensor:

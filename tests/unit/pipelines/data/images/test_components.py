@@ -53,5 +53,6 @@ def test_measurements(labelled):
         (labels[0, 2, 3], (21, 31, 0, 1, 2.5, 6, 20)),
         (labels[1, 20, 0], (8, 12, 6, 10, 12, 0, 4)),
     ):
-        np.testing.assert_allclose([values[number] for values in found], expected, atol=1e-5)
-    assert found.longest[labels[0, 2, 3]] == 14
+        measured = [values[number] for values in (*found[:-1], *found.box)]
+        np.testing.assert_allclose(measured, expected, atol=1e-5)
+    assert found.box.longest[labels[0, 2, 3]] == 14

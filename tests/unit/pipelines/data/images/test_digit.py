@@ -100,11 +100,16 @@ def add_speck(image):
     image[6:13, 6:13] = 40
 
 
+def add_round_speck(image):
+    """As large as a third of the digit."""
+    image[np.hypot(*np.ogrid[-14 : image.shape[0] - 14, -14 : image.shape[1] - 14]) < 12] = 40
+
+
 def add_line(image):
     image[10:13] = 40
 
 
-@pytest.mark.parametrize("add", [add_table, add_light_table, add_frame, add_speck, add_line])
+@pytest.mark.parametrize("add", [add_table, add_light_table, add_frame, add_speck, add_round_speck, add_line])
 def test_what_is_no_stroke_is_left_out(normalized, digits, add):
     for image in digits[:10]:
         clean = drawn(image)
@@ -133,6 +138,18 @@ def test_digits_are_counted_and_found_from_left_to_right(digits):
     for number, (top, bottom, left, right) in enumerate(boxes):
         assert number / 3 < left < right < (number + 1) / 3
         assert 0.1 < top < bottom < 0.9
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0.02, 0.15), *[st.tuples(st.floats(0, 1), st.integers(60, 300))] * 2, st.booleans())
+def test_a_dot_of_any_size_is_no_digit(share, down, across, light):
+    height, width = down[1], across[1]
+    radius = min(share * max(height, width), 0.9 * min(height, width)) / 2
+    y, x = (radius + at * (side - 1 - 2 * radius) for at, side in (down, across))
+    rows, columns = np.mgrid[:height, :width]
+    inked = np.hypot(rows - y, columns - x) < radius
+    image = np.where(inked, 40, 200) if not light else np.where(inked, 220, 30)
+    assert not len(found_in()(image.astype(np.float32)).boxes)
 
 
 @pytest.mark.parametrize("kind", ["blank", "grain", "noise", "dot", "black"])
