@@ -23,6 +23,7 @@ export class Answer {
     const [label, share] = this.part("verdict").children;
     [label.textContent, label.title, share.textContent] = [invitation, "", ""];
     this.#notice("");
+    this.part("inside").hidden = false;
     this.#rows(target.classes.slice(0, wanted(target.classes)));
     const seen = this.part("seen");
     seen.getContext("2d").clearRect(0, 0, seen.width, seen.height);
@@ -33,7 +34,6 @@ export class Answer {
 
   show(target, answer, milliseconds) {
     const [prediction] = answer.predictions;
-    const { top, seen } = prediction;
     this.section.classList.remove("empty", "old");
     this.#describe(target);
     const [label, share] = this.part("verdict").children;
@@ -41,16 +41,29 @@ export class Answer {
     label.textContent = label.title = said.label;
     share.textContent = said.share;
     this.#notice(prediction.notice ?? "");
+    // Of several digits, the net has seen each on its own, and the answer has only the class of each.
+    this.part("inside").hidden = !said.share;
+    if (said.share) this.#showOne(target, answer);
+    else this.#showEach(prediction.segments);
+    this.part("source").textContent = `Answered by version ${answer.version} in ${Math.round(milliseconds)} ms`;
+  }
+
+  #showOne({ classes }, answer) {
+    const { top, seen } = answer.predictions[0];
     const byLabel = new Map(top.map((one) => [one.label, one.probability]));
     // A few classes have a fixed row each.
-    const fixed = top.length === target.classes.length && target.classes.every((name) => byLabel.has(name));
-    const shown = fixed ? target.classes : top.map((one) => one.label);
-    const rows = this.#rows(shown);
-    // The probabilities are those of one digit.
-    if (said.share) rows.forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
+    const fixed = top.length === classes.length && classes.every((name) => byLabel.has(name));
+    const shown = fixed ? classes : top.map((one) => one.label);
+    this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
     pixels(this.part("seen"), seen);
     this.gates.show(answer, this.part("seen"));
-    this.part("source").textContent = `Answered by version ${answer.version} in ${Math.round(milliseconds)} ms`;
+  }
+
+  // Shows the class of each digit, from left to right.
+  #showEach(segments) {
+    const best = segments.map((one) => one.top[0]);
+    const rows = this.#rows(best.map((one) => one.label));
+    rows.forEach((row, place) => fill(row, best[place].probability, true));
   }
 
   // Marks the answer as outdated.

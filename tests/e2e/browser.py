@@ -12,13 +12,14 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 # Strokes of a seven and a three, in fractions of the canvas.
 SEVEN = [[(0.28, 0.25), (0.72, 0.25), (0.45, 0.8)]]
 THREE = [[(0.32, 0.25), (0.55, 0.2), (0.65, 0.32), (0.48, 0.47), (0.68, 0.6), (0.6, 0.77), (0.32, 0.75)]]
-PHONE = (390, 844)
+PHONE, TALL = (390, 844), (1100, 900)
 Strokes = Sequence[Sequence[tuple[float, float]]]
 
 
@@ -63,6 +64,10 @@ class Browser:
         while not self.driver.execute_script(script, *values):
             assert time.monotonic() < until, f"timed out: {script} {values}; {self.get('message').text}"
             time.sleep(0.02)
+
+    def choose(self, which: str, text: str) -> None:
+        """Chooses an option of a list by its text."""
+        Select(self.get(which)).select_by_visible_text(text)
 
     def verdict(self) -> str:
         """Returns the displayed class once the page is idle."""
@@ -111,6 +116,29 @@ class Browser:
         """
         self.driver.execute_script(script, how, list(path.read_bytes()), path.name, kind)
 
+    def shares(self) -> list[tuple[str, float | None]]:
+        """Returns the classes that the answer shows, with their percentages if it has them."""
+        script = """return [...document.querySelectorAll("#answer .bars li")].map(
+            (row) => [row.querySelector(".name").textContent, row.querySelector(".share").textContent])"""
+        found = self.driver.execute_script(script)
+        return [(name, float(share.removesuffix("%")) if share else None) for name, share in found]
+
+    def seen(self) -> tuple[int, int, list[int]]:
+        """Returns width, height and grey values of the input of the net, as shown."""
+        script = """const canvas = document.querySelector("#answer .seen");
+            const {data, width, height} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return [width, height, [...data].filter((_, place) => place % 4 == 0)]"""
+        width, height, pixels = self.driver.execute_script(script)
+        return width, height, pixels
+
+    def marks(self) -> list[list[float]]:
+        """Returns left, top, right and bottom of each part of the image that the net looked at, as shares of it."""
+        script = """const {left, top, width, height} = document.getElementById("canvas").getBoundingClientRect();
+            return [...document.querySelectorAll("#crops i")].map((mark) => mark.getBoundingClientRect()).map((box) =>
+                [(box.left - left) / width, (box.top - top) / height,
+                 (box.right - left) / width, (box.bottom - top) / height])"""
+        return self.driver.execute_script(script)
+
     def console(self) -> list[str]:
         """Returns the errors in the console."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
@@ -122,19 +150,38 @@ class Browser:
         return {url.split("/")[2] for url in urls if url.startswith(("http", "ws"))}
 
 
+def assert_clean(page: Browser, url: str) -> None:
+    """Asserts that a page has an empty console, and has contacted no host but its own."""
+    assert page.console() == []
+    assert page.hosts() == {url.removeprefix("http://")}
+
+
 @contextmanager
 def browser(
-    size: tuple[int, int] = (1100, 800), dark: bool = False, touch: bool = False, scale: int = 1
+    size: tuple[int, int] = (1100, 800),
+    dark: bool = False,
+    touch: bool = False,
+    scale: int = 1,
+    camera: Path | None = None,
 ) -> Iterator[Browser]:
-    """Opens Chromium with a window of this size."""
+    """Opens Chromium with a window of this size.
+
+    Args:
+        size: width and height.
+        dark: whether the colour scheme is dark.
+        touch: whether there is a touch screen.
+        scale: pixels of the device per pixel of the page.
+        camera: JPEG images, one after the other, that the camera shows.
+    """
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         for word in (
             "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run",
             "--disable-background-networking", "--disable-component-update",
-            # A camera that shows a moving pattern, and is allowed without a question.
+            # The camera is allowed without a question.
             "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
+            *([f"--use-file-for-fake-video-capture={camera}"] if camera else []),
             f"--user-data-dir={profile}",
         ):  # fmt: skip
             options.add_argument(word)

@@ -41,6 +41,7 @@ def main() -> None:
 
 def shoot(page, path: Path) -> None:
     """Saves a screenshot of the whole page, including what is below the window."""
+    page.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
     taken = page.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
     path.write_bytes(base64.b64decode(taken["data"]))
 

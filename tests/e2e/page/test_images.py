@@ -1,0 +1,86 @@
+"""Images on the page: files, samples, the camera, and those of the visit."""
+
+import pytest
+
+from tests.e2e.browser import SEVEN
+
+
+def test_chosen_dropped_and_pasted_files_are_classified(page, image_files):
+    page.get("file").send_keys(str(image_files / "three.png"))
+    assert page.verdict() == "3"
+    for how, name, kind in (("drop", "turned.jpg", "image/jpeg"), ("paste", "three.png", "image/png")):
+        page.get("clear").click()
+        page.until("return document.querySelector('#answer').classList.contains('empty')")
+        page.add_file(how, image_files / name, kind)
+        assert page.verdict() == "3"
+    # A stroke over an image starts a drawing.
+    page.draw(SEVEN)
+    assert page.verdict() == "7"
+
+
+def test_a_file_that_is_no_image_is_reported_until_the_next_file(page, image_files):
+    page.add_file("drop", image_files / "note.svg", "image/svg+xml")
+    page.until("return document.getElementById('message').textContent.includes('note.svg is an image in SVG format')")
+    page.add_file("drop", image_files / "three.png", "image/png")
+    assert page.verdict() == "3"
+    assert page.get("message").text == ""
+    # The browser logs the refusal, too.
+    assert [line for line in page.console() if "400" not in line] == []
+
+
+def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
+    page.choose("model", "photographs")
+    page.until("return document.getElementById('invitation').textContent === 'Drop or paste an image here'")
+    page.add_file("paste", image_files / "red.jpg", "image/jpeg")
+    assert page.verdict() == "red"
+    found = page.shares()
+    assert len(found) == 10
+    assert [share for _, share in found] == sorted((share for _, share in found), reverse=True)
+    assert page.seen()[:2] == (32, 32)
+    # The map of gates, of one layer here.
+    assert (page.part(".which").text, page.part(".range").text) == ("light", "33.2% to 33.2% open")
+    # The net saw the middle 300 of 400 columns.
+    (mark,) = page.marks()
+    assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
+    page.add_file("paste", image_files / "blue.jpg", "image/jpeg")
+    page.until("return document.querySelector('#answer .verdict b').textContent === 'blue'")
+    # Strokes on photographs are ignored, and the area is not in the tab order.
+    page.draw(SEVEN)
+    assert page.verdict() == "blue"
+    assert page.get("canvas").get_attribute("tabindex") is None
+
+
+def test_samples_are_classified_and_kept_for_this_visit(page):
+    script = "return [...document.querySelectorAll('#samples img')].filter((one) => one.complete && one.src).length"
+    page.until(f"{script} === 10")
+    assert "test images of mnist_5k" in page.part(".facts").text
+    seven = page.driver.find_element("css selector", "#samples [title='7']")
+    seven.click()
+    assert page.verdict() == "7"
+    assert "samples/7.png" in page.driver.execute_script("return document.getElementById('snippet').textContent")
+    page.driver.find_element("css selector", "#samples [title='5']").click()
+    page.until("return document.querySelector('#answer .verdict b').textContent === '5'")
+    earlier = page.driver.find_elements("css selector", "#past button")
+    assert [one.text for one in earlier] == ["5", "7"]
+    earlier[1].click()
+    page.until("return document.querySelector('#answer .verdict b').textContent === '7'")
+
+
+def test_several_files_make_a_table(page, image_files):
+    page.get("file").send_keys("\n".join(str(image_files / name) for name in ("three.png", "note.svg", "turned.jpg")))
+    page.until("return document.querySelector('#batch caption').textContent.startsWith('3 images')")
+    rows = [row.text for row in page.driver.find_elements("css selector", "#batch tbody tr")]
+    assert [row.split()[:2] for row in (rows[0], rows[2])] == [["three.png", "3"], ["turned.jpg", "3"]]
+    assert "note.svg is" in rows[1]
+    assert page.verdict() == "3"
+    assert [line for line in page.console() if "400" not in line] == []
+
+
+def test_a_photo_is_taken_with_the_camera(page):
+    page.get("camera").click()
+    page.until("return document.getElementById('video').videoWidth > 0 && !document.getElementById('shutter').hidden")
+    page.get("shoot").click()
+    assert page.verdict() == "3"
+    assert not page.get("video").is_displayed()
+    # The control with the focus is gone.
+    assert page.driver.execute_script("return document.activeElement.id") == "camera"
