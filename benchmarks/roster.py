@@ -37,12 +37,13 @@ OURS_JAX_CORES = Contestant(
 )
 OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, one device per core, compilation cache", cached=True)
 OURS_TORCH = Contestant("ours, PyTorch", "ours_stack", variables={"KERAS_BACKEND": "torch"}, ours=True)
+OURS_TORCH_LOOP = replace(OURS_TORCH, name="ours, PyTorch, in PyTorch's loop", options=("loop",))
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
 
 # Losses are compared with the first contestant's.
 DENSE = (
     NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES, OURS_TENSORFLOW,
-    OURS_TORCH,
+    OURS_TORCH, OURS_TORCH_LOOP,
 )  # fmt: skip
 DENSE_QUICK = (NUMPY, TORCH, OURS_JAX)
 

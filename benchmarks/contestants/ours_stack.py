@@ -1,7 +1,8 @@
 """The net with `highway_keras.HighwayStack`, on the backend in KERAS_BACKEND.
 
 The option "devices" trains like `highway train` trains deep nets on JAX: one program runs many steps, and each batch is
-split across all devices, whose number on a CPU is set by XLA_FLAGS.
+split across all devices, whose number on a CPU is set by XLA_FLAGS. The option "loop" trains the net in PyTorch's loop
+instead of in `fit`.
 """
 
 import os
@@ -42,6 +43,10 @@ def start(task: str) -> Train:
     head.set_weights([weights["head_kernel"], weights["head_bias"]])
     for name in ("kernel", "bias", "transform_kernel", "transform_bias"):
         getattr(stack, name).assign(weights[name])
+    if "loop" in problem.options:
+        from benchmarks.contestants.torch_training import looping
+
+        return looping(model, model, problem)
     return fitting(model, problem)
 
 

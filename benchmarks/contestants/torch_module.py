@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from benchmarks.contestants.torch_training import looping
 from benchmarks.problem import Arrays, Problem
 from benchmarks.worker import Train, serve
 
@@ -24,34 +25,12 @@ class Highway(nn.Module):
 def start(task: str) -> Train:
     """Builds the net; see `benchmarks.worker`."""
     problem = Problem.from_json(task)
-    device = "cuda" if "gpu" in problem.options else "cpu"
-    images, labels = (torch.from_numpy(array).to(device) for array in problem.data())
-    labels = labels.long()
+    weights = problem.initial()
     layers = [Highway(problem.width) for _ in range(problem.depth)]
-    entry, head = nn.Linear(images.shape[-1], problem.width), nn.Linear(problem.width, 10)
-    _load(problem.initial(), entry, layers, head)
-    net = nn.Sequential(entry, nn.Tanh(), *layers, head).to(device)
-    model = torch.compile(net) if "compile" in problem.options else net
-    optimizer = torch.optim.Adam(net.parameters(), lr=problem.learning_rate, eps=problem.epsilon, fused=True)
-    amp = torch.autocast(device, torch.bfloat16, enabled="bfloat16" in problem.options)
-    done = 0
-
-    def train(steps: int) -> list[float]:
-        nonlocal done
-        losses = []
-        for _ in range(steps):
-            at = done % len(images)
-            done += 1
-            optimizer.zero_grad()
-            with amp:
-                loss = nn.functional.cross_entropy(model(images[at]), labels[at])
-            loss.backward()
-            nn.utils.clip_grad_norm_(net.parameters(), problem.clip_norm)
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses).tolist()
-
-    return train
+    entry, head = nn.Linear(weights["entry_kernel"].shape[0], problem.width), nn.Linear(problem.width, 10)
+    _load(weights, entry, layers, head)
+    net = nn.Sequential(entry, nn.Tanh(), *layers, head).to("cuda" if "gpu" in problem.options else "cpu")
+    return looping(net, torch.compile(net) if "compile" in problem.options else net, problem)
 
 
 def _load(weights: Arrays, entry: nn.Linear, layers: list[Highway], head: nn.Linear) -> None:
