@@ -37,6 +37,15 @@ def paper(digit: np.ndarray, random: np.random.Generator) -> bytes:
     return _jpeg(_on_paper(ink, random))
 
 
+def photograph(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """A photograph of 1,152 x 864 pixels in colour that the digit fills, with the noise of a camera."""
+    height, width = 864, 1152
+    large = Image.fromarray(np.clip(digit, 0, 255).astype(np.uint8)).resize((height, height), Image.Resampling.BICUBIC)
+    grey = np.pad(np.asarray(large, np.float32), ((0, 0), (0, width - height)))
+    shifted = np.roll(grey, (width - height) // 2, axis=1)[..., None] * 0.85 + np.array((18, 14, 10), np.float32)
+    return _jpeg(shifted + random.normal(0, 5, shifted.shape))
+
+
 def transparent(digit: np.ndarray, random: np.random.Generator) -> bytes:
     """Black strokes on a transparent background, as a canvas saves them, anywhere on it, enlarged up to 10 times."""
     ink = _placed(_larger(digit, _magnitude(random, LARGEST / 2)), random)

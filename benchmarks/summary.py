@@ -119,26 +119,34 @@ def _draw_conv(rows: Sequence[Row], path: Path) -> None:
 
 def _draw_serving(rows: Sequence[Row], path: Path) -> None:
     styles = _styles(rows)
+    workloads = {"": "one digit a request", "photographs, ": "one photograph of 1 megapixel a request"}
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
-        for axes, measure in zip(figure.subplots(1, 2), ("throughput", "p99"), strict=True):
-            of_panel = [row for row in rows if row.measure.startswith(f"{measure}, ")]
-            ticks: set[int] = set()
-            for name, style in styles.items():
-                points = sorted((int(row.measure.split()[1]), row) for row in of_panel if row.contestant == name)
-                x = [at for at, _ in points]
-                ticks.update(x)
-                median, low, high = ([getattr(row, end) for _, row in points] for end in ("median", "low", "high"))
-                # Error bars, because bands would overlap.
-                spread = np.subtract(median, low), np.subtract(high, median)
-                axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
-            axes.set_title({"throughput": "answers per second", "p99": "milliseconds, 99th percentile"}[measure])
-            axes.set_xlabel("connections")
-            _logarithmic(axes, sorted(ticks))
+        figure = Figure(figsize=(11, 8.4), layout="constrained")
+        for panels, (prefix, title) in zip(figure.subplots(2, 2), workloads.items(), strict=True):
+            for axes, measure in zip(panels, ("throughput", "p99"), strict=True):
+                start = f"{prefix}{measure}, "
+                of_panel = [row for row in rows if row.measure.startswith(start)]
+                ticks: set[int] = set()
+                for name, style in styles.items():
+                    points = sorted((_connections(row, start), row) for row in of_panel if row.contestant == name)
+                    x = [at for at, _ in points]
+                    ticks.update(x)
+                    median, low, high = ([getattr(row, end) for _, row in points] for end in ("median", "low", "high"))
+                    # Error bars, because bands would overlap.
+                    spread = np.subtract(median, low), np.subtract(high, median)
+                    axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
+                unit = {"throughput": "answers per second", "p99": "milliseconds, 99th percentile"}[measure]
+                axes.set_title(f"{unit}, {title}")
+                axes.set_xlabel("connections")
+                _logarithmic(axes, sorted(ticks))
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4)
-        figure.suptitle(f"One digit a request, dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
+        figure.suptitle(f"A dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
         figure.savefig(path, dpi=120)
+
+
+def _connections(row: Row, start: str) -> int:
+    return int(row.measure.removeprefix(start).split()[0])
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
