@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from serving.errors import ModelError
-from serving.manifest import GATE_MAPS, INPUT, PROBABILITIES, RGBA, Manifest
+from serving.manifest import GATE_MAPS, INPUT, PROBABILITIES, RGBA, SIDE, Manifest
 
 # Tolerance of a probability on the reference images: a GPU may multiply in TF32, with its ten bits; a different model
 # is further off.
@@ -71,6 +71,9 @@ def picture_graph(session: Any, content: Manifest, path: Path) -> None:
     """Checks inputs and outputs of `picture.onnx`; see `graph`."""
     _tensors(path, session.get_inputs(), {RGBA: (_UINT8, (None, None, 4))}, every=True)
     _tensors(path, session.get_outputs(), {INPUT: (_UINT8, content.input.shape[1:])}, every=False)
+    side = session.get_modelmeta().custom_metadata_map.get(SIDE, "1")
+    if not (side.isascii() and side.isdigit() and int(side)):
+        raise ModelError(f"{path} names {side!r} as the {SIDE} of images, not a positive number. Export it again.")
 
 
 def trial(model: Any) -> None:

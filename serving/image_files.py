@@ -21,7 +21,8 @@ from serving.errors import ImageError, LimitError
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", *(["AVIF"] if features.check("avif") else []))
 # Photographs of large cameras have 50 million; decoding takes 200 MB, in some formats twice that.
 PIXELS = 50_000_000
-# Sides of twice this or more are scaled down by whole factors: `picture.onnx` takes 20 ns and 40 bytes per pixel.
+# Sides of twice this or more are scaled down by whole factors, unless `picture.onnx` names another number: it takes
+# 20 ns and 40 bytes per pixel.
 SIDE = 500
 # Factors by which a JPEG decoder can scale down: it then computes fewer pixels of each 8 x 8 block.
 RATIOS = (8, 4, 2)
@@ -62,16 +63,17 @@ _UPRIGHT = {
 }
 
 
-def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
+def decode(encoded: bytes, name: str, pixels: int = PIXELS, side: int = SIDE) -> np.ndarray:
     """Decodes an image as a viewer shows it.
 
     EXIF orientation is applied. Grey, palette, CMYK and 16-bit images become RGB of 8 bits. A large image is scaled
-    down by a whole factor, to sides of less than `2 * SIDE`.
+    down by a whole factor, to sides of less than `2 * side`.
 
     Args:
         encoded: the whole file, in one of `FORMATS`.
         name: used in messages.
         pixels: maximum number, width times height.
+        side: half the largest side of the result; see `serving.model.Version.side`.
 
     Returns:
         uint8 `[height, width, 4]`.
@@ -90,7 +92,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
             with Image.open(io.BytesIO(encoded), formats=FORMATS) as image:
                 # From its header, before any pixel is decoded.
                 _check(image, name, pixels)
-                return _decode(image, encoded)
+                return _decode(image, encoded, side)
     except ImageError:
         raise
     except UnidentifiedImageError:
@@ -109,7 +111,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS) -> np.ndarray:
         raise ImageError(f"{name} cannot be read as an image: {error}") from error
 
 
-def read(path: Path) -> np.ndarray:
+def read(path: Path, side: int = SIDE) -> np.ndarray:
     """Reads and decodes an image file; see `decode`.
 
     Example:
@@ -118,28 +120,29 @@ def read(path: Path) -> np.ndarray:
     if path.is_dir():
         raise ImageError(f"{path} is a folder. Name the images in it, for example {path}/*.png.")
     try:
-        return decode(path.read_bytes(), str(path))
+        return decode(path.read_bytes(), str(path), side=side)
     except FileNotFoundError:
         raise ImageError(f"there is no file {path}.") from None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def shrunk(rgba: np.ndarray) -> np.ndarray:
-    """Scales a large image down by a whole factor, to sides of less than `2 * SIDE`, by averaging.
+def shrunk(rgba: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """Scales a large image down by a whole factor, to sides of less than `2 * side`, by averaging.
 
     Args:
         rgba: uint8 `[height, width, 4]`.
+        side: half the largest side of the result.
 
     Returns:
         The same array if it is small enough; otherwise means, with colours weighted by alpha.
     """
-    if max(rgba.shape[:2]) < 2 * SIDE:
+    if max(rgba.shape[:2]) < 2 * side:
         return rgba
-    return np.asarray(_small(Image.fromarray(rgba)))
+    return np.asarray(_small(Image.fromarray(rgba), side))
 
 
-def jpeg_ratio(width: int, height: int) -> int:
+def jpeg_ratio(width: int, height: int, side: int = SIDE) -> int:
     """Returns the factor by which a JPEG file is scaled down while it is decoded: 1, 2, 4 or 8.
 
     If a side is not a multiple of it, the last pixels count as if they were repeated, as in the blocks of the file.
@@ -147,8 +150,9 @@ def jpeg_ratio(width: int, height: int) -> int:
     Args:
         width: width in the file.
         height: height in the file.
+        side: half the largest side of the decoded image.
     """
-    most = min(max(width, height) // SIDE, width, height)
+    most = min(max(width, height) // side, width, height)
     return next((ratio for ratio in RATIOS if ratio <= most), 1)
 
 
@@ -174,25 +178,25 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
         raise ImageError(f"{name} has several frames. Expected a single image.")
 
 
-def _decode(image: Image.Image, encoded: bytes) -> np.ndarray:
-    if (decoded := _decode_large_png(image, encoded)) is not None:
+def _decode(image: Image.Image, encoded: bytes, side: int) -> np.ndarray:
+    if (decoded := _decode_large_png(image, encoded, side)) is not None:
         # Not `image.getexif`, which would decode the file to find EXIF data after the pixels.
         orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)
-        small = _reduced(image.size, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
+        small = _reduced(image.size, side, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
     else:
-        if image.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*image.size)) > 1:
+        if image.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*image.size, side)) > 1:
             image.draft(None, (image.width // ratio, image.height // ratio))
         image.load()
         # Read only now: in a PNG file, EXIF data may follow the pixels.
         orientation = image.getexif().get(_ORIENTATION, 1)
-        small = _small(image)
+        small = _small(image, side)
     return np.asarray(small.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else small)
 
 
-def _decode_large_png(image: Image.Image, encoded: bytes) -> np.ndarray | None:
+def _decode_large_png(image: Image.Image, encoded: bytes, side: int) -> np.ndarray | None:
     """Decodes a large, plain PNG file; returns None if Pillow has to decode the file."""
     mode = _FAST.get(image.mode)
-    if image.format != "PNG" or mode is None or max(image.size) < 2 * SIDE:
+    if image.format != "PNG" or mode is None or max(image.size) < 2 * side:
         return None
     if image.info.keys() & {"transparency", "interlace"} or not _ends_with_pixels(encoded):
         return None
@@ -218,25 +222,26 @@ def _ends_with_pixels(png: bytes) -> bool:
     return False
 
 
-def _small(image: Image.Image) -> Image.Image:
-    """Returns RGBA of 8 bits with sides of less than `2 * SIDE`."""
-    factor = max(image.size) // SIDE
+def _small(image: Image.Image, side: int) -> Image.Image:
+    """Returns RGBA of 8 bits with sides of less than `2 * side`."""
+    factor = max(image.size) // side
     if factor < 2:
         return _eight_bits(image).convert("RGBA")
     if image.mode in ("L", "RGB") and "transparency" not in image.info:
         return image.reduce(factor).convert("RGBA")
-    return _reduced(image.size, lambda top, bottom: image.crop((0, top, image.width, bottom)))
+    return _reduced(image.size, side, lambda top, bottom: image.crop((0, top, image.width, bottom)))
 
 
-def _reduced(size: tuple[int, int], rows: Callable[[int, int], Image.Image]) -> Image.Image:
+def _reduced(size: tuple[int, int], side: int, rows: Callable[[int, int], Image.Image]) -> Image.Image:
     """Scales a large image down in bands.
 
     Args:
         size: width and height.
+        side: half the largest side of the result.
         rows: returns the image between two rows.
     """
     width, height = size
-    factor = max(size) // SIDE
+    factor = max(size) // side
     step = factor * math.ceil(_BAND / (factor * width))
     bands = [
         (top // factor, _mixable(rows(top, min(top + step, height))).reduce(factor)) for top in range(0, height, step)

@@ -45,6 +45,8 @@ INPUT = "image"
 ENCODED = "image_bytes"
 RGBA = "rgba"
 BOXES = "boxes"
+# Metadata of `picture.onnx`: images must have sides of less than twice this number.
+SIDE = "side"
 PROBABILITIES = "probabilities"
 CLASS_ID = "class_id"
 LABEL = "label"

@@ -9,7 +9,7 @@ import numpy as np
 
 from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
-from serving.manifest import BOXES, GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, Manifest, read
+from serving.manifest import BOXES, GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, SIDE, Manifest, read
 from serving.reference import Samples
 from serving.session import open_session, open_shared
 
@@ -37,12 +37,15 @@ class Version:
         manifest: its manifest.
         picture: session of `picture.onnx`; None in versions that were exported without it.
         samples: reference images; None in versions that were exported without them.
+        side: image files are scaled down to sides of less than twice this while they are decoded; see
+            `serving.image_files`.
     """
 
     folder: Path
     manifest: Manifest
     picture: Any
     samples: Samples | None
+    side: int
 
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image of any size to the input of the net.
@@ -57,9 +60,9 @@ class Version:
             ImageError: the version was exported without `picture.onnx`.
 
         Example:
-            image = model.to_input(image_files.read(Path("seven.jpg")))
+            image = model.to_input(image_files.read(Path("seven.jpg"), model.side))
         """
-        return self._converted([INPUT], image_files.shrunk(rgba))[0]
+        return self._converted([INPUT], image_files.shrunk(rgba, self.side))[0]
 
     def see(self, rgba: np.ndarray, segments: bool = False) -> Seen:
         """Converts an image of any size to inputs of the net, and finds the digits in it.
@@ -77,7 +80,7 @@ class Version:
         Example:
             images, boxes = model.see(image_files.read(Path("seven.jpg")), segments=True)
         """
-        small = image_files.shrunk(rgba)
+        small = image_files.shrunk(rgba, self.side)
         if self.picture is None or BOXES not in {output.name for output in self.picture.get_outputs()}:
             return Seen(self.to_input(small)[None], None)
         image, boxes = self._converted([INPUT, BOXES], small)
@@ -195,12 +198,18 @@ def open_without_graph(folder: Path, content: Manifest, *, closed: bool = False)
 def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[str, bytes]]:
     found = files.verify(folder, content, keep=(ONNX, PICTURE, LABELS, REFERENCE), closed=closed)
     checks.labels(found[LABELS], content, folder / LABELS)
-    picture = None
+    picture, side = None, image_files.SIDE
     if PICTURE in found:
         picture = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
         checks.picture_graph(picture, content, folder / PICTURE)
+        side = side_of(picture)
     samples = reference.read(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
-    return Version(folder, content, picture, samples), found
+    return Version(folder, content, picture, samples, side), found
+
+
+def side_of(picture: Any) -> int:
+    """Returns the side that the metadata of a session of `picture.onnx` name; the default for older files."""
+    return int(picture.get_modelmeta().custom_metadata_map.get(SIDE, image_files.SIDE))
 
 
 def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:

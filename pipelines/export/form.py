@@ -27,6 +27,8 @@ class TracedNet:
     """Maps pixels to the outputs; see `pipelines.export.graph.prediction`."""
     convert: "Function"
     """Maps an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
+    side: int
+    """Side to which image files are scaled down before that; see `serving.image_files`."""
     images: np.ndarray
     """Real images, uint8 `[n, height, width, channels]`."""
     files: Sequence[bytes]

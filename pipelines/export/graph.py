@@ -122,26 +122,27 @@ def without_maps(predict: Function) -> Function:
     return smaller
 
 
-def prediction_of_files(predict: Function, convert: Function) -> Function:
+def prediction_of_files(predict: Function, convert: Function, side: int) -> Function:
     """Extends a prediction to encoded image files of any size.
 
     Args:
         predict: the result of `prediction`.
         convert: the result of `pipelines.data.images.conversion.converter`, for the same net.
+        side: the result of `pipelines.data.images.conversion.side_of`, for the same net.
 
     Returns:
         A `tf.function` from `image_bytes`, string `[batch]`, each a PNG or JPEG file, to the outputs of `predict`. A
         file that is neither makes the whole batch fail.
 
     Example:
-        prediction_of_files(predict, converter("digit", (28, 28, 1)))(tf.constant([Path("7.png").read_bytes()]))
+        prediction_of_files(predict, converter("digit", (28, 28, 1)), 500)(tf.constant([Path("7.png").read_bytes()]))
     """
     image = convert.get_concrete_function().structured_outputs[INPUT]
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=ENCODED)])
     def predict_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = tf.map_fn(
-            lambda encoded: convert(decode(encoded))[INPUT],
+            lambda encoded: convert(decode(encoded, side))[INPUT],
             image_bytes,
             fn_output_signature=tf.TensorSpec(image.shape, image.dtype),
         )

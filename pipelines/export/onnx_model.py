@@ -10,7 +10,8 @@ import numpy as np
 from pipelines.core import frameworks
 from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from serving import image_files
-from serving.manifest import BOXES, INPUT, ONNX, PICTURE, RGBA
+from serving.manifest import BOXES, INPUT, ONNX, PICTURE, RGBA, SIDE
+from serving.model import side_of
 from serving.session import open_session
 
 if TYPE_CHECKING:
@@ -34,15 +35,17 @@ def write(source: TracedNet, folder: Path) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, folder / ONNX)
-    (folder / PICTURE).write_bytes(_picture(source.convert))
+    (folder / PICTURE).write_bytes(_picture(source.convert, source.side))
 
 
 def load(folder: Path) -> OpenedForm:
     """Opens both graphs in ONNX Runtime."""
     predict, picture = predictor(folder / ONNX), open_session(folder / PICTURE)
+    side = side_of(picture)
 
     def from_files(files: Sequence[bytes]) -> Outputs:
-        seen = [picture.run([INPUT], {RGBA: image_files.decode(file, "a file")})[0] for file in files]
+        rgba = [image_files.decode(file, "a file", side=side) for file in files]
+        seen = [picture.run([INPUT], {RGBA: pixels})[0] for pixels in rgba]
         images = np.stack(seen)
         return {INPUT: images, **predict(images)}
 
@@ -61,12 +64,13 @@ FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
 
 # Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes ten seconds for digits.
 @cache
-def _picture(convert: "Function") -> bytes:
+def _picture(convert: "Function", side: int) -> bytes:
     import onnx
 
     proto = _digits() if BOXES in convert.get_concrete_function().structured_outputs else _converted(convert)
     for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
         size.dim_param = name
+    onnx.helper.set_model_props(proto, {SIDE: str(side)})
     onnx.checker.check_model(proto, full_check=True)
     return proto.SerializeToString()
 

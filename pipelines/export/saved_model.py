@@ -25,7 +25,7 @@ def write(source: TracedNet, folder: Path) -> None:
     from pipelines.export.graph import prediction_of_files, without_maps
 
     predict = without_maps(source.predict)
-    functions = {SIGNATURE: predict, SIGNATURE_FILES: prediction_of_files(predict, source.convert)}
+    functions = {SIGNATURE: predict, SIGNATURE_FILES: prediction_of_files(predict, source.convert, source.side)}
     # Concrete: TensorFlow traces a `tf.function` twice and would store both graphs, as `keras.export` does.
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     module = tf.Module()

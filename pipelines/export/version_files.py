@@ -84,6 +84,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     source = TracedNet(
         predict=graph.prediction(model, fitted, labels, job.gates),
         convert=convert,
+        side=conversion.side_of(job.kind, run.record.data.shape),
         images=job.images,
         files=expected.files(job.kind),
         split=job.split,

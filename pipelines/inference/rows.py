@@ -48,7 +48,7 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
 
     def convert(image: Fetched) -> NetInput:
         try:
-            return NetInput(image.name, model.to_input(_decoded(image)), None)
+            return NetInput(image.name, model.to_input(_decoded(image, model.side)), None)
         except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 
@@ -133,12 +133,12 @@ def _size(content: bytes | Path | ImageError) -> int:
     return 0
 
 
-def _decoded(image: Fetched) -> np.ndarray:
+def _decoded(image: Fetched, side: int) -> np.ndarray:
     if isinstance(image.content, ImageError):
         raise image.content
     if isinstance(image.content, Path):
-        return image_files.read(image.content)
-    return image_files.decode(image.content, image.name)
+        return image_files.read(image.content, side)
+    return image_files.decode(image.content, image.name, side=side)
 
 
 def _spread(values: Any, readable: np.ndarray) -> pa.Array:

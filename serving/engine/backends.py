@@ -38,6 +38,10 @@ class ServedVersion(Protocol):
         """Its reference images; None if it was exported without them."""
 
     @property
+    def side(self) -> int:
+        """Side to which image files are scaled down; see `serving.model.Version`."""
+
+    @property
     def platform(self) -> str:
         """Name of the backend in the Open Inference Protocol."""
 
@@ -114,6 +118,11 @@ class InProcessVersion:
     def samples(self) -> Samples | None:
         """Its reference images."""
         return self.model.samples
+
+    @property
+    def side(self) -> int:
+        """Side to which image files are scaled down."""
+        return self.model.side
 
     @property
     def waiting(self) -> int:

@@ -49,8 +49,8 @@ _SEGMENTS, _EXTRAS = 64, 2**14
 _COMPRESSED = (b"zTXt", b"iTXt", b"iCCP")
 # Frames of progressive JPEG files, in which each scan refines all pixels, and the least number of scans to assume.
 _PROGRESSIVE, _SCANS = (0xC2, 0xC6, 0xCA, 0xCE), 10
-# Nanoseconds per pixel of `picture.onnx`, and the most pixels that reach it.
-_INPUT_NS, _INPUT_PIXELS = 15, (2 * SIDE) ** 2
+# Nanoseconds per pixel of `picture.onnx`.
+_INPUT_NS = 15
 
 T = TypeVar("T")
 
@@ -73,20 +73,21 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(1.0, simple=False)
 
 
-def estimate(encoded: bytes) -> Estimate:
+def estimate(encoded: bytes, side: int = SIDE) -> Estimate:
     """Estimates the cost of an image file from its header: 6 kB can hold 50 million pixels.
 
     Args:
         encoded: the whole file.
+        side: see `serving.image_files.decode`.
 
     Example:
         estimate(Path("photograph.jpg").read_bytes()).seconds  # 0.04
     """
     try:
         if encoded.startswith(_PNG):
-            return _estimate_png(encoded)
+            return _estimate_png(encoded, side)
         if encoded.startswith(_JPEG):
-            return _estimate_jpeg(encoded)
+            return _estimate_jpeg(encoded, side)
     except (struct.error, IndexError):
         # The file ends within its header.
         pass
@@ -124,13 +125,14 @@ class Decoder:
         # Each thread waits for one process.
         self._threads = ThreadPoolExecutor(self.processes, "decode")
 
-    async def decode(self, file: bytes, name: str, to_input: Callable[[np.ndarray], T]) -> T:
+    async def decode(self, file: bytes, name: str, to_input: Callable[[np.ndarray], T], side: int = SIDE) -> T:
         """Decodes a file.
 
         Args:
             file: its whole content.
             name: used in messages.
             to_input: converts the pixels, uint8 [height, width, 4], in another thread.
+            side: see `serving.image_files.decode`.
 
         Returns:
             The result of `to_input`.
@@ -140,17 +142,20 @@ class Decoder:
             LimitError: it would take too much time or memory.
             BusyError: the queue is full.
         """
-        cost = estimate(file)
+        cost = estimate(file, side)
         if cost.light:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(
-                self.executor, lambda: to_input(image_files.decode(file, name, self.pixels))
+                self.executor, lambda: to_input(image_files.decode(file, name, self.pixels, side))
             )
         if cost.seconds > HOPELESS:
             raise LimitError(f"{name} would take about {cost.seconds:.0f} s to decode. {_ADVICE}")
-        return await asyncio.wrap_future(self._enqueue(cost.seconds, lambda: to_input(self.decode_limited(file, name))))
+        # No name for the future: an error's traceback would refer to it, and both would keep the file alive.
+        return await asyncio.wrap_future(
+            self._enqueue(cost.seconds, lambda: to_input(self.decode_limited(file, name, side)))
+        )
 
-    def decode_limited(self, file: bytes, name: str) -> np.ndarray:
+    def decode_limited(self, file: bytes, name: str, side: int = SIDE) -> np.ndarray:
         """Decodes a file like `serving.image_files.decode`, in a limited process, and waits for it.
 
         Raises:
@@ -158,7 +163,7 @@ class Decoder:
             LimitError: it takes too much time or memory.
         """
         try:
-            return self._children.call(_decode, file, name, self.pixels, self.seconds)
+            return self._children.call(_decode, file, name, self.pixels, side, self.seconds)
         except EndedError:
             raise LimitError(
                 f"{name} takes more than {self.seconds} s or {self.memory // 2**20} MiB to decode. {_ADVICE}"
@@ -195,10 +200,16 @@ class Decoder:
             del future, work
 
 
-def _estimate_png(encoded: bytes) -> Estimate:
+def _estimate_png(encoded: bytes, side: int) -> Estimate:
     width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", encoded, 16)
     channels = _CHANNELS.get(colour, 4) * (2 if bits == 16 else 1)
-    seconds = _seconds(width * height, (2 + 3 * channels) * (2 if interlaced else 1), len(encoded), 8)
+    seconds = _seconds(
+        width * height,
+        (2 + 3 * channels) * (2 if interlaced else 1),
+        len(encoded),
+        8,
+        min(width * height, (2 * side) ** 2),
+    )
     at, extras, light = len(_PNG), 0, seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
     # Pillow handles each chunk in Python, including those after the pixels.
     for number in range(_SEGMENTS + min(len(encoded), 2**20) // 1024):
@@ -215,7 +226,7 @@ def _estimate_png(encoded: bytes) -> Estimate:
     return UNKNOWN
 
 
-def _estimate_jpeg(encoded: bytes) -> Estimate:
+def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
     at, extras = len(_JPEG), 0
     for _ in range(_SEGMENTS):
         mark, kind, size = struct.unpack_from(">BBH", encoded, at)
@@ -224,18 +235,21 @@ def _estimate_jpeg(encoded: bytes) -> Estimate:
         # Start of a frame; the other numbers of this range are tables.
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", encoded, at + 5)
-            each = 1.5 if jpeg_ratio(width, height) > 1 else 5.0
+            ratio = jpeg_ratio(width, height, side)
+            each = 1.5 if ratio > 1 else 5.0
             # A scan without data costs 14 bytes and a pass over all pixels.
             scans = encoded.count(b"\xff\xda", 0, 2**20)
             each += max(scans, _SCANS) if kind in _PROGRESSIVE else max(scans - 1, 0)
-            return Estimate(_seconds(width * height, each, len(encoded), 6), extras <= _EXTRAS)
+            left = min(width * height // ratio**2, (2 * side) ** 2)
+            return Estimate(_seconds(width * height, each, len(encoded), 6, left), extras <= _EXTRAS)
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
     return UNKNOWN
 
 
-def _seconds(pixels: int, pixel_ns: float, size: int, byte_ns: float) -> float:
-    return 1e-9 * (pixels * pixel_ns + size * byte_ns + min(pixels, _INPUT_PIXELS) * _INPUT_NS)
+def _seconds(pixels: int, pixel_ns: float, size: int, byte_ns: float, left: int) -> float:
+    """Returns the time to decode a file and to convert the pixels that are left of it to the input of a net."""
+    return 1e-9 * (pixels * pixel_ns + size * byte_ns + left * _INPUT_NS)
 
 
 def _limit(memory: int) -> None:
@@ -252,11 +266,11 @@ def _limit(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _decode(file: bytes, name: str, pixels: int, seconds: int) -> np.ndarray:
+def _decode(file: bytes, name: str, pixels: int, side: int, seconds: int) -> np.ndarray:
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     # The system kills the process at this limit, whatever it is doing.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, most))
-    return image_files.decode(file, name, pixels)
+    return image_files.decode(file, name, pixels, side)

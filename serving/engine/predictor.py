@@ -233,7 +233,10 @@ class Predictor:
         try:
             # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
             see = partial(served.see, segments=request.segments)
-            return [await self._decoder.decode(file, name, see) for name, file in zip(names, files, strict=True)]
+            return [
+                await self._decoder.decode(file, name, see, served.side)
+                for name, file in zip(names, files, strict=True)
+            ]
         finally:
             self._decoding -= len(files)
             served.statistics.converted.add(time.perf_counter() - start)

@@ -115,6 +115,11 @@ class RemoteVersion:
         return self.opened.samples
 
     @property
+    def side(self) -> int:
+        """Side to which image files are scaled down."""
+        return self.opened.side
+
+    @property
     def waiting(self) -> int:
         """Images in requests to the server."""
         return self._images

@@ -36,7 +36,13 @@ def write(folder, model, fitted, *, kind="digit", gates=True, labels=LABELS, onl
     images = np.zeros((1, *shape), np.uint8)
     predict, convert = graph.prediction(model, fitted, labels, gates), conversion.converter(kind, shape)
     source = TracedNet(
-        predict, convert, images, reference.Reference(images, *[images] * 4).files(kind), "train", examples=None
+        predict,
+        convert,
+        conversion.side_of(kind, shape),
+        images,
+        reference.Reference(images, *[images] * 4).files(kind),
+        "train",
+        examples=None,
     )
     for form in forms.requested():
         if only in {None, form.key}:

@@ -12,6 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.data.images import digit
 from pipelines.data.images.digit import SIDE
 from pipelines.data.images.resampling import smooth
+from serving import image_files
 from serving.manifest import BOXES, INPUT, RGBA, PictureKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
@@ -63,6 +64,19 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
         return _named(digit.digit(written(rgba)))
 
     return convert
+
+
+def side_of(kind: PictureKind, shape: tuple[int, ...]) -> int:
+    """Returns the side to which image files are scaled down before conversion; see `serving.image_files`.
+
+    Args:
+        kind: "digit", which takes up little of a photograph, or "natural".
+        shape: height, width and channels of the input.
+
+    Example:
+        side_of("natural", (32, 32, 3))  # 128
+    """
+    return image_files.SIDE if kind == "digit" else min(image_files.SIDE, 4 * max(shape[:2]))
 
 
 class ConversionParts(NamedTuple):

@@ -13,14 +13,15 @@ ORIENTATION = 0x0112
 PNG_KIND = 25
 
 
-def decode(encoded: tf.Tensor) -> tf.Tensor:
+def decode(encoded: tf.Tensor, side: int = SIDE) -> tf.Tensor:
     """Decodes, downscales and rotates a file as `serving.image_files.decode` does.
 
     Args:
         encoded: scalar string, a whole PNG or JPEG file. 16 bits become 8; palettes and CMYK become RGB.
+        side: half the largest side of the result.
 
     Returns:
-        uint8 [h, w, 4]: red, green, blue, alpha, with sides of less than `2 * SIDE`.
+        uint8 [h, w, 4]: red, green, blue, alpha.
 
     Raises:
         InvalidArgumentError: the bytes are neither PNG nor JPEG.
@@ -34,17 +35,17 @@ def decode(encoded: tf.Tensor) -> tf.Tensor:
     transparent = (raw[PNG_KIND] & 4 > 0) | (_after(raw, b"tRNS") < 2 * HEAD)
     pixels = tf.case(
         [
-            (tf.io.is_jpeg(encoded), lambda: opaque(_jpeg(encoded))),
+            (tf.io.is_jpeg(encoded), lambda: opaque(_jpeg(encoded, side))),
             (transparent, lambda: tf.io.decode_png(encoded, channels=4)),
         ],
         lambda: opaque(tf.io.decode_png(encoded, channels=3)),
     )
-    return upright(shrunk(tf.ensure_shape(pixels, (None, None, 4))), orientation(encoded))
+    return upright(shrunk(tf.ensure_shape(pixels, (None, None, 4)), side), orientation(encoded))
 
 
-def _jpeg(encoded: tf.Tensor) -> tf.Tensor:
+def _jpeg(encoded: tf.Tensor, side: int) -> tf.Tensor:
     sides = tf.image.extract_jpeg_shape(encoded)[:2]
-    most = tf.minimum(tf.reduce_max(sides) // SIDE, tf.reduce_min(sides))
+    most = tf.minimum(tf.reduce_max(sides) // side, tf.reduce_min(sides))
 
     def smaller(ratio: int) -> tf.Tensor:
         # This transform is slow but exact, and Pillow uses it too.
@@ -94,16 +95,17 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     return tf.where((base < tf.size(raw)) & (way >= 1) & (way <= 8), way, 1)
 
 
-def shrunk(rgba: tf.Tensor) -> tf.Tensor:
-    """Downscales a large image by an integer factor, to sides of less than `2 * SIDE`, averaging alpha-weighted pixels.
+def shrunk(rgba: tf.Tensor, side: int = SIDE) -> tf.Tensor:
+    """Downscales a large image by an integer factor, to sides of less than `2 * side`, averaging alpha-weighted pixels.
 
     Args:
         rgba: uint8 [h, w, 4].
+        side: half the largest side of the result.
 
     Returns:
         uint8 [h, w, 4]; unchanged if it is small enough.
     """
-    factor = tf.reduce_max(tf.shape(rgba)[:2]) // SIDE
+    factor = tf.reduce_max(tf.shape(rgba)[:2]) // side
     return tf.cond(factor < 2, lambda: rgba, lambda: _reduced(rgba, factor))
 
 

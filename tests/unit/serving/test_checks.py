@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving import checks, files, manifest
+from serving import checks, files, image_files, manifest
 from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
 from serving.engine.settings import Settings
@@ -111,6 +111,30 @@ def test_the_image_graph_must_be_that_of_the_manifest(version):
     edit(version, larger, manifest.PICTURE)
     with pytest.raises(ModelError, match=r"picture.onnx has image as tensor\(uint8\) \[5, 3, 1\]"):
         tried(version)
+
+
+def name_side(version, side):
+    picture = onnx.load(version / manifest.PICTURE)
+    onnx.helper.set_model_props(picture, {manifest.SIDE: side})
+    onnx.save(picture, version / manifest.PICTURE)
+    seal(version)
+
+
+def test_images_are_scaled_down_to_the_side_of_the_image_graph(version):
+    assert open_model(version).side == image_files.SIDE
+    name_side(version, "8")
+    model = open_model(version)
+    rgba = np.random.default_rng(0).integers(0, 256, (80, 60, 4), np.uint8)
+    assert model.side == 8
+    np.testing.assert_array_equal(model.to_input(rgba), model.to_input(image_files.shrunk(rgba, 8)))
+    assert (model.to_input(rgba) != open_model(version).picture.run(["image"], {"rgba": rgba})[0]).any()
+
+
+@pytest.mark.parametrize("side", ["0", "-8", "eight", "²", ""])
+def test_the_side_of_images_must_be_a_positive_number(version, side):
+    name_side(version, side)
+    with pytest.raises(ModelError, match="as the side of images, not a positive number"):
+        open_model(version)
 
 
 def test_dynamic_sizes_of_a_graph_are_tried(version):

@@ -8,6 +8,7 @@ from pipelines.core.config import Preprocess
 from pipelines.data.images.conversion import converter
 from pipelines.data.preprocess import Fitted
 from pipelines.export.graph import in_float32, map_shapes, prediction, prediction_of_files, without_maps
+from serving.image_files import SIDE
 from tests.finished_run import scramble, tiny_net
 
 FITTED = Fitted(Preprocess(), None)
@@ -131,14 +132,14 @@ def test_files_are_decoded_and_shown_to_the_same_net(count):
     large = [255 - np.kron(image[..., 0], np.ones((3, 3), np.uint8)) for image in images(count)]
     files = [tf.io.encode_png(one[..., None]).numpy() for one in large]
     seen = [convert(np.dstack([one] * 3 + [np.full_like(one, 255)]))["image"] for one in large]
-    found = prediction_of_files(predict, convert)(tf.constant(files, tf.string, (count,)))
+    found = prediction_of_files(predict, convert, SIDE)(tf.constant(files, tf.string, (count,)))
     expected = predict(np.array(seen, np.uint8).reshape(-1, 28, 28, 1))
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
     assert found["probabilities"].shape == (count, 10)
 
 
 def test_a_file_that_is_not_an_image_fails():
-    predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)))
+    predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)), SIDE)
     with pytest.raises(tf.errors.InvalidArgumentError):
         predict(tf.constant([b"hello"]))
 

@@ -82,6 +82,15 @@ def test_a_large_image_is_scaled_down_as_by_the_endpoint(decoder, form, size):
     np.testing.assert_allclose(decoder(data).numpy().astype(int), expected, atol=2)
 
 
+def test_both_scale_down_to_the_side_of_a_net():
+    small = tf.function(lambda encoded: decode(encoded, 40), input_signature=[tf.TensorSpec((), tf.string)])
+    for form, size in (("JPEG", (700, 500)), ("PNG", (130, 90)), ("PNG", (79, 60))):
+        data = saved(image(size=size), form)
+        found, expected = small(tf.constant(data)).numpy().astype(int), image_files.decode(data, "a", side=40)
+        assert max(found.shape[:2]) < 80
+        np.testing.assert_allclose(found, expected.astype(int), atol=2)
+
+
 @pytest.fixture(scope="module")
 def graph():
     return tf.function(shrunk, input_signature=[tf.TensorSpec((None, None, 4), tf.uint8)])
