@@ -13,9 +13,9 @@ from benchmarks.table import Row
 from pipelines.core.plotting import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE
 
 # More colours for colour-blind readers, by Paul Tol, and a dark brown.
-WINE, TEAL, OLIVE, INDIGO, BROWN = "#882255", "#44AA99", "#999933", "#332288", "#663300"
+WINE, TEAL, OLIVE, INDIGO, BROWN, ROSE = "#882255", "#44AA99", "#999933", "#332288", "#663300", "#CC6677"
 # Ours are thick lines in warm colours; peers are cold or grey. No two contestants of a figure share a colour.
-COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE, BROWN), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
+COLOURS = {True: (ORANGE, WINE, AMBER, PURPLE, BROWN, ROSE), False: (BLUE, SKY, TEAL, GREEN, OLIVE, GREY, INDIGO)}
 MARKERS = "osD^vPX"
 
 
