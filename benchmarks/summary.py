@@ -119,7 +119,7 @@ def _draw_conv(rows: Sequence[Row], path: Path) -> None:
 
 def _draw_serving(rows: Sequence[Row], path: Path) -> None:
     styles = _styles(rows)
-    workloads = {"": "one digit a request", "photographs, ": "one photograph of 1 megapixel a request"}
+    workloads = {"": "digits", "photographs, ": "photographs of 1 megapixel"}
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 8.4), layout="constrained")
         for panels, (prefix, title) in zip(figure.subplots(2, 2), workloads.items(), strict=True):
@@ -135,13 +135,13 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
                     # Error bars, because bands would overlap.
                     spread = np.subtract(median, low), np.subtract(high, median)
                     axes.errorbar(x, median, spread, label=name, ms=5, elinewidth=0.8, capsize=2, **style)
-                unit = {"throughput": "answers per second", "p99": "milliseconds, 99th percentile"}[measure]
-                axes.set_title(f"{unit}, {title}")
+                unit = {"throughput": "answers per second", "p99": "99th percentile, milliseconds"}[measure]
+                axes.set_title(f"{title}: {unit}")
                 axes.set_xlabel("connections")
                 _logarithmic(axes, sorted(ticks))
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4)
-        figure.suptitle(f"A dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
+        figure.suptitle(f"One image per request, dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
         figure.savefig(path, dpi=120)
 
 
