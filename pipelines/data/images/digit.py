@@ -3,14 +3,16 @@
 MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
 centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
 after the middle. Here the paper is estimated first, as a plane of brightness; strokes are what lies far from that plane
-and is neither a table, a frame nor a speck.
+and is neither a table, a frame nor a speck. Strokes of markers and of coarse scans are redrawn as thin and as sharp as
+those of MNIST.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from pipelines.data.images import paper, strokes
+from pipelines.data.images import paper, pen, strokes
 from pipelines.data.images.paper import NOISE, SQUARE, Paper
 from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import coverage
@@ -24,6 +26,8 @@ FIND, MEASURE = 112, 280
 EXACT, HALF = 0.06, 0.35
 # Margin around the digit in the second grid, relative to its longest side.
 MARGIN = 0.25
+# Size of the pixels of MNIST, in pixels of the image, from which strokes are redrawn.
+LARGE = 1.5
 # Ink fainter than this share of the light is not stretched to black.
 FAINT = 0.02
 
@@ -98,28 +102,59 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     clear = 1 - of_grid(found.other, MEASURE)
     blank = of_grid(found.blank, MEASURE // SQUARE)
     level, residual = paper.fit(grid, part, tf.cast(blank > 0.95, tf.float32))
-    ink = found.sign * residual * clear
-    least = EXACT * tf.reduce_max(ink)
-    sharp = _box(ink, part, least)
+    rough = found.sign * residual * clear
+    least = EXACT * tf.reduce_max(rough)
+    sharp = _box(rough, part, least)
     # On grainy paper, ink ends halfway between paper and stroke, and anything thinner than a stroke is grain.
     grainy = NOISE * paper.grain(residual, paper.spread(tf.cast(blank > 0.95, tf.float32))) > least
-    ink = tf.nn.avg_pool2d(ink[None, ..., None], SQUARE, 1, "SAME")[0, ..., 0]
+    ink = tf.nn.avg_pool2d(rough[None, ..., None], SQUARE, 1, "SAME")[0, ..., 0]
     soft = _box(ink, part, tf.maximum(HALF * tf.reduce_max(ink), NOISE * level.deviation))
     box = Rectangle(*(tf.where(grainy, *edges) for edges in zip(soft, sharp, strict=True)))
-    cell = tf.maximum(box.longest, 1.0) / BOX
 
-    def ink_at(top: tf.Tensor, left: tf.Tensor, count: int) -> tf.Tensor:
-        cells = Cells(top, left, cell, count)
-        inside = Cells(top / down, left / across, cell, count)
-        rows, _ = coverage(inside.top, cell / down, count, FIND)
-        columns, _ = coverage(inside.left, cell / across, count, FIND)
+    def ink_in(cells: Cells) -> tf.Tensor:
+        rows, _ = coverage(cells.top / down, cells.size / down, cells.number, FIND)
+        columns, _ = coverage(cells.left / across, cells.size / across, cells.number, FIND)
         return _ink(grey, level, found.sign, cells) * (1 - rows @ found.other @ tf.transpose(columns))
 
-    # Cells start at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST shifts by whole pixels.
-    lower, further = _shift(ink_at(box.top, box.left, BOX))
-    canvas = ink_at(box.top - lower * cell, box.left - further * cell, SIDE)
+    canvas = _centred(ink_in, box)
+    redrawn, needed = _redrawn(tf.nn.relu(rough - NOISE / 2 * level.deviation), part, box)
+    canvas = tf.where(needed, redrawn, canvas)
     image = tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
     return NormalizedDigit(image, found.boxes)
+
+
+def _redrawn(ink: tf.Tensor, part: Rectangle, box: Rectangle) -> tuple[tf.Tensor, tf.Tensor]:
+    """Redraws thick and blurred strokes, float32 [28, 28], and returns whether that was needed.
+
+    Args:
+        ink: float32 [cells, cells].
+        part: the rectangle of the image that they cover.
+        box: the digit in it.
+    """
+    cell = tf.maximum(box.longest, 1.0) / BOX
+    room = (SIDE - BOX) // 2 * cell
+    height, width = part.height / MEASURE, part.width / MEASURE
+    fine = pen.FINE * SIDE
+    rows, _ = coverage((box.top - room - part.top) / height, cell / pen.FINE / height, fine, MEASURE)
+    columns, _ = coverage((box.left - room - part.left) / width, cell / pen.FINE / width, fine, MEASURE)
+    drawn, needed = pen.redraw(rows @ ink @ tf.transpose(columns))
+
+    def ink_in(cells: Cells) -> tf.Tensor:
+        rows, _ = coverage(cells.top, cells.size, cells.number, fine)
+        columns, _ = coverage(cells.left, cells.size, cells.number, fine)
+        return rows @ drawn @ tf.transpose(columns)
+
+    whole = Rectangle(*map(float, (0, fine, 0, fine)))
+    # Digits no larger than MNIST's have no detail that could be redrawn.
+    return _centred(ink_in, _box(drawn, whole, EXACT)), needed & (cell > LARGE)
+
+
+def _centred(ink_in: Callable[[Cells], tf.Tensor], box: Rectangle) -> tf.Tensor:
+    """Fits ink into 28 x 28 pixels as MNIST does: scaled by its box, centred by its mass."""
+    cell = tf.maximum(box.longest, 1.0) / BOX
+    # Cells start at the edge of the box, so that a digit of 20 pixels keeps its pixels; MNIST shifts by whole pixels.
+    lower, further = _shift(ink_in(Cells(box.top, box.left, cell, BOX)))
+    return ink_in(Cells(box.top - lower * cell, box.left - further * cell, cell, SIDE))
 
 
 def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:
