@@ -1,7 +1,7 @@
 """The `curl` and `openssl` commands of the guides run as they stand, against one endpoint and with files made here.
 
-Other tests parse (`test_documented_commands.py`) or run (`test_tutorials.py`) those of `highway`; commands that install,
-build images or take a checkout are not run.
+Other tests parse (`test_documented_commands.py`) or run (`test_tutorials.py`) those of `highway`. Commands that
+install, build images or use a checkout are not run.
 """
 
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = "http://127.0.0.1:8501"
 # Programs whose commands are run or parsed elsewhere, or not at all.
-OTHERS = {"docker", "git", "highway", "make", "pip", "python", "source"}
+OTHERS = {"docker", "export", "git", "highway", "make", "pip", "python", "source"}
 
 
 def commands(*programs):
@@ -52,14 +52,16 @@ def run(command, home):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl(shared_endpoint, home):
-    found = list(commands("curl"))
-    assert len(found) >= 6
-    for command in found:
-        command = command.replace(ADDRESS, shared_endpoint.url).replace("/demo", "/digits")
-        answer = json.loads(run(command.replace("curl ", "curl --silent --show-error --fail-with-body "), home))
-        if "/predict/" in command:
-            tops = [one["top"][0]["label"] for one in answer["predictions"]]
-            assert tops == (["0", "0"] if "pixels.raw" in command else ["7", "3"][: command.count("@")]), command
+    found = list(commands("curl", "echo"))
+    assert len(found) >= 8
+    for line in found:
+        command = line.replace(ADDRESS, shared_endpoint.url).replace("/demo", "/digits")
+        printed = run(command.replace("curl ", "curl --silent --show-error --fail-with-body ", 1), home)
+        if "/predict/" in line:
+            tops = [one["top"][0]["label"] for one in json.loads(printed)["predictions"]]
+            assert tops == (["0", "0"] if "pixels.raw" in line else ["7", "3"][: line.count("@")]), line
+        elif ":predict" in line:
+            assert [one["label"] for one in json.loads(printed)["predictions"]] == ["7"]
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="OpenSSL is not installed")
@@ -73,4 +75,4 @@ def test_openssl(home):
 
 
 def test_every_program_is_run_or_listed():
-    assert set(commands()) <= {"curl", "openssl", *OTHERS}
+    assert set(commands()) <= {"curl", "echo", "openssl", *OTHERS}
