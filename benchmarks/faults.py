@@ -3,10 +3,13 @@
 Each client sends an image as soon as it has the answer to the last one, and compares the answer with what the exported
 net itself computes. Meanwhile versions come and go, some of them damaged, the repository disappears for a moment, the
 endpoint is stopped and started again, and other clients send what is made to hurt (`benchmarks.health`).
+
+Whether a request without an answer had been accepted is read from the endpoint's own log, by its id.
 """
 
 import http.client
 import io
+import itertools
 import json
 import random
 import socket
@@ -40,6 +43,10 @@ HELD = 50
 IMAGES, TOLERANCE = 64, 1e-4
 START_COST = 15.0
 MB = 1_000_000
+# Statuses of requests that the endpoint began but did not accept: incomplete ones, and those to send again.
+NOT_ACCEPTED = (499, 503)
+LOST = "accepted requests lost"
+_ids = itertools.count()
 
 
 @dataclass
@@ -48,6 +55,8 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    unanswered: set[str] = field(default_factory=set)
+    """Ids of the requests whose connection ended as the endpoint stopped."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, what: str, example: str = "") -> None:
@@ -133,16 +142,16 @@ def _ask(endpoint: Endpoint, questions: list[Question], bad: set[int], tally: Ta
             tally.add("connections refused while the endpoint was stopped")
             ended.wait(0.1)
             continue
-        stops = endpoint.stops
+        stops, request = endpoint.stops, f"ask-{next(_ids)}"
+        headers = {"content-type": question.kind, "x-request-id": request}
         try:
-            connection.request("POST", question.path, question.body, {"content-type": question.kind})
+            connection.request("POST", question.path, question.body, headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            # A request that meets the end of its connection has not been accepted.
             if endpoint.stopping or endpoint.stops > stops:
-                tally.add("requests that arrived as the endpoint stopped")
+                tally.unanswered.add(request)
             else:
                 tally.add("requests without an answer", repr(error))
             continue
@@ -231,6 +240,20 @@ def _disturb(endpoint: Endpoint, repository: Repository, tally: Tally, ended: th
             tally.add("times the repository vanished")
 
 
+def _judge(endpoint: Endpoint, tally: Tally) -> None:
+    """Counts the requests that got no answer as the endpoint stopped, by what its log says about them."""
+    tally.counts[LOST] = 0
+    logged = endpoint.logged(tally.unanswered)
+    for request in tally.unanswered:
+        status = logged.get(request)
+        if status is None:
+            tally.add("requests that came too late for a stop, without a line in the log")
+        elif status in NOT_ACCEPTED:
+            tally.add("requests refused or incomplete at a stop, by the log")
+        else:
+            tally.add(LOST, f"{request} has status {status} in the log")
+
+
 def _bound(start: int) -> int:
     """Returns the bound on memory that docs/serving.md states, in bytes."""
     decoder, reader, trial = (45 + 39 + 403) * MB, (51 + 2 * 34) * MB, 97 * MB
@@ -246,7 +269,7 @@ def run(session: Session) -> Iterator[Row]:
     questions, attacks = _questions(version, images[:IMAGES]), _attacks(images)
     repository, tally, ended = Repository(version), Tally(), threading.Event()
     seconds = QUICK_SECONDS if session.quick else SECONDS
-    endpoint = Endpoint(repository.root)
+    endpoint = Endpoint(repository.root, repository.root.with_name("endpoint.log"))
     endpoint.start()
     start = largest = endpoint.memory()
     threads = [
@@ -268,6 +291,7 @@ def run(session: Session) -> Iterator[Row]:
         thread.join()
     status = endpoint.stop()
     tally.add("ends", f"exit status {status}" if status else "")
+    _judge(endpoint, tally)
     session.disagreements += tally.wrong
     session.spent(seconds, f"faults: {', '.join(f'{count:,} {what}' for what, count in sorted(tally.counts.items()))}")
     template = Row("faults", contestant=serving.OURS.name, ours=True, data=name)

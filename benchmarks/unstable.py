@@ -24,20 +24,22 @@ class Endpoint:
 
     Args:
         models: the repository.
+        log: file for its log, in which every request that it began has a line.
     """
 
-    def __init__(self, models: Path) -> None:
+    def __init__(self, models: Path, log: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.address: tuple[str, int] = taken.getsockname()
-        self._models = models
+        self._models, self._log = models, log
         self._process: subprocess.Popen[bytes] | None = None
         self.stopping, self.stops = True, 0
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
-        words = ["-m", "pipelines", "serve", str(self._models), "--port", str(self.address[1]), "--quiet"]
+        words = ["-m", "pipelines", "serve", str(self._models), "--port", str(self.address[1])]
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=variables, stderr=subprocess.DEVNULL)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=variables, stderr=log)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             with suppress(OSError, http.client.HTTPException):
@@ -69,6 +71,17 @@ class Endpoint:
             return answer.status, answer.read()
         finally:
             connection.close()
+
+    def logged(self, requests: set[str]) -> dict[str, int]:
+        """Returns the status of each of these requests, by id, that the endpoint has begun."""
+        found = {}
+        with self._log.open("rb") as log:
+            for line in log:
+                if b'"message":"request"' in line:
+                    entry = json.loads(line)
+                    if entry["request_id"] in requests:
+                        found[entry["request_id"]] = entry["status"]
+        return found
 
     def memory(self) -> int:
         """Returns the resident bytes of it and its child processes."""
