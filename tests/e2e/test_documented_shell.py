@@ -5,6 +5,7 @@ install, build images or use a checkout are not run.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -32,20 +33,21 @@ def commands(*programs):
                     yield line if programs else words[0]
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
     """The folder in which the commands run, with the files that they name."""
+    folder = tmp_path_factory.mktemp("home")
     images, labels = mnist_data()
     for digit, name in ((3, "three.png"), (7, "seven.jpg")):
-        Image.fromarray(images[list(labels).index(digit)].reshape(28, 28).astype("uint8")).save(tmp_path / name)
-    (tmp_path / "pixels.raw").write_bytes(images[:2].astype("uint8").tobytes())
-    (tmp_path / "manifest.json").write_text("{}")
-    monkeypatch.setenv("HIGHWAY_API_KEY", "any")
-    return tmp_path
+        Image.fromarray(images[list(labels).index(digit)].reshape(28, 28).astype("uint8")).save(folder / name)
+    (folder / "pixels.raw").write_bytes(images[:2].astype("uint8").tobytes())
+    (folder / "manifest.json").write_text("{}")
+    return folder
 
 
 def run(command, home):
-    done = subprocess.run(["bash", "-c", command], cwd=home, capture_output=True, text=True, check=False)
+    words, variables = ["bash", "-c", command], {**os.environ, "HIGHWAY_API_KEY": "any"}
+    done = subprocess.run(words, cwd=home, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (command, done.stderr)
     return done.stdout
 
