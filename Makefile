@@ -34,6 +34,8 @@ demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 # Tests that JAX, the second backend, runs too: the library, and training that is killed and resumed.
 ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_many_steps.py \
     tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
+# Without bytecode, each worker of pytest and each process that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # More workers than the two cores of small machines, because some tests wait for processes.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 # .venv-peers has PyTorch but no TensorFlow: the library needs only Keras, NumPy and one backend.

