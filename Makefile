@@ -41,12 +41,13 @@ PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 # .venv-peers has PyTorch but no TensorFlow: the library needs only Keras, NumPy and one backend.
 PYTEST_IN_PEERS := .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
+# Unit tests run apart, because programs that TensorFlow compiled stay in memory until a worker ends.
 test: install peers  ## Run the tests on every backend, short of the slow ones
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow"
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow" tests/unit
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow" tests/integration tests/e2e
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-# The unit tests run apart, because programs that TensorFlow compiled stay in memory until a worker ends.
 test-all: install peers  ## Run every test on every backend
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e

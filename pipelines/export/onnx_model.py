@@ -1,5 +1,6 @@
 """`model.onnx`, and `picture.onnx`, which turns an image of any size into its input."""
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -105,6 +106,8 @@ def _digits() -> Any:
 def _converted(function: "Function") -> Any:
     import tf2onnx
 
+    # Otherwise tf2onnx copies the graph before each optimization, for a quarter of its time, and skips one that fails.
+    os.environ["TF2ONNX_CATCH_ERRORS"] = "FALSE"
     with frameworks.quiet("tf2onnx"):
         proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)
     return proto

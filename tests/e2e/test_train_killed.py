@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from pipelines.verbs.cli import main
 from tests.killed_run import NEWEST, Command, differences, train, train_and_kill
+from tests.toy_data import ToyData
 
 PROGRAM = (sys.executable, "-m", "tests.toy_train")
 # Every step is followed by a save, so that many kills hit one.
@@ -28,8 +30,14 @@ def command(run, words=STACK):
 
 @pytest.fixture(scope="module")
 def whole(shared):
-    """An uninterrupted run."""
-    return shared("uninterrupted", lambda folder: train(command(folder / "run"))) / "run"
+    """An uninterrupted run, trained by this process."""
+
+    def make(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            ToyData(side=28).install(patch)
+            assert main(["train", *STACK.split(), "--run", str(folder / "run")]) == 0
+
+    return shared("uninterrupted", make) / "run"
 
 
 @pytest.mark.slow
@@ -79,10 +87,7 @@ def stop(command, number, status):
     assert "Traceback" not in output
 
 
-def test_a_run_stopped_and_then_killed_ends_as_if_uninterrupted(whole, stopped):
-    if os.environ["KERAS_BACKEND"] == "tensorflow":
-        # Signals are handled the same way on every backend.
-        stop(stopped, signal.SIGTERM, 143)
+def test_a_run_killed_once_ends_as_if_uninterrupted(whole, stopped):
     process = stopped.start()
     wait_for_save(process, stopped)
     # Within a few steps, often in the middle of a save.
@@ -107,5 +112,8 @@ def test_a_run_out_of_disk_space_and_then_stopped_ends_as_if_uninterrupted(whole
     assert "Traceback" not in output
     assert not [path for path in stopped.run.rglob("*") if path.name.startswith(".") or path.name == NEWEST.name]
     stop(stopped, signal.SIGINT, 130)
+    if os.environ["KERAS_BACKEND"] == "tensorflow":
+        # Signals are handled the same way on every backend.
+        stop(stopped, signal.SIGTERM, 143)
     train(stopped)
     assert differences(whole, stopped.run) == []

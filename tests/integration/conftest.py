@@ -16,6 +16,11 @@ from tests.toy_data import ToyData, toy_config
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_digit_graph(digit_graph):
+    """Applies to all exports here."""
+
+
 @pytest.fixture(scope="module")
 def trained_run(shared, tmp_path_factory):
     """A trained run on toy data, which the tests of a module may evaluate and analyse."""

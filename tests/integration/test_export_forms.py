@@ -155,6 +155,7 @@ def test_another_net_on_disk_is_refused(written, digits):
         measure(folder, tiny_net(seed=1), fitted, digits)
 
 
+@pytest.mark.slow
 def test_labels_in_another_order_are_refused(written, digits):
     with pytest.raises(UserError, match="the exported SavedModel does not compute"):
         measure(*written, digits, labels=LABELS[::-1])

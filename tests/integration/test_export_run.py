@@ -116,6 +116,7 @@ def test_an_unusable_key_is_reported_before_anything_is_written(tiny_run, home, 
     assert not (home / "models").exists()
 
 
+@pytest.mark.slow
 def test_a_net_trained_in_mixed_precision_is_exported_in_float32(home, data_dir):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

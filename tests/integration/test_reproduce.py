@@ -255,7 +255,8 @@ def test_a_user_error_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, c
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["bias", pytest.param("optimization", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bias", "optimization"])
 def test_missing_data_is_one_message_and_leaves_nothing(start, tmp_path, name):
     study = start(name, "--data-dir", "no/such", "--to", "study")
     output = study.communicate()[0]

@@ -34,6 +34,8 @@ from tests.endpoint import LoadedClient
 DOUBLE = Path(__file__).parents[1] / "tf_serving_double.py"
 RAW = {"content-type": "application/octet-stream"}
 PROTOCOLS = ("grpc", "rest")
+# The server is a process with TensorFlow, and takes as long as all other tests of the endpoint together.
+pytestmark = pytest.mark.slow
 
 
 class Server:
@@ -229,7 +231,6 @@ def test_a_version_is_served_once_tf_serving_has_loaded_it(server, protocol):
         assert predict(client, random_images(1)).json()["version"] == 2
 
 
-@pytest.mark.slow
 def test_new_versions_lose_no_request(server, exported):
     """Sends requests without a pause while TF Serving loads versions and unloads earlier ones."""
     images, answers, stop = random_images(2), [], threading.Event()
@@ -265,7 +266,6 @@ def test_new_versions_lose_no_request(server, exported):
     assert said[2] != said[3]
 
 
-@pytest.mark.slow
 def test_a_request_to_an_unloaded_version_is_answered_by_the_next(server, protocol):
     release(server.root, "--versions", 1)
     wait_for(lambda: server.states()["2"] == "END")
@@ -298,7 +298,6 @@ def test_a_damaged_version_is_refused_whatever_tf_serving_has(server, exported, 
         assert "variables.index is damaged" in status["status"]["error_message"]
 
 
-@pytest.mark.slow
 def test_the_endpoint_recovers_when_tf_serving_restarts(server, protocol, in_process):
     images = random_images(3)
     expected = predict(in_process, images).json()
@@ -373,7 +372,6 @@ def saved_model_cli(*words):
     return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.slow
 def test_saved_model_cli_shows_and_runs_both_signatures(exported, tmp_path):
     folder = str(repository.find(exported))
     shown = saved_model_cli("show", "--all", "--dir", folder)

@@ -149,6 +149,7 @@ def options(folder, trials):
     return ("--trials", str(trials), "--to", str(folder))
 
 
+@pytest.mark.slow
 def test_a_search_survives_the_death_of_a_worker_the_chief_and_all_processes(start, tmp_path, toy):
     folder = tmp_path / "search"
     words = options(folder, 5)

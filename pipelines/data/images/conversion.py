@@ -57,7 +57,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
             "Export it with --pictures natural."
         )
 
-    @tf.function(input_signature=[RGBA_SPEC])
+    @_traced(RGBA_SPEC)
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
         if kind == "natural":
             return {INPUT: tf.ensure_shape(natural(rgba, *shape), shape)}
@@ -99,10 +99,15 @@ def parts() -> ConversionParts:
         return {GREY: seen, STORED: digit.is_stored(seen)}
 
     return ConversionParts(
-        tf.function(look, input_signature=[RGBA_SPEC]),
-        tf.function(lambda grey: _named(digit.stored(grey)), input_signature=[grey_spec]),
-        tf.function(lambda grey: _named(digit.written(grey)), input_signature=[grey_spec]),
+        _traced(RGBA_SPEC)(look),
+        _traced(grey_spec)(lambda grey: _named(digit.stored(grey))),
+        _traced(grey_spec)(lambda grey: _named(digit.written(grey))),
     )
+
+
+def _traced(spec: tf.TensorSpec) -> Any:
+    # Conditions and loops are TensorFlow's own: AutoGraph would look for Python's, for two thirds of the tracing time.
+    return tf.function(input_signature=[spec], autograph=False)
 
 
 def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:

@@ -93,13 +93,10 @@ def saved(tmp_path_factory):
 
 
 OTHER = "tensorflow" if BACKEND == "jax" else "jax"
-# JAX compiles every operation for every shape; PyTorch saves the same way as TensorFlow.
-SLOW_ELSEWHERE = () if BACKEND == "tensorflow" else pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "backend", [pytest.param(OTHER, marks=SLOW_ELSEWHERE), pytest.param(BACKEND, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", [OTHER, BACKEND])
 def test_saved_files_give_the_same_outputs_in_a_new_process(saved, backend):
     done = run_python(backend, SCRIPT, backend, str(saved))
     assert done.returncode == 0, done.stderr

@@ -45,12 +45,13 @@ def test_a_failed_import_is_not_silenced():
     assert "nonsense" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({}, len(os.sched_getaffinity(0))),
-        pytest.param({"JAX_NUM_CPU_DEVICES": "3"}, 3, marks=pytest.mark.slow),
-        pytest.param({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4, marks=pytest.mark.slow),
+        ({"JAX_NUM_CPU_DEVICES": "3"}, 3),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
     ],
 )
 def test_jax_treats_each_cpu_core_as_a_device(monkeypatch, environment, expected):

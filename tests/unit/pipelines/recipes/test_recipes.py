@@ -1,10 +1,9 @@
 """The recipes against the numbers of the paper, and against the nets of the library."""
 
-import math
-
 import pytest
 
 from pipelines import recipes
+from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.recipes.provenance import flat, tags
 from pipelines.recipes.twins import KINDS
@@ -154,20 +153,14 @@ def test_the_header_has_command_data_and_measurement(name):
         assert name in header
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name.endswith(KINDS) else name for name in recipes.names()],
-)
-def test_the_net_of_a_recipe_has_the_parameters_of_its_preset(name):
-    import keras
-
+@pytest.mark.parametrize("name", recipes.names())
+def test_the_net_of_a_recipe_is_its_preset_without_overrides(name):
+    # `tests/unit/highway_keras/models/test_presets.py` builds all presets and counts their parameters.
     import highway_keras
-    from highway_keras.models.presets import PRESETS
 
-    config = recipes.get(name).config.model
-    keras.backend.clear_session()
-    model = highway_keras.from_preset(config.preset, **config.model_dump(exclude={"preset"}))
-    assert sum(math.prod(each.shape) for each in model.trainable_variables) == PRESETS[config.preset].parameters
+    model = recipes.get(name).config.model
+    assert model.preset in highway_keras.presets()
+    assert model == ModelConfig(preset=model.preset)
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("mnist_conv_32", 151_690), ("cifar10_19", 2_256_838)])
