@@ -21,8 +21,8 @@ from serving.errors import ImageError, LimitError
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", *(["AVIF"] if features.check("avif") else []))
 # Photographs of large cameras have 50 million; decoding takes 200 MB, in some formats twice that.
 PIXELS = 50_000_000
-# Sides of twice this or more are scaled down by whole factors, unless `picture.onnx` names another number: it takes
-# 20 ns and 40 bytes per pixel.
+# Images are scaled down by whole factors until their longer side is below twice this, because `picture.onnx` takes
+# 20 ns and 40 bytes per pixel. It is also the default of `side`, the length of the shorter side that is enough.
 SIDE = 500
 # Factors by which a JPEG decoder can scale down: it then computes fewer pixels of each 8 x 8 block.
 RATIOS = (8, 4, 2)
@@ -67,13 +67,13 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS, side: int = SIDE) ->
     """Decodes an image as a viewer shows it.
 
     EXIF orientation is applied. Grey, palette, CMYK and 16-bit images become RGB of 8 bits. A large image is scaled
-    down by a whole factor, to sides of less than `2 * side`.
+    down by a whole factor; see `reduction`.
 
     Args:
         encoded: the whole file, in one of `FORMATS`.
         name: used in messages.
         pixels: maximum number, width times height.
-        side: half the largest side of the result; see `serving.model.Version.side`.
+        side: length of the shorter side that is enough; see `serving.model.Version.side`.
 
     Returns:
         uint8 `[height, width, 4]`.
@@ -128,18 +128,35 @@ def read(path: Path, side: int = SIDE) -> np.ndarray:
 
 
 def shrunk(rgba: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """Scales a large image down by a whole factor, to sides of less than `2 * side`, by averaging.
+    """Scales a large image down by a whole factor, by averaging; see `reduction`.
 
     Args:
         rgba: uint8 `[height, width, 4]`.
-        side: half the largest side of the result.
+        side: length of the shorter side that is enough.
 
     Returns:
         The same array if it is small enough; otherwise means, with colours weighted by alpha.
     """
-    if max(rgba.shape[:2]) < 2 * side:
+    height, width = rgba.shape[:2]
+    if reduction(width, height, side) == 1:
         return rgba
     return np.asarray(_small(Image.fromarray(rgba), side))
+
+
+def reduction(width: int, height: int, side: int = SIDE) -> int:
+    """Returns the factor by which an image is scaled down.
+
+    Its shorter side stays at least `side` long, unless the longer one is limited: below `2 * SIDE`.
+
+    Args:
+        width: width of the image.
+        height: height of the image.
+        side: length of the shorter side that is enough.
+
+    Example:
+        reduction(4000, 3000, side=96)  # 31: 130 x 97
+    """
+    return max(1, max(width, height) // SIDE, min(width, height) // side)
 
 
 def jpeg_ratio(width: int, height: int, side: int = SIDE) -> int:
@@ -150,9 +167,9 @@ def jpeg_ratio(width: int, height: int, side: int = SIDE) -> int:
     Args:
         width: width in the file.
         height: height in the file.
-        side: half the largest side of the decoded image.
+        side: length of the shorter side that is enough.
     """
-    most = min(max(width, height) // side, width, height)
+    most = min(reduction(width, height, side), width, height)
     return next((ratio for ratio in RATIOS if ratio <= most), 1)
 
 
@@ -182,7 +199,8 @@ def _decode(image: Image.Image, encoded: bytes, side: int) -> np.ndarray:
     if (decoded := _decode_large_png(image, encoded, side)) is not None:
         # Not `image.getexif`, which would decode the file to find EXIF data after the pixels.
         orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)
-        small = _reduced(image.size, side, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
+        factor = reduction(*image.size, side)
+        small = _reduced(image.size, factor, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
     else:
         if image.format in ("JPEG", "MPO") and (ratio := jpeg_ratio(*image.size, side)) > 1:
             image.draft(None, (image.width // ratio, image.height // ratio))
@@ -196,7 +214,7 @@ def _decode(image: Image.Image, encoded: bytes, side: int) -> np.ndarray:
 def _decode_large_png(image: Image.Image, encoded: bytes, side: int) -> np.ndarray | None:
     """Decodes a large, plain PNG file; returns None if Pillow has to decode the file."""
     mode = _FAST.get(image.mode)
-    if image.format != "PNG" or mode is None or max(image.size) < 2 * side:
+    if image.format != "PNG" or mode is None or reduction(*image.size, side) == 1:
         return None
     if image.info.keys() & {"transparency", "interlace"} or not _ends_with_pixels(encoded):
         return None
@@ -223,25 +241,24 @@ def _ends_with_pixels(png: bytes) -> bool:
 
 
 def _small(image: Image.Image, side: int) -> Image.Image:
-    """Returns RGBA of 8 bits with sides of less than `2 * side`."""
-    factor = max(image.size) // side
-    if factor < 2:
+    """Returns RGBA of 8 bits, scaled down."""
+    factor = reduction(*image.size, side)
+    if factor == 1:
         return _eight_bits(image).convert("RGBA")
     if image.mode in ("L", "RGB") and "transparency" not in image.info:
         return image.reduce(factor).convert("RGBA")
-    return _reduced(image.size, side, lambda top, bottom: image.crop((0, top, image.width, bottom)))
+    return _reduced(image.size, factor, lambda top, bottom: image.crop((0, top, image.width, bottom)))
 
 
-def _reduced(size: tuple[int, int], side: int, rows: Callable[[int, int], Image.Image]) -> Image.Image:
+def _reduced(size: tuple[int, int], factor: int, rows: Callable[[int, int], Image.Image]) -> Image.Image:
     """Scales a large image down in bands.
 
     Args:
         size: width and height.
-        side: half the largest side of the result.
+        factor: the whole factor.
         rows: returns the image between two rows.
     """
     width, height = size
-    factor = max(size) // side
     step = factor * math.ceil(_BAND / (factor * width))
     bands = [
         (top // factor, _mixable(rows(top, min(top + step, height))).reduce(factor)) for top in range(0, height, step)

@@ -45,7 +45,7 @@ INPUT = "image"
 ENCODED = "image_bytes"
 RGBA = "rgba"
 BOXES = "boxes"
-# Metadata of `picture.onnx`: images must have sides of less than twice this number.
+# Metadata of `picture.onnx`: length of an image's shorter side that is enough; see `serving.image_files.reduction`.
 SIDE = "side"
 PROBABILITIES = "probabilities"
 CLASS_ID = "class_id"

@@ -37,8 +37,8 @@ class Version:
         manifest: its manifest.
         picture: session of `picture.onnx`; None in versions that were exported without it.
         samples: reference images; None in versions that were exported without them.
-        side: image files are scaled down to sides of less than twice this while they are decoded; see
-            `serving.image_files`.
+        side: length of the shorter side down to which image files are scaled while they are decoded; see
+            `serving.image_files.reduction`.
     """
 
     folder: Path

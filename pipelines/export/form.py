@@ -28,7 +28,7 @@ class TracedNet:
     convert: "Function"
     """Maps an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
     side: int
-    """Side to which image files are scaled down before that; see `serving.image_files`."""
+    """Length of the shorter side down to which image files are scaled before that; see `serving.image_files`."""
     images: np.ndarray
     """Real images, uint8 `[n, height, width, channels]`."""
     files: Sequence[bytes]

@@ -39,7 +39,7 @@ class ServedVersion(Protocol):
 
     @property
     def side(self) -> int:
-        """Side to which image files are scaled down; see `serving.model.Version`."""
+        """Length of the shorter side down to which image files are scaled; see `serving.model.Version`."""
 
     @property
     def platform(self) -> str:

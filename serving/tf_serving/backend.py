@@ -116,7 +116,7 @@ class RemoteVersion:
 
     @property
     def side(self) -> int:
-        """Side to which image files are scaled down."""
+        """Length of the shorter side down to which image files are scaled."""
         return self.opened.side
 
     @property

@@ -24,6 +24,8 @@ RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
 GREY, STORED = "grey", "stored"
 WHITE = 255.0
 OPAQUE = 255
+# Pixels of an image file for each pixel of the input, along a side, beyond which more do not change the input.
+ENOUGH = 3
 # Red, green and blue, float32 [h, w] each, 0 to 255.
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
@@ -67,16 +69,16 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
 
 
 def side_of(kind: PictureKind, shape: tuple[int, ...]) -> int:
-    """Returns the side to which image files are scaled down before conversion; see `serving.image_files`.
+    """Returns the length of an image's shorter side that is enough before conversion; see `serving.image_files`.
 
     Args:
         kind: "digit", which takes up little of a photograph, or "natural".
         shape: height, width and channels of the input.
 
     Example:
-        side_of("natural", (32, 32, 3))  # 128
+        side_of("natural", (32, 32, 3))  # 96
     """
-    return image_files.SIDE if kind == "digit" else min(image_files.SIDE, 4 * max(shape[:2]))
+    return image_files.SIDE if kind == "digit" else min(image_files.SIDE, ENOUGH * max(shape[:2]))
 
 
 class ConversionParts(NamedTuple):

@@ -18,7 +18,7 @@ def decode(encoded: tf.Tensor, side: int = SIDE) -> tf.Tensor:
 
     Args:
         encoded: scalar string, a whole PNG or JPEG file. 16 bits become 8; palettes and CMYK become RGB.
-        side: half the largest side of the result.
+        side: length of the shorter side that is enough; see `serving.image_files.reduction`.
 
     Returns:
         uint8 [h, w, 4]: red, green, blue, alpha.
@@ -45,7 +45,7 @@ def decode(encoded: tf.Tensor, side: int = SIDE) -> tf.Tensor:
 
 def _jpeg(encoded: tf.Tensor, side: int) -> tf.Tensor:
     sides = tf.image.extract_jpeg_shape(encoded)[:2]
-    most = tf.minimum(tf.reduce_max(sides) // side, tf.reduce_min(sides))
+    most = tf.minimum(_reduction(sides, side), tf.reduce_min(sides))
 
     def smaller(ratio: int) -> tf.Tensor:
         # This transform is slow but exact, and Pillow uses it too.
@@ -96,17 +96,22 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def shrunk(rgba: tf.Tensor, side: int = SIDE) -> tf.Tensor:
-    """Downscales a large image by an integer factor, to sides of less than `2 * side`, averaging alpha-weighted pixels.
+    """Downscales a large image by an integer factor, averaging alpha-weighted pixels.
 
     Args:
         rgba: uint8 [h, w, 4].
-        side: half the largest side of the result.
+        side: length of the shorter side that is enough; see `serving.image_files.reduction`.
 
     Returns:
         uint8 [h, w, 4]; unchanged if it is small enough.
     """
-    factor = tf.reduce_max(tf.shape(rgba)[:2]) // side
+    factor = _reduction(tf.shape(rgba)[:2], side)
     return tf.cond(factor < 2, lambda: rgba, lambda: _reduced(rgba, factor))
+
+
+def _reduction(sides: tf.Tensor, side: int) -> tf.Tensor:
+    """Computes `serving.image_files.reduction`; 0 counts as 1."""
+    return tf.maximum(tf.reduce_max(sides) // SIDE, tf.reduce_min(sides) // side)
 
 
 def _reduced(rgba: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:

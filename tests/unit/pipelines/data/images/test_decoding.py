@@ -82,13 +82,24 @@ def test_a_large_image_is_scaled_down_as_by_the_endpoint(decoder, form, size):
     np.testing.assert_allclose(decoder(data).numpy().astype(int), expected, atol=2)
 
 
-def test_both_scale_down_to_the_side_of_a_net():
+@pytest.mark.parametrize(
+    ("form", "size", "expected"),
+    [
+        ("JPEG", (700, 500), (88, 63)),
+        ("PNG", (130, 90), (65, 45)),
+        ("PNG", (120, 79), (120, 79)),
+        # A panorama keeps its shorter side, unless the longer one would exceed 1,000 pixels.
+        ("JPEG", (900, 90), (450, 45)),
+        ("PNG", (50, 990), (50, 990)),
+        ("PNG", (4000, 80), (500, 10)),
+    ],
+)
+def test_both_scale_down_until_the_shorter_side_is_just_enough(form, size, expected):
     small = tf.function(lambda encoded: decode(encoded, 40), input_signature=[tf.TensorSpec((), tf.string)])
-    for form, size in (("JPEG", (700, 500)), ("PNG", (130, 90)), ("PNG", (79, 60))):
-        data = saved(image(size=size), form)
-        found, expected = small(tf.constant(data)).numpy().astype(int), image_files.decode(data, "a", side=40)
-        assert max(found.shape[:2]) < 80
-        np.testing.assert_allclose(found, expected.astype(int), atol=2)
+    data = saved(image(size=size), form)
+    found, theirs = small(tf.constant(data)).numpy().astype(int), image_files.decode(data, "a", side=40)
+    assert found.shape[1::-1] == expected
+    np.testing.assert_allclose(found, theirs.astype(int), atol=2)
 
 
 @pytest.fixture(scope="module")
