@@ -28,7 +28,7 @@ import numpy as np
 from serving import image_files
 from serving.engine.processes import NICE, ChildProcesses, EndedError
 from serving.errors import BusyError, LimitError
-from serving.image_files import SIDE, jpeg_ratio
+from serving.image_files import SIDE, jpeg_ratio, reduction
 
 # A file may be overtaken by files that arrive within this many times its own estimated time.
 PATIENCE = 10.0
@@ -119,6 +119,8 @@ class Decoder:
     # Due time, order of arrival, estimated seconds, result, work.
     _waiting: list[tuple[float, int, float, Future[Any], Callable[[], Any]]] = field(default_factory=list, init=False)
     _numbers: Iterator[int] = field(default_factory=itertools.count, init=False)
+    # Files that are being decoded in this process.
+    _here: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._children = ChildProcesses(_limit, self.memory)
@@ -144,10 +146,7 @@ class Decoder:
         """
         cost = estimate(file, side)
         if cost.light:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self.executor, lambda: to_input(image_files.decode(file, name, self.pixels, side))
-            )
+            return await self._decode_here(lambda: to_input(image_files.decode(file, name, self.pixels, side)))
         if cost.seconds > HOPELESS:
             raise LimitError(f"{name} would take about {cost.seconds:.0f} s to decode. {_ADVICE}")
         # No name for the future: an error's traceback would refer to it, and both would keep the file alive.
@@ -173,6 +172,16 @@ class Decoder:
         """Ends the processes; no further calls are allowed."""
         self._threads.shutdown(cancel_futures=True)
         self._children.close()
+
+    async def _decode_here(self, work: Callable[[], T]) -> T:
+        self._here += 1
+        try:
+            # Lets the other requests begin that have arrived.
+            await asyncio.sleep(0)
+            # Another thread pays only if several files can be decoded side by side.
+            return work() if self._here == 1 else await asyncio.get_running_loop().run_in_executor(self.executor, work)
+        finally:
+            self._here -= 1
 
     def _enqueue(self, seconds: float, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -203,13 +212,8 @@ class Decoder:
 def _estimate_png(encoded: bytes, side: int) -> Estimate:
     width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", encoded, 16)
     channels = _CHANNELS.get(colour, 4) * (2 if bits == 16 else 1)
-    seconds = _seconds(
-        width * height,
-        (2 + 3 * channels) * (2 if interlaced else 1),
-        len(encoded),
-        8,
-        min(width * height, (2 * side) ** 2),
-    )
+    reading = 8e-9 * len(encoded)
+    seconds = _seconds((width, height), side, (2 + 3 * channels) * (2 if interlaced else 1), reading)
     at, extras, light = len(_PNG), 0, seconds <= LIGHT and not any(name in encoded for name in _COMPRESSED)
     # Pillow handles each chunk in Python, including those after the pixels.
     for number in range(_SEGMENTS + min(len(encoded), 2**20) // 1024):
@@ -238,18 +242,27 @@ def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
             ratio = jpeg_ratio(width, height, side)
             each = 1.5 if ratio > 1 else 5.0
             # A scan without data costs 14 bytes and a pass over all pixels.
-            scans = encoded.count(b"\xff\xda", 0, 2**20)
+            codes = np.frombuffer(encoded, np.uint8, min(len(encoded), 2**20))
+            # Five times as fast as `bytes.count`.
+            scans = int(np.count_nonzero((codes[:-1] == 0xFF) & (codes[1:] == 0xDA)))
             each += max(scans, _SCANS) if kind in _PROGRESSIVE else max(scans - 1, 0)
-            left = min(width * height // ratio**2, (2 * side) ** 2)
-            return Estimate(_seconds(width * height, each, len(encoded), 6, left), extras <= _EXTRAS)
+            return Estimate(_seconds((width, height), side, each, 6e-9 * len(encoded)), extras <= _EXTRAS)
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
     return UNKNOWN
 
 
-def _seconds(pixels: int, pixel_ns: float, size: int, byte_ns: float, left: int) -> float:
-    """Returns the time to decode a file and to convert the pixels that are left of it to the input of a net."""
-    return 1e-9 * (pixels * pixel_ns + size * byte_ns + left * _INPUT_NS)
+def _seconds(size: tuple[int, int], side: int, pixel_ns: float, reading: float) -> float:
+    """Estimates the time to decode a file, scale it down, and convert the rest to the input of a net.
+
+    Args:
+        size: width and height.
+        side: see `serving.image_files.decode`.
+        pixel_ns: nanoseconds per pixel of the file.
+        reading: seconds that its bytes take.
+    """
+    pixels = size[0] * size[1]
+    return reading + 1e-9 * (pixels * pixel_ns + pixels / reduction(*size, side) ** 2 * _INPUT_NS)
 
 
 def _limit(memory: int) -> None:

@@ -75,6 +75,16 @@ def test_a_damaged_file_is_reported(decoder):
         decoder.decode_limited(saved((300, 200))[:5000], "cut.png")
 
 
+def test_only_cheap_files_that_arrive_together_are_decoded_in_other_threads(decoder):
+    async def threads(count):
+        file = saved((30, 20))
+        return await asyncio.gather(*(decoder.decode(file, "a", lambda _: threading.get_ident()) for _ in range(count)))
+
+    own = threading.get_ident()
+    assert asyncio.run(threads(1)) == [own]
+    assert own not in asyncio.run(threads(3))
+
+
 def test_an_error_does_not_keep_the_file(decoder):
     async def ask():
         def to_input(rgba):

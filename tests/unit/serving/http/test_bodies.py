@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from serving import image_files
+from serving.engine import decoding
 from serving.engine.processes import SMALL
 from serving.engine.settings import Settings
 from serving.http.app import make_app
@@ -33,13 +34,15 @@ def test_all_bodies_together_are_limited(version):
 
 
 def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
-    free, decode = threading.Event(), image_files.decode
+    free = threading.Event()
 
-    def held(*arguments):
+    def held(decoder, file, name, side):
         free.wait(10)
-        return decode(*arguments)
+        return image_files.decode(file, name, side=side)
 
-    monkeypatch.setattr(image_files, "decode", held)
+    # A file that is decoded in the event loop's thread would keep the others from arriving.
+    monkeypatch.setattr(decoding, "LIGHT", -1.0)
+    monkeypatch.setattr(decoding.Decoder, "decode_limited", held)
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
     with (
