@@ -80,8 +80,9 @@ class CallLimits:
         context.add_done_callback(partial(self._end, address))
 
     def answered(self, context: Any) -> None:
-        """Starts the time limit for reading the answer of a call that `begin` has counted."""
-        self._unread[context] = client_of(context.peer()), time.monotonic() + self.body
+        """Starts the time limit for reading the answer of a call that `begin` has counted, unless it has ended."""
+        if not context.done():
+            self._unread[context] = client_of(context.peer()), time.monotonic() + self.body
 
     def late(self) -> set[Client]:
         """Returns the clients that have not read an answer in time."""

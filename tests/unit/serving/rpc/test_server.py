@@ -307,7 +307,9 @@ def test_calls_and_connections_from_one_address_are_limited(settings):
             return served.inference.ServerLive.future(service_pb2.ServerLiveRequest()).code()
 
         with incomplete(served) as call:
-            eventually(lambda: code() == Code.UNAVAILABLE)
+            # The call and this request itself; a call of `code` must not come first.
+            eventually(lambda: "highway_requests_in_flight 2.0" in served.http.get("/metrics").text)
+            assert code() == Code.UNAVAILABLE
             call.cancel()
         eventually(lambda: code() == Code.OK)
         others = [socket.create_connection(served.address, 20) for _ in range(3)]
