@@ -44,9 +44,9 @@ def start(task: str) -> Train:
     for name in ("kernel", "bias", "transform_kernel", "transform_bias"):
         getattr(stack, name).assign(weights[name])
     if "loop" in problem.options:
-        from benchmarks.contestants.torch_training import looping
+        from benchmarks.contestants.torch_training import train_dense
 
-        return looping(model, model, problem)
+        return train_dense(model, model, problem)
     return fitting(model, problem)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.contestants.torch_training import device, looping, on_device
 from benchmarks.conv_problem import CLASSIFIER_L2, L2, LAST, LEARNING_RATE, MOMENTUM, STAGES, ConvProblem
 from benchmarks.worker import Train, serve
 
@@ -47,16 +48,13 @@ class Net(nn.Module):
 def start(task: str) -> Train:
     """Builds the net; see `benchmarks.worker`."""
     problem = ConvProblem.from_json(task)
-    device = "cuda" if "gpu" in problem.options else "cpu"
-    if device == "cuda":
+    if device(problem) == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     net = Net()
     _load(net, problem.initial())
-    net = net.to(device, memory_format=torch.channels_last)
+    net = net.to(device(problem), memory_format=torch.channels_last)
     model = torch.compile(net) if "compile" in problem.options else net
-    images, labels = (torch.from_numpy(array).to(device) for array in problem.data())
-    images, labels = images.permute(0, 1, 4, 2, 3), labels.long()
     kernels = [weight for weight in net.layers.parameters() if weight.ndim > 1]
     biases = [weight for weight in net.parameters() if weight.ndim == 1]
     # Keras's L2 penalty is the factor times w squared, so its gradient is twice the factor times w.
@@ -66,24 +64,9 @@ def start(task: str) -> Train:
         {"params": biases},
     ]
     optimizer = torch.optim.SGD(groups, lr=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
-    amp = torch.autocast(device, torch.bfloat16, enabled=problem.precision == "mixed_bfloat16")
-    done = 0
-
-    def train(steps: int) -> list[float]:
-        nonlocal done
-        losses = []
-        for _ in range(steps):
-            at = done % len(images)
-            done += 1
-            optimizer.zero_grad()
-            with amp:
-                loss = nn.functional.cross_entropy(model(images[at]), labels[at])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses).tolist()
-
-    return train
+    amp = torch.autocast(device(problem), torch.bfloat16, enabled=problem.precision == "mixed_bfloat16")
+    images, labels = on_device(problem)
+    return looping(model, optimizer, (images.permute(0, 1, 4, 2, 3), labels), amp)
 
 
 def _load(net: Net, weights: dict[str, np.ndarray]) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from benchmarks.contestants.torch_training import looping
+from benchmarks.contestants.torch_training import device, train_dense
 from benchmarks.problem import Arrays, Problem
 from benchmarks.worker import Train, serve
 
@@ -29,8 +29,8 @@ def start(task: str) -> Train:
     layers = [Highway(problem.width) for _ in range(problem.depth)]
     entry, head = nn.Linear(weights["entry_kernel"].shape[0], problem.width), nn.Linear(problem.width, 10)
     _load(weights, entry, layers, head)
-    net = nn.Sequential(entry, nn.Tanh(), *layers, head).to("cuda" if "gpu" in problem.options else "cpu")
-    return looping(net, torch.compile(net) if "compile" in problem.options else net, problem)
+    net = nn.Sequential(entry, nn.Tanh(), *layers, head).to(device(problem))
+    return train_dense(net, torch.compile(net) if "compile" in problem.options else net, problem)
 
 
 def _load(weights: Arrays, entry: nn.Linear, layers: list[Highway], head: nn.Linear) -> None:
