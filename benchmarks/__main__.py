@@ -12,6 +12,7 @@ from benchmarks import (
     conv,
     cores,
     dense,
+    documents,
     faults,
     health,
     inputs,
@@ -98,6 +99,7 @@ def _publish() -> None:
     for folder, files, prefix in ((DOCS / "benchmarks", "*.csv", ""), (DOCS / "images", "*.png", "benchmark_")):
         for path in sorted(RESULTS.glob(files)):
             shutil.copy(path, folder / f"{prefix}{path.name}")
+    documents.update(DOCS, DOCS / "benchmarks")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="print each benchmark with its question and duration")
     parser.add_argument("--quick", action="store_true", help="show that everything runs; the figures mean nothing")
-    parser.add_argument("--publish", action="store_true", help="copy all results to docs/benchmarks and docs/images")
+    parser.add_argument("--publish", action="store_true", help="copy all results to docs, and update their tables")
     return parser
 
 

@@ -1,0 +1,132 @@
+"""Tables of the documents that are made from published results.
+
+A comment such as `<!-- table: dense steps -->` in a document marks the table after it, and `python -m benchmarks
+--publish` writes that table anew.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+# A row of a published table, as text.
+Record = Mapping[str, str]
+_MARKED = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n\n?)(?P<table>(?:\|.*\n)+)")
+# Depth and width of the nets of the dense benchmark.
+_DEPTHS = tuple((depth, 50) for depth in (10, 30, 50, 100, 1000))
+_WIDTHS = tuple((30, width) for width in (100, 200, 400))
+_CONNECTIONS = (1, 8, 16, 64)
+# The contestants whose ratio to the fastest peer is shown.
+_FASTEST = ("ours, TensorFlow", "ours, JAX, one device per core")
+
+
+def update(folder: Path, results: Path) -> None:
+    """Writes the marked tables of all documents anew.
+
+    Args:
+        folder: folder of the documents.
+        results: folder of the published tables, a CSV file for each benchmark.
+    """
+    for path in sorted(folder.rglob("*.md")):
+        text = path.read_text()
+        if (found := with_tables(text, results)) != text:
+            path.write_text(found)
+
+
+def with_tables(text: str, results: Path) -> str:
+    """Returns a document with its marked tables made from the results.
+
+    Args:
+        text: the document.
+        results: folder of the published tables.
+    """
+    return _MARKED.sub(lambda found: found[1] + "".join(f"{line}\n" for line in table(found["name"], results)), text)
+
+
+def table(name: str, results: Path) -> list[str]:
+    """Returns the lines of a table.
+
+    Args:
+        name: name of the table, which starts with that of its benchmark.
+        results: folder of the published tables.
+    """
+    with (results / f"{name.split(maxsplit=1)[0]}.csv").open(newline="") as file:
+        return TABLES[name](list(csv.DictReader(file)))
+
+
+def _steps(rows: Sequence[Record], sizes: Sequence[tuple[int, int]]) -> list[str]:
+    """Training steps per second of each contestant at each size."""
+    steady = [row for row in rows if row["measure"] == "steady state"]
+    medians = {(row["contestant"], _size(row)): _number(row["median"]) for row in steady}
+    ratios = {(row["contestant"], _size(row)): f"{float(row['ratio']):.2f}" for row in steady if row["ratio"]}
+    heads = [f"{depth:,}" if width == 50 else f"{depth}, width {width}" for depth, width in sizes]
+    lines = [[_name(one), *(medians.get((one, size), "") for size in sizes)] for one in _names(steady)]
+    lines += [
+        [f"*ratio:* {_name(one)} / the fastest peer", *(ratios.get((one, size), "") for size in sizes)]
+        for one in _FASTEST
+    ]
+    return _lines(["training steps per second, by layers", *heads], lines)
+
+
+def _starts(rows: Sequence[Record]) -> list[str]:
+    """Seconds to the first step and for a whole study."""
+    measures = {"first step": (10, 100, 1000), "study": (10, 30, 50, 100)}
+    medians = {
+        (row["contestant"], measure, int(row["depth"])): _number(row["median"])
+        for row in rows
+        for measure in measures
+        if row["measure"].startswith(measure) and row["width"] == "50"
+    }
+    columns = [(measure, depth) for measure, depths in measures.items() for depth in depths]
+    heads = [f"{measure}, {depth:,} layers" for measure, depth in columns]
+    names = [one for one in _names(rows) if (one, *columns[0]) in medians]
+    lines = [[_name(one), *(medians.get((one, *column), "") for column in columns)] for one in names]
+    return _lines(["seconds from the start of the process", *heads], lines)
+
+
+def _servers(rows: Sequence[Record], prefix: str) -> list[str]:
+    """Requests per second and slowest percent of each server, by connections."""
+    medians = {(row["contestant"], row["measure"]): _number(row["median"]) for row in rows}
+    measures = [
+        f"{prefix}{measure}, {count} connection{'s' * (count > 1)}"
+        for measure in ("throughput", "p99")
+        for count in _CONNECTIONS
+    ]
+    heads = [f"{count}" for count in _CONNECTIONS]
+    names = [one for one in _names(rows) if (one, measures[0]) in medians]
+    lines = [[_name(one), *(medians.get((one, measure), "") for measure in measures)] for one in names]
+    return _lines(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
+
+
+TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
+    "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
+    "dense depths": lambda rows: _steps(rows, _DEPTHS),
+    "dense starts": _starts,
+    "serving digits": lambda rows: _servers(rows, ""),
+    "serving photographs": lambda rows: _servers(rows, "photographs, "),
+}
+
+
+def _size(row: Record) -> tuple[int, int]:
+    return int(row["depth"]), int(row["width"])
+
+
+def _names(rows: Iterable[Record]) -> list[str]:
+    """Returns the contestants, ours last."""
+    names = {row["contestant"]: row["ours"] == "yes" for row in rows}
+    return sorted(names, key=lambda name: names[name])
+
+
+def _name(contestant: str) -> str:
+    return "`highway serve`" if contestant == "ours" else re.sub("^ours,", "highway-keras,", contestant)
+
+
+def _number(text: str) -> str:
+    """Formats a number with three significant digits."""
+    value = float(text)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _lines(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    marks = ["---", *["---:"] * (len(heads) - 1)]
+    return ["|" + "".join(f" {cell} |".replace("  ", " ") for cell in cells) for cells in (heads, marks, *lines)]
