@@ -1,7 +1,7 @@
 """The configuration of optimizers and learning-rate schedules: two unions, whose members are told apart by a tag.
 
-A field exists only in the members that it means something to. Imports no framework; `pipelines.training.optimizers` and
-`pipelines.training.schedules` build what Keras runs.
+Each member has only the fields that it uses. Imports no framework; `pipelines.training.optimizers` and
+`pipelines.training.schedules` build the objects that Keras runs.
 """
 
 from typing import Annotated, Any, Literal, Self

@@ -163,7 +163,7 @@ class Access:
             # A page of another site can make its own name resolve to this machine, and then read the answers.
             reason = f"this endpoint does not answer as {host[:255]!r}. `highway serve --hosts` adds names."
             return Denial(421, "host", reason)
-        if self._keys and (denial := self.deny(headers, record, is_open=_is_open(path))):
+        if denial := self.deny(headers, record, is_open=_is_open(path)):
             return denial
         if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
             reason = f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
