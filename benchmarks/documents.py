@@ -16,6 +16,8 @@ _MARKED = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n\n?)(?P<table>(?:\|.*\
 _DEPTHS = tuple((depth, 50) for depth in (10, 30, 50, 100, 1000))
 _WIDTHS = tuple((30, width) for width in (100, 200, 400))
 _CONNECTIONS = (1, 8, 16, 64)
+# End of the names of measures of how many digits are found.
+_ONE = ": found as one digit"
 # The contestants whose ratio to the fastest peer is shown.
 _FASTEST = ("ours, TensorFlow", "ours, JAX, one device per core")
 
@@ -98,10 +100,30 @@ def _servers(rows: Sequence[Record], prefix: str) -> list[str]:
     return _lines(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
 
 
+def _drawings(rows: Sequence[Record]) -> list[str]:
+    """Accuracy on each kind of drawing of a digit, and the share in which exactly one digit is found."""
+    shares = _shares(rows)
+    lines = [[name, shares[name], shares[found]] for name in shares if (found := f"{name}{_ONE}") in shares]
+    return _lines(["images", "accuracy", "found as one digit"], lines)
+
+
+def _counts(rows: Sequence[Record]) -> list[str]:
+    """The share of images without a digit, and of images with several, that are recognized as such."""
+    shares = _shares(rows)
+    lines = [[name, share] for name, share in shares.items() if f"{name}{_ONE}" not in shares and _ONE not in name]
+    return _lines(["images", "share"], lines)
+
+
+def _shares(rows: Sequence[Record]) -> dict[str, str]:
+    return {row["measure"]: f"{float(row['median']):.1f}%" for row in rows}
+
+
 TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
     "dense depths": lambda rows: _steps(rows, _DEPTHS),
     "dense starts": _starts,
+    "redrawn_digits drawings": _drawings,
+    "redrawn_digits counts": _counts,
     "serving digits": lambda rows: _servers(rows, ""),
     "serving photographs": lambda rows: _servers(rows, "photographs, "),
 }

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from benchmarks import data, drawings, serving
 from benchmarks.controller import ROOT
 from benchmarks.drawings import Drawing
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
+from pipelines.core.plotting import STYLE
 from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, Seen, open_model
@@ -26,12 +29,14 @@ SEED = 0
 BATCH = 256
 # Digits of the test split, evenly spaced, and in a image of several.
 DIGITS, SEVERAL = 1000, 3
+# Digits of each drawing in the figure, and the colour of transparent pixels.
+SHOWN, CLEAR = 3, "#cfe2f3"
 # Approximate seconds of training, and per image file.
 TRAIN_COST, FILE_COST = 500.0, 0.015
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Evaluates `mnist_conv_32` after 5 epochs on each drawing; if quick, another net on ten digits."""
+    """Evaluates `mnist_conv_32_modern` after 6 epochs on each drawing; if quick, another net on ten digits."""
     name = "mnist" if data.is_prepared("mnist") and not session.quick else "mnist_5k"
     model = open_model(_exported(session, name))
     from pipelines.data import sources
@@ -47,6 +52,7 @@ def run(session: Session) -> Iterator[Row]:
         session.spent(FILE_COST * len(digits), f"redrawn digits, {measure}: {percent:.2f}%")
         return session.row(template, [percent])
 
+    _draw(model, digits[:SHOWN], session.results / "redrawn_digits.png")
     for drawing, draw in drawings.DRAWINGS.items():
         seen = _see(model, draw, digits)
         yield row(drawing, _predicted(model, [one.images[:1] for one in seen]) == labels)
@@ -84,7 +90,7 @@ def _exported(session: Session, name: str) -> Path:
         run = session.folder / "runs" / "dense"
     else:
         run = session.folder / "redrawn"
-        _run("train", "mnist_conv_32", "--data", name, "--epochs", "5", "--run", str(run))
+        _run("train", "mnist_conv_32_modern", "--data", name, "--epochs", "6", "--run", str(run))
         session.spent(TRAIN_COST, "redrawn digits: the net is trained")
     _run("export", str(run), "--to", str(to))
     return to / "1"
@@ -95,12 +101,14 @@ def _run(*words: str) -> None:
 
 
 def _see(model: Model, draw: Drawing, digits: np.ndarray) -> list[Seen]:
-    def see(number: int) -> Seen:
-        file = draw(digits[number], np.random.default_rng((SEED, number)))
-        return model.see(image_files.decode(file, f"image {number}"), segments=True)
-
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        return list(executor.map(see, range(len(digits))))
+        numbers = range(len(digits))
+        return list(executor.map(lambda number: model.see(_image(draw, digits, number), segments=True), numbers))
+
+
+def _image(draw: Drawing, digits: np.ndarray, number: int) -> np.ndarray:
+    """Draws a digit, with random numbers of its own, and decodes the file."""
+    return image_files.decode(draw(digits[number], np.random.default_rng((SEED, number))), f"image {number}")
 
 
 def _count(seen: Seen) -> int:
@@ -113,3 +121,23 @@ def _predicted(model: Model, images: list[np.ndarray]) -> np.ndarray:
     every = np.concatenate(images)
     batches = [every[start : start + BATCH] for start in range(0, len(every), BATCH)]
     return np.concatenate([model.predict(batch)[PROBABILITIES].argmax(-1) for batch in batches])
+
+
+def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
+    """Draws a few digits of each drawing, next to what the net sees of them."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(11, 1.15 * len(drawings.DRAWINGS) / 2 + 0.6), layout="constrained")
+        parts = figure.subfigures(-(-len(drawings.DRAWINGS) // 2), 2, wspace=0.05).flat
+        for part, (name, draw) in zip(parts, drawings.DRAWINGS.items(), strict=False):
+            part.suptitle(name, x=0.01, ha="left", fontsize=10)
+            for number in range(len(digits)):
+                rgba = _image(draw, digits, number)
+                file, seen = (part.add_subplot(1, 2 * len(digits), 2 * number + at) for at in (1, 2))
+                file.set_facecolor(CLEAR)
+                file.imshow(rgba, aspect="equal")
+                seen.imshow(model.see(rgba).images[0, ..., 0], cmap="gray", vmin=0, vmax=255)
+                for axes in (file, seen):
+                    axes.set(xticks=[], yticks=[])
+                    axes.grid(visible=False)
+                    axes.spines[:].set(visible=True, linewidth=0.5)
+        figure.savefig(path, dpi=110)
