@@ -127,7 +127,7 @@ def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
     """Draws a few digits of each drawing, next to what the net sees of them."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 1.15 * len(drawings.DRAWINGS) / 2 + 0.6), layout="constrained")
-        parts = figure.subfigures(-(-len(drawings.DRAWINGS) // 2), 2, wspace=0.05).flat
+        parts = figure.subfigures(-(-len(drawings.DRAWINGS) // 2), 2, wspace=0.05, squeeze=False).flat
         for part, (name, draw) in zip(parts, drawings.DRAWINGS.items(), strict=False):
             part.suptitle(name, x=0.01, ha="left", fontsize=10)
             for number in range(len(digits)):
