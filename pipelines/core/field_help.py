@@ -156,6 +156,6 @@ def _find(
         if not is_group(group):
             break
         path, owner = (*path, str(part)), group
-        field = owner.model_fields.get(str(part))
+        field = next((one for name, one in owner.model_fields.items() if part in (name, one.alias)), None)
         group = field.annotation if field else None  # type: ignore[assignment]
     return path, field, owner

@@ -22,9 +22,14 @@ Data = TypeVar("Data", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """Base class of all such data: no unknown fields, no changes, no NaN."""
+    """Base class of all such data: no unknown fields, no changes, no NaN.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    A field whose option is a word of Python, such as `--from`, has that word as its alias.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_by_name=True
+    )
 
 
 def read(path: Path, kind: type[Data]) -> Data:

@@ -167,6 +167,7 @@ def _tag_field(name: str, choices: Mapping[str, type[BaseModel]], given: BaseMod
 
 def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldSpec:
     default = getattr(given, name) if given else MISSING if field.is_required() else field.get_default()
+    name = field.alias or name
     kind: Any = field.annotation
     if kind is not bool and not is_group(kind):
         kind = Annotated[(object, _words(name, field), *field.metadata)]
@@ -221,7 +222,7 @@ def _options(
         if is_group(group):
             yield from _options(group, {}, (), (*path, name))
         elif name not in hidden and not _positional(field):
-            yield _option((*path, name))
+            yield _option((*path, field.alias or name))
 
 
 def _option(path: tuple[str, ...]) -> str:

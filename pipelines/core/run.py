@@ -3,6 +3,7 @@
     config.json      the resolved configuration
     run.json         state, data, code, machine and result of the run (`Record`)
     preprocess.npz   the fitted preprocessing
+    initial.keras    the net before the first step, if it starts from the weights of another net
     metrics.csv      one row per epoch
     tensorboard/     the same for TensorBoard
     watched.csv      the probe of a study: one row of measurements per probed step
@@ -235,7 +236,15 @@ def load_model(run: Run, weights: Weights = "final") -> Any:
     Example:
         model = load_model(open_run(Path("runs/mnist_conv_32")))
     """
-    path = model_file(run, weights)
+    return load_file(model_file(run, weights))
+
+
+def load_file(path: Path) -> Any:
+    """Loads a net from a `.keras` file; see `load_model`.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     import keras
 
     import highway_keras  # noqa: F401  registers the layers by name

@@ -1,5 +1,6 @@
 """Figures of data set samples and of predictions, and images as PNG files."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,12 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
     """
     inputs = [row.images for row in rows if row.images.dtype != np.uint8]
     low, high = _limits(inputs) if inputs else (0.0, 1.0)
-    size = (1.0 + 1.0 * len(labels), 0.65 + 1.0 * len(rows) + (0.85 if inputs else 0.0))
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    figure.suptitle(heading, fontsize=12, fontweight="bold", color=INK)
+    width = 1.0 + 1.0 * len(labels)
+    # Nine bold characters of this size are about an inch wide.
+    lines = textwrap.wrap(heading, round(9 * width))
+    height = 0.45 + 0.2 * len(lines) + 1.0 * len(rows) + (0.85 if inputs else 0.0)
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure.suptitle("\n".join(lines), fontsize=12, fontweight="bold", color=INK)
     grid = figure.subplots(len(rows), len(labels), squeeze=False)
     scaled: AxesImage | None = None
     for row, row_axes in zip(rows, grid, strict=True):
@@ -78,7 +82,13 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
 
 
 def draw_predictions(
-    images: np.ndarray, truth: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float], path: Path
+    images: np.ndarray,
+    truth: Sequence[str],
+    predicted: Sequence[str],
+    probabilities: Sequence[float],
+    path: Path,
+    *,
+    heading: str | None = None,
 ) -> None:
     """Draws images with their predicted labels and probabilities; errors are framed and show the true label.
 
@@ -88,6 +98,7 @@ def draw_predictions(
         predicted: the predicted labels.
         probabilities: probabilities of the predicted labels, 0 to 1.
         path: the PNG file to write.
+        heading: title of the figure; None counts the correct ones.
 
     Example:
         draw_predictions(images, ["7", "2"], ["7", "3"], [0.99, 0.61], Path("runs/demo/figures/predictions.png"))
@@ -97,7 +108,7 @@ def draw_predictions(
     rows = -(-count // columns)
     figure = Figure(figsize=(1.15 * columns, 1.45 * rows + 0.5), dpi=150, layout="constrained")
     correct = sum(guess == label for guess, label in zip(predicted, truth, strict=True))
-    figure.suptitle(f"{correct} of {count} correct", fontsize=11, color=INK)
+    figure.suptitle(heading or f"{correct} of {count} correct", fontsize=11, color=INK)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid:
         axes.set(xticks=[], yticks=[], frame_on=False)

@@ -1,6 +1,10 @@
 """Evaluates a run on the test split, which training never sees."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
@@ -9,11 +13,18 @@ from pipelines.core.run import Weights, load_model, model_file, open_run
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
 
+if TYPE_CHECKING:
+    from pipelines.data.sources import Examples
+    from pipelines.data.stream import Stream
+
+# Images in the figure of errors.
+ERRORS = 20
+
 
 def evaluate(
     path: Path, weights: Weights = "final", data_dir: Path | None = None, *, mirror: bool = False
 ) -> Evaluation | Regression:
-    """Evaluates a run on the test split and writes evaluation.json, report.md and a figure (confusion or forecast).
+    """Evaluates a run on the test split and writes evaluation.json, report.md and figures.
 
     Args:
         path: the run directory.
@@ -67,5 +78,26 @@ def evaluate(
         figures.draw_forecast(run, result, outputs, examples.labels)
     else:
         figures.draw_confusion(run, result)
+        _draw_errors(run.path / "figures" / "errors.png", examples, outputs, record.labels)
     report.write(run)
     return result
+
+
+def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, labels: Sequence[str]) -> None:
+    """Draws the images of which the net is wrongly most certain; removes the figure if all are right.
+
+    Images that are streamed, because they do not fit into memory, are not drawn.
+    """
+    from pipelines.data.figures import draw_predictions
+
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    certain = 1 / np.exp(shifted).sum(axis=1)
+    predicted, truth = logits.argmax(axis=1), examples.labels
+    wrong = np.flatnonzero(predicted != truth)
+    chosen = wrong[np.argsort(-certain[wrong], kind="stable")][:ERRORS]
+    if not len(chosen) or not isinstance(images := examples.images, np.ndarray) or images.shape[-1] not in {1, 3}:
+        path.unlink(missing_ok=True)
+        return
+    right, said = ([labels[index] for index in found[chosen]] for found in (truth, predicted))
+    heading = f"{len(chosen)} of {len(wrong):,} errors, the most certain first"
+    draw_predictions(images[chosen], right, said, certain[chosen].tolist(), path, heading=heading)

@@ -50,6 +50,8 @@ class Evaluation(Frozen):
     """Wilson's 95% interval of the accuracy: the sampling error of the test images, not the spread over seeds."""
     loss: float
     """Mean cross-entropy in nats, without label smoothing and weight penalty."""
+    calibration_error: float | None = None
+    """Mean difference between confidence and accuracy; see `calibration_error`. None in files of earlier versions."""
     mirrored: float | None = None
     """Accuracy of logits averaged over each image and its mirror image, which no other figure uses; None if not
     measured."""
@@ -57,6 +59,16 @@ class Evaluation(Frozen):
     """Results of each class, by index."""
     confusion: tuple[tuple[int, ...], ...]
     """Examples by true class (row) and predicted class (column)."""
+
+    def precision(self, index: int) -> float:
+        """Returns the share of the examples predicted as a class that belong to it; 0 if there are none."""
+        predicted = sum(row[index] for row in self.confusion)
+        return self.confusion[index][index] / predicted if predicted else 0.0
+
+    def f1(self, index: int) -> float:
+        """Returns the harmonic mean of precision and recall of a class; its accuracy is its recall."""
+        examples = sum(self.confusion[index]) + sum(row[index] for row in self.confusion)
+        return 2 * self.confusion[index][index] / examples if examples else 0.0
 
     @property
     def summary(self) -> str:
@@ -114,8 +126,8 @@ def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], wei
         evaluate(model.predict(images), labels, run.record.data.labels, "final", "mnist 3.0.1").accuracy
     """
     logits = logits.astype(np.float64)
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    log_probabilities = logits - logits.max(axis=1, keepdims=True)
+    log_probabilities -= np.log(np.exp(log_probabilities).sum(axis=1, keepdims=True))
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(confusion, (labels, logits.argmax(axis=1)), 1)
     count, correct = len(labels), int(np.trace(confusion))
@@ -127,12 +139,40 @@ def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], wei
         accuracy=correct / count,
         interval=interval(correct, count),
         loss=float(-log_probabilities[np.arange(count), labels].mean()),
+        calibration_error=calibration_error(np.exp(log_probabilities), labels),
         classes=tuple(
             ClassResult(label=name, count=int(row.sum()), correct=int(row[index]))
             for index, (name, row) in enumerate(zip(names, confusion, strict=True))
         ),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
     )
+
+
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
+    """Computes the expected calibration error: how far the confidence of a net is from the share that it gets right.
+
+    Examples are divided into bins of equal width by the probability of the predicted class. The result is the mean over
+    examples of the difference between mean probability and accuracy of their bin.
+
+    Args:
+        probabilities: float [n, classes].
+        labels: int [n], the true classes.
+        bins: number of bins.
+
+    Returns:
+        0 for a net that is right as often as it says, at most 1.
+
+    Example:
+        calibration_error(np.array([[0.9, 0.1]] * 10), np.array([0] * 8 + [1] * 2))  # 0.1
+
+    Reference:
+        Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, section 2.
+    """
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    # A bin includes its upper end.
+    at = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    gaps = np.bincount(at, confidence - right, bins)
+    return float(np.abs(gaps).sum() / len(labels))
 
 
 def measure_regression(

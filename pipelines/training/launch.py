@@ -11,13 +11,14 @@ from rich.console import Console
 from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
-from pipelines.core.files import remove_leftovers
+from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
 from pipelines.data import preprocess, sources
+from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint, initial, table
 from pipelines.training.callbacks import CHECKPOINTS, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
@@ -50,6 +51,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
     refuse_existing(path)
+    config = own.resolved(config, options.data_dir, options.console)
     ready = prepare(config, options.data_dir)
     examples = _training_examples(config, options.data_dir)
     fitted = preprocess.fit(config.preprocess, examples.images)
@@ -69,7 +71,13 @@ def start(config: Config, path: Path, options: Options) -> Run:
     run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
+        if config.start_from:
+            with replacing(run.path / initial.INITIAL) as aside:
+                ready.net.save(aside)
         _announce(run, options.console)
+        if config.start_from:
+            new = f", with a new layer {ready.replaced}" if ready.replaced else ""
+            options.console.print(f"starting from {config.start_from}{new}", highlight=False, soft_wrap=True)
         finish(Training(run, ready.net, ready.model, fitted, examples, TrainingState(), options))
     return run
 
@@ -114,7 +122,13 @@ def resume(path: Path, options: Options) -> Run:
             # Earlier versions did not record the number: it was that of the cores at every depth.
             devices=run.record.devices or environment.cores(),
         )
-        state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run)) or TrainingState()
+        state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run))
+        if state is None:
+            state = TrainingState()
+            if config.start_from:
+                saved = path / initial.INITIAL
+                # A run that was killed while it was created has not saved its net yet.
+                initial.assign(net, saved if saved.exists() else Path(config.start_from))
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)

@@ -11,6 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import Machine, Precision
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
+from pipelines.training import initial
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import resolve
 
@@ -26,6 +27,7 @@ class Prepared:
         steps_per_epoch: steps in an epoch.
         net: the net without loss and optimizer, so that it can be saved.
         model: a compiled model with the same weights.
+        replaced: name of the last layer if it is not that of the net whose weights training starts from.
     """
 
     data: DataInfo
@@ -34,6 +36,7 @@ class Prepared:
     steps_per_epoch: int
     net: keras.Model
     model: keras.Model
+    replaced: str | None
 
 
 def prepare(config: Config, data_dir: Path | None) -> Prepared:
@@ -58,6 +61,7 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
     precision = resolve(config.precision, net, machine)
     if precision.policy != "float32":
         net = build(config, data, precision.policy)
+    replaced = initial.assign(net, Path(config.start_from)) if config.start_from else None
     accelerated = bool(machine.accelerators)
     model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not data.labels)
-    return Prepared(data, machine, precision, steps_per_epoch, net, model)
+    return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)

@@ -11,6 +11,7 @@ FIGURES = {
     "learning_curve.png": "Learning curves over steps",
     "gates.png": "Mean transform gate of each layer, before, after and during training",
     "confusion.png": "Confusion of the test images",
+    "errors.png": "Test images of which the net is wrongly most certain",
     "forecast.png": "Predictions and targets of the test split",
     "predictions.png": "Test images with their predicted classes",
 }
@@ -75,6 +76,8 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
                 f"{result.loss:.4f}",
             )
         )
+        if result.calibration_error is not None:
+            rows.append(("the same: expected calibration error", f"{result.calibration_error:.2%}", ""))
         if result.mirrored is not None:
             rows.append(("the same, averaged with mirror images", f"{result.mirrored:.2%}", ""))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):

@@ -40,11 +40,12 @@ def main(arguments: list[str]) -> None:
     console = Console()
     result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror)
     console.print(table(result))
-    figure = "forecast.png" if isinstance(result, Regression) else "confusion.png"
+    names = ("forecast.png",) if isinstance(result, Regression) else ("confusion.png", "errors.png")
+    drawn = ", ".join(str(given.run / "figures" / name) for name in names if (given.run / "figures" / name).exists())
     # Only classifiers of images can be exported.
     then = "" if isinstance(result, Regression) else f"\nnext: highway export {given.run}"
     console.print(
-        f"written: {given.run / 'evaluation.json'}, {given.run / 'figures' / figure}, {given.run / 'report.md'}{then}",
+        f"written: {given.run / 'evaluation.json'}, {drawn}, {given.run / 'report.md'}{then}",
         highlight=False,
         soft_wrap=True,
     )
@@ -60,21 +61,20 @@ def table(result: Evaluation | Regression) -> Table:
         shown.caption = f"R² against the mean of training, {result.training_mean:.4g}"
         return shown
     low, high = result.interval
-    for name in ("class", "images", "correct", "accuracy", "95% interval"):
+    for name in ("class", "images", "accuracy", "95% interval", "precision", "F1"):
         shown.add_column(name, justify="left" if name == "class" else "right")
-    shown.add_row(
-        "all", f"{result.count:,}", f"{result.correct:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}"
-    )
+    shown.add_row("all", f"{result.count:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}")
     if result.mirrored is not None:
         correct = round(result.mirrored * result.count)
         ends = "{:.2%} to {:.2%}".format(*evaluation.interval(correct, result.count))
-        row = ("all, with mirrors", f"{result.count:,}", f"{correct:,}", f"{result.mirrored:.2%}", ends)
-        shown.add_row(*row)
+        shown.add_row("all, with mirrors", f"{result.count:,}", f"{result.mirrored:.2%}", ends)
     shown.add_section()
     many = len(result.classes) > 20
-    classes = sorted(result.classes, key=lambda item: item.accuracy)[:5] if many else result.classes
-    for item in classes:
+    classes = list(enumerate(result.classes))
+    for index, item in sorted(classes, key=lambda one: one[1].accuracy)[:5] if many else classes:
         ends = "{:.2%} to {:.2%}".format(*evaluation.interval(item.correct, item.count)) if item.count else ""
-        shown.add_row(item.label, f"{item.count:,}", f"{item.correct:,}", f"{item.accuracy:.2%}", ends)
-    shown.caption = f"cross-entropy {result.loss:.4f}" + ("; the five worst classes" if many else "")
+        scores = f"{item.accuracy:.2%}", ends, f"{result.precision(index):.2%}", f"{result.f1(index):.3f}"
+        shown.add_row(item.label, f"{item.count:,}", *scores)
+    calibration = f", calibration error {error:.2%}" if (error := result.calibration_error) is not None else ""
+    shown.caption = f"cross-entropy {result.loss:.4f}{calibration}" + ("; the five worst classes" if many else "")
     return shown

@@ -27,6 +27,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   highway train best.json       a recipe file of `highway tune`
   highway recipes               the recipes and their sources
   --run DIR                     run directory (default: runs/RECIPE)
+  --from RUN                    start from the weights of a trained net: a run directory or a .keras file
   --resume RUN                  resume an interrupted run
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2% of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
@@ -129,6 +130,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
     chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
+    if config.start_from:
+        # The run may be resumed from another folder.
+        config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
 
 

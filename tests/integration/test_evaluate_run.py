@@ -38,6 +38,7 @@ def test_the_test_split_is_evaluated_and_reported(trained_run, toy, capsys):
     assert (found["count"], found["correct"]) == (60, right.sum())
     assert found["interval"][0] < found["accuracy"] == pytest.approx(right.mean())
     assert (trained_run / "figures" / "confusion.png").read_bytes().startswith(b"\x89PNG")
+    assert (trained_run / "figures" / "errors.png").exists() is not right.all()
     report = (trained_run / "report.md").read_text()
     assert f"**{right.mean():.2%}**" in report
     for figure in ("learning_curve", "gates", "confusion"):

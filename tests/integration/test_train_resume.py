@@ -125,6 +125,21 @@ def test_runs_of_other_configurations_end_as_if_uninterrupted(interrupted, name)
     assert differences(whole, path) == []
 
 
+def test_a_fine_tuned_run_starts_again_from_the_same_net(interrupted):
+    source, killed = interrupted(14)
+    shutil.rmtree(killed)
+    config = toy_config(**{**DENSE.model_dump(), "start_from": str(source), "seed": 7})
+    whole, path = interrupted(1, True, config=config, name="fine-tuned")
+    for initial, trained in zip(weights(whole / "initial.keras"), weights(source / "model.keras"), strict=True):
+        np.testing.assert_array_equal(initial, trained)
+    resume_run(path)
+    assert differences(whole, path) == []
+
+
+def weights(path):
+    return runs.load_file(path).get_weights()
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_previous_one(interrupted):
     whole, path = interrupted(14)
     newest = path / "checkpoint" / "state.npz"

@@ -83,13 +83,14 @@ def test_every_field_can_be_given(wanted):
         group, dot, name = field.rpartition(".")
         if field == "recipe":
             continue
+        name = "from" if name == "start_from" else name
         # A switch that may also be none takes a word.
         if isinstance(value, bool) and field != "model.batch_normalization":
             words.append(f"--{group}{dot}{'' if value else 'no-'}{name}")
         elif isinstance(value, tuple):
-            words += [f"--{field}", *map(str, value)]
+            words += [f"--{group}{dot}{name}", *map(str, value)]
         else:
-            words += [f"--{field}", "none" if value is None else str(value)]
+            words += [f"--{group}{dot}{name}", "none" if value is None else str(value)]
     assert config("demo", *words) == wanted
 
 
@@ -174,7 +175,7 @@ def test_help_of_a_recipe_shows_every_field_with_its_value(capsys):
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     for field in flat(recipes.get("mnist_conv_32").config):
-        assert field == "recipe" or field.replace("_", "-") in printed
+        assert field == "recipe" or f"--{field.replace('_', '-').replace('start-from', 'from')}" in printed
     assert "--recipe" not in printed
     assert "60000 120000" in printed
     assert "Examples per step." in printed

@@ -24,6 +24,25 @@ def test_counts_and_averages():
     assert found.loss == pytest.approx((right + wrong) / 2)
 
 
+@pytest.mark.parametrize(
+    ("right", "bins", "expected"),
+    # Ten answers with probability 0.9, two with 0.6, of which one is right.
+    [(9, 15, 0.1 * 2 / 12), (8, 15, (0.1 * 10 + 0.1 * 2) / 12), (8, 1, abs(10 * 0.9 + 2 * 0.6 - 9) / 12)],
+)
+def test_the_calibration_error_is_the_mean_gap_between_confidence_and_accuracy(right, bins, expected):
+    probabilities = np.array([[0.9, 0.1]] * 10 + [[0.6, 0.4]] * 2)
+    labels = np.array([0] * right + [1] * (10 - right) + [0, 1])
+    assert evaluation.calibration_error(probabilities, labels, bins) == pytest.approx(expected)
+
+
+def test_precision_and_f1_of_each_class():
+    found = result()
+    assert [found.precision(index) for index in range(3)] == [1.0, 0.5, 0.0]
+    assert [found.f1(index) for index in range(3)] == pytest.approx(
+        [2 * 0.5 / 1.5, 2 * (0.5 * 2 / 3) / (0.5 + 2 / 3), 0]
+    )
+
+
 def test_large_logits_do_not_overflow():
     assert result(LOGITS * 1e4).loss == pytest.approx(1e4)
 

@@ -1,0 +1,69 @@
+"""Initial weights of a net from one that has been trained before: fine-tuning."""
+
+from collections import Counter
+from pathlib import Path
+
+import keras
+
+from pipelines.core.errors import UserError
+from pipelines.core.run import FILES, load_file, load_model, open_run
+
+# The net before the first step, in the directory of a run that starts from another net.
+INITIAL = "initial.keras"
+
+
+def assign(net: keras.Model, source: Path) -> str | None:
+    """Gives a net the weights of a trained net with the same layers.
+
+    Args:
+        net: the new net.
+        source: a run directory, of which the net after the last step is taken, or a `.keras` file.
+
+    Returns:
+        The name of the last layer if it keeps its initial weights, because it has another number of outputs; else None.
+
+    Raises:
+        UserError: there is no net, its file is damaged, or its layers differ from those of the new net.
+
+    Example:
+        assign(net, Path("runs/cifar10_19"))
+    """
+    trained, path = _open(source)
+    ours, theirs = (_weighted(model) for model in (net, trained))
+    if [type(layer) for layer in ours] != [type(layer) for layer in theirs]:
+        raise UserError(
+            f"the net in {path} has other layers than {net.name}: {_listed(theirs)}, not {_listed(ours)}. "
+            "Choose the recipe that it was trained with, and the same --model fields."
+        )
+    different = [layer for layer, other in zip(ours, theirs, strict=True) if _shapes(layer) != _shapes(other)]
+    if different and different != ours[-1:]:
+        first = different[0]
+        other = theirs[ours.index(first)]
+        raise UserError(
+            f"the layer {first.name} has weights of {_shapes(first)}, and the net in {path} has {_shapes(other)}. Only "
+            "the last layer may differ: choose data with images of the same size, and the same --model fields."
+        )
+    for layer, other in zip(ours, theirs, strict=True):
+        if layer not in different:
+            layer.set_weights(other.get_weights())
+    return different[0].name if different else None
+
+
+def _open(source: Path) -> tuple[keras.Model, Path]:
+    if source.is_dir():
+        return load_model(open_run(source)), source / FILES["final"]
+    if source.suffix != ".keras" or not source.is_file():
+        raise UserError(f"there is no net in {source}. Expected a run directory or a .keras file, to start from.")
+    return load_file(source), source
+
+
+def _weighted(model: keras.Model) -> list[keras.Layer]:
+    return [layer for layer in model.layers if layer.weights]
+
+
+def _shapes(layer: keras.Layer) -> str:
+    return ", ".join("x".join(map(str, weight.shape)) for weight in layer.weights)
+
+
+def _listed(layers: list[keras.Layer]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(type(layer).__name__ for layer in layers).items())

@@ -1,0 +1,71 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipelines.core.config import ModelConfig
+from pipelines.core.errors import UserError
+from pipelines.training import net
+from pipelines.training.initial import assign
+from tests.toy_data import ToyData, toy_config
+
+DATA = ToyData().describe("toy")
+
+
+def made(seed=0, data=DATA, **model):
+    config = toy_config(seed=seed, model=ModelConfig(**{"preset": "mnist_dense_50", "depth": 4, "width": 12, **model}))
+    return net.build(config, data, "float32")
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A net and its file."""
+    model, path = made(seed=5), tmp_path / "trained.keras"
+    model.save(path)
+    return model, path
+
+
+def equal(model, other):
+    return [np.array_equal(a, b) for a, b in zip(model.get_weights(), other.get_weights(), strict=True)]
+
+
+def test_a_net_starts_from_another(trained):
+    source, path = trained
+    model = made()
+    assert not all(equal(model, source))
+    assert assign(model, path) is None
+    assert all(equal(model, source))
+
+
+def test_another_number_of_classes_gets_a_new_last_layer(trained):
+    source, path = trained
+    model = made(data=dataclasses.replace(DATA, labels=("a", "b", "c", "d", "e")))
+    before = model.layers[-1].get_weights()
+    assert assign(model, path) == model.layers[-1].name
+    for layer, other in zip(model.layers[:-1], source.layers[:-1], strict=True):
+        assert all(equal(layer, other))
+    for value, other in zip(model.layers[-1].get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"preset": "mnist_dense_50_plain"}, "has other layers than"),
+        ({"width": 13}, "weights of 64x13, 13, and the net in .*trained.keras has 64x12, 12"),
+        ({"depth": 5}, "Only the last layer may differ"),
+    ],
+)
+def test_a_net_of_another_form_is_refused(trained, model, message):
+    with pytest.raises(UserError, match=message):
+        assign(made(**model), trained[1])
+
+
+def test_a_missing_or_damaged_net_is_refused(trained, tmp_path):
+    with pytest.raises(UserError, match=r"there is no net in .*nothing.keras"):
+        assign(made(), tmp_path / "nothing.keras")
+    with pytest.raises(UserError, match="is not a run directory"):
+        assign(made(), tmp_path)
+    trained[1].write_bytes(trained[1].read_bytes()[:999])
+    with pytest.raises(UserError, match="is damaged"):
+        assign(made(), trained[1])
