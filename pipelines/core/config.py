@@ -6,7 +6,7 @@ framework.
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from pipelines.core.frozen import Angle, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
 from pipelines.core.optimizers import SGD, ConstantSchedule, Optimizer, Schedule
@@ -99,7 +99,17 @@ class Config(Frozen):
     """Name of the recipe that the run started from."""
     model: ModelConfig
     data: str
-    """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), or the folder of a prepared data set."""
+    """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), the folder of a prepared data set, or
+    labelled images of your own: a folder of folders, a table, an `.npz` file, tar files."""
+    image_size: tuple[Count, ...] = (32,)
+    """Side, or height and width, to which your own images are cropped and scaled."""
+    group: str | None = None
+    """Column of your own table whose equal values, such as those of a patient, stay in one split."""
+    skip_damaged: bool = False
+    """Leave out images of your own that cannot be read."""
+    start_from: str | None = Field(None, alias="from")
+    """Run directory or `.keras` file of a net whose weights training starts from; the last layer is new if the number
+    of classes differs. None draws all weights by the seed."""
     validation: NonNegative = 0
     """Training examples held out for validation, drawn with a fixed seed; ignored for data with a validation split."""
     subset: Subset = Subset()
@@ -120,6 +130,19 @@ class Config(Frozen):
     steps_per_execution: Count | Literal["auto"] = "auto"
     """Steps per call of the compiled program; metrics and progress update at this interval. "auto" means one, or more
     for shallow dense highway nets on a CPU, whose steps are short."""
+
+    @model_validator(mode="after")
+    def _sizes_are_one_or_two(self) -> Self:
+        if len(self.image_size) not in (1, 2):
+            raise ValueError(
+                f"image_size is a side, or height and width. Received: {' '.join(map(str, self.image_size))}"
+            )
+        return self
+
+    @property
+    def height_and_width(self) -> tuple[int, int]:
+        """Height and width of the user's own images."""
+        return self.image_size[0], self.image_size[-1]
 
     @model_validator(mode="after")
     def _draws_by_seed_are_of_all(self) -> Self:

@@ -8,7 +8,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tensorflow_datasets as tfds
@@ -200,7 +200,7 @@ def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
         unfinished = builder(data, Path(aside))
         settings = tfds.download.DownloadConfig(try_download_gcs=False, manual_dir=root / "downloads" / "manual")
         try:
-            with _silence() if base_name(data) in OWN else contextlib.nullcontext():
+            with silence() if base_name(data) in OWN else contextlib.nullcontext():
                 unfinished.download_and_prepare(download_dir=Path(aside) / "downloads", download_config=settings)
         except Exception as error:
             # The code of an arbitrary TFDS data set runs here, over the network, and may raise anything.
@@ -248,7 +248,7 @@ def _unavailable(data: str, root: Path, trouble: str) -> UserError:
 
 
 @contextlib.contextmanager
-def _silence():  # type: ignore[no-untyped-def]
-    # TFDS announces a download and shows its progress even if nothing is downloaded.
+def silence() -> Iterator[None]:
+    """Keeps TFDS from announcing a download and showing its progress if nothing is downloaded."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

@@ -32,6 +32,10 @@ READ = 1000
 ALL = Subset()
 
 
+class SizesError(UserError):
+    """The images of a data set have different sizes."""
+
+
 @dataclass(frozen=True)
 class DataInfo:
     """Description of a data set."""
@@ -191,10 +195,15 @@ def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[
             "regression features (Tensor, float32 [n]) and target (Tensor, float32 [1]). "
             f"It has: {has}."
         )
-    if None in image.shape or image.np_dtype != np.uint8:
+    if image.np_dtype != np.uint8:
         raise UserError(
-            f"the images of '{builder.name}' must be uint8 and all of one size. "
-            f"Received: shape={image.shape}, dtype={np.dtype(image.np_dtype).name}, where None is a variable size."
+            f"the images of '{builder.name}' must be uint8. Received: dtype={np.dtype(image.np_dtype).name}."
+        )
+    if None in image.shape:
+        raise SizesError(
+            f"the images of '{builder.name}' have different sizes: {image.shape}, where None is a variable size. "
+            f"`highway data prepare {builder.name} --image-size 64` writes a data set with images of one size, whose "
+            "folder can be named instead."
         )
     return image.shape, tuple(label.names)
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
-from pipelines.core import environment
+from pipelines.core import environment, frameworks
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
@@ -79,6 +80,7 @@ def tune(
         tune(planned("demo", config, space, algorithm="random", trials=30), Path("searches/demo"), workers=2)
     """
     console = console or Console()
+    plan = plan.model_copy(update={"config": _prepared(plan.config, data_dir, console)})
     search = _search(plan, folder, data_dir)
     identity = os.environ.get(ID, "")
     plans.keep(plan, folder)
@@ -92,6 +94,16 @@ def tune(
             names = [] if identity else worker_names(workers)
             lead(search, [chief_member(search, identity or "chief", minutes), *worker_members(search, names)], console)
         _summarize(plan, folder, console, {"seeds": retrain, "workers": workers, "data_dir": data_dir})
+
+
+def _prepared(config: Config, data_dir: Path | None, console: Console) -> Config:
+    """Prepares the user's own data once, before any process reads them."""
+    if not Path(config.data).expanduser().exists():
+        return config
+    frameworks.load()
+    from pipelines.data.own.prepare import resolved
+
+    return resolved(config, data_dir, console)
 
 
 def local_search(plan: SearchPlan, folder: Path, data_dir: Path | None) -> Search:

@@ -2,22 +2,29 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import tyro
+from rich.console import Console
 
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.frameworks import load as load_frameworks
-from pipelines.core.frozen import Frozen
+from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
+
+if TYPE_CHECKING:
+    from pipelines.data.own.prepare import OwnData
 
 DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measures the throughput of the training input.
 
   highway data                          known and prepared data sets
   highway data prepare cifar10          download and prepare (mnist_5k and fama_french need no download)
   highway data show cifar10_19          samples: as stored, preprocessed, augmented
+  highway data show photos              your own labelled images: classes, sizes, what is wrong, samples
   highway data throughput cifar10_19    examples per second of the training input alone"""
+# Recipe and preset of data alone.
+NONE = "none"
 NUMBERS = {"classes", "train", "validation", "test", "on disk"}
 
 
@@ -27,9 +34,16 @@ class Arguments(Frozen):
     action: tyro.conf.Positional[Literal["list", "prepare", "show", "throughput"]] = "list"
     """Action."""
     name: tyro.conf.Positional[str | None] = None
-    """Data set (TFDS name or folder of a prepared one); for show and throughput, a recipe is possible too."""
+    """Data set (TFDS name, folder of a prepared one, or your own labelled images: a folder of folders, a table, an
+    `.npz` file, tar files); for show and throughput, a recipe is possible too."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    image_size: tuple[Count, ...] = (32,)
+    """Side, or height and width, to which your own images are cropped and scaled."""
+    group: str | None = None
+    """Column of your own table whose equal values stay in one split."""
+    skip_damaged: bool = False
+    """Leave out images of your own that cannot be read."""
     to: Path | None = None
     """Figure for show to write (.png, .pdf or .svg); default: NAME-samples.png."""
 
@@ -55,16 +69,15 @@ def main(arguments: list[str]) -> None:
     if parsed.name is None:
         raise UserError(f"which data set? The command is highway data {parsed.action} NAME; highway data lists them.")
     if parsed.action == "prepare":
-        _prepare(parsed.name, parsed.data_dir)
+        _prepare(parsed)
     elif parsed.action == "show":
-        _show(parsed.name, parsed.data_dir, parsed.to)
+        _show(parsed)
     else:
-        _throughput(parsed.name, parsed.data_dir)
+        _throughput(parsed)
 
 
 def _list(data_dir: Path | None) -> None:
     """Prints the known data sets, and all others that are prepared in the folder of data sets."""
-    from rich.console import Console
     from rich.table import Table
 
     from pipelines.data.catalog import INFO, KNOWN, OWN, data_root, find, open_folder
@@ -115,39 +128,76 @@ def _cells(builder: Any) -> list[str]:
     return [info.version, inputs, str(len(info.labels) or "-"), *counts, str(builder.info.dataset_size), folder]
 
 
-def _prepare(name: str, data_dir: Path | None) -> None:
-    if data_dir is not None:
-        data_dir.expanduser().mkdir(parents=True, exist_ok=True)
+def _prepare(given: Arguments) -> None:
+    if given.data_dir is not None:
+        given.data_dir.expanduser().mkdir(parents=True, exist_ok=True)
     load_frameworks()
-    from pipelines.data.catalog import is_folder
+    from pipelines.data.own.prepare import resolved
     from pipelines.data.sources import open_builder
 
-    if is_folder(name):
-        raise UserError(f"'{name}' is a folder; prepare takes the name of a data set. Did you mean --data-dir {name}?")
-    _say(f"{name} is ready in {open_builder(name, data_dir).data_dir}")
+    data = resolved(_any(given), given.data_dir, Console(stderr=True)).data
+    _say(f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
 
 
-def _show(name: str, data_dir: Path | None, to: Path | None) -> None:
-    path = to or Path(f"{Path(name).name.replace(':', '-')}-samples.png")
+def _show(given: Arguments) -> None:
+    config = _any(given)
+    path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
     if path.suffix not in {".png", ".pdf", ".svg"}:
         raise UserError(f"--to must end in .png, .pdf or .svg. Received: {path}.")
-    config = _config(name)
     load_frameworks()
+    from pipelines.data.own import prepare as own
     from pipelines.data.samples import draw_samples
 
-    draw_samples(config.data if config else name, config, data_dir, path)
+    if own.is_own(config.data):
+        found = own.read(config.data, config.group, Console(stderr=True))
+        _describe(found)
+        config = config.model_copy(
+            update={"data": str(own.prepare(found, config.height_and_width, Console(stderr=True)))}
+        )
+    draw_samples(config.data, config if config.recipe != NONE else None, given.data_dir, path)
     _say(f"samples are in {path}")
 
 
-def _throughput(name: str, data_dir: Path | None) -> None:
-    config = _config(name) or Config(recipe="none", model={"preset": "none"}, data=name)
+def _describe(data: "OwnData") -> None:
+    """Prints classes, counts and sizes of the user's own data, and what is wrong with them."""
+    from collections import Counter
+
+    from rich.table import Table
+
+    from pipelines.data.own.item import Split
+    from pipelines.data.own.scan import notes
+
+    console = Console()
+    table = Table(box=None, pad_edge=False)
+    splits = [split for split in get_args(Split) if data.counts[split]]
+    for column in ("class", *splits):
+        table.add_column(column, overflow="fold", justify="left" if column == "class" else "right")
+    images = list(zip(data.found.images, data.splits, strict=True))
+    counts = Counter((image.item.label, split) for image, split in images)
+    for label in data.found.labels:
+        table.add_row(label, *(f"{counts[label, split]:,}" for split in splits))
+    table.add_row("all", *(f"{data.counts[split]:,}" for split in splits))
+    console.print(table)
+    sizes = {image.size for image, _ in images}
+    low, high = (" x ".join(str(end(side)) for side in zip(*sizes, strict=True)) for end in (min, max))
+    size = f"size: {low}" if low == high else f"sizes: from {low} to {high}"
+    console.print(f"{size}, {'grey' if data.found.is_grey else 'colour'}", highlight=False)
+    for note in notes(data.found, data.splits):
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    for damage in data.found.damaged:
+        console.print(f"damaged: {damage}", highlight=False, soft_wrap=True)
+
+
+def _throughput(given: Arguments) -> None:
     load_frameworks()
     from pipelines.core.environment import cores, cpu
     from pipelines.data.batches import throughput, training
+    from pipelines.data.own.prepare import resolved
     from pipelines.data.preprocess import fit
     from pipelines.data.samples import settings
     from pipelines.data.sources import describe, load
 
+    config, data_dir = resolved(_any(given), given.data_dir, Console(stderr=True)), given.data_dir
     classes = len(describe(config.data, data_dir, config.validation).labels)
     examples = load(config.data, "train", data_dir, config.validation, config.subset)
     batches = training(
@@ -165,11 +215,15 @@ def _throughput(name: str, data_dir: Path | None) -> None:
     _say(f"measured on {cores()} cores, {model} ({' '.join(features) or 'no known features'}), input alone")
 
 
-def _config(name: str) -> Config | None:
-    """Returns the configuration of a recipe, or None if `name` is not one."""
+def _any(given: Arguments) -> Config:
+    """Returns the configuration of the recipe that is named, or one for data alone."""
     from pipelines import recipes
 
-    return recipes.get(name).config if name in recipes.names() else None
+    assert given.name is not None, "checked before"
+    if given.name in recipes.names():
+        return recipes.get(given.name).config
+    settings = {"image_size": given.image_size, "group": given.group, "skip_damaged": given.skip_damaged}
+    return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)
 
 
 def _say(line: str) -> None:

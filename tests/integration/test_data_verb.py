@@ -1,10 +1,14 @@
 """`highway data` on real digits."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
 from pipelines.verbs.cli import main
+from tests import shapes
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +77,20 @@ def test_throughput_reports_speed_settings_and_machine(digits, capsys, monkeypat
     assert "cores" in second
 
 
+def test_show_describes_own_images_and_what_is_wrong_with_them(capsys, tmp_path):
+    folder = shapes.write(tmp_path / "shapes", 12)
+    (folder / "circle" / "cut.png").write_bytes(b"?")
+    shutil.copy(folder / "circle" / "000.png", folder / "square" / "copy.png")
+    assert main(["data", "show", str(folder), "--image-size", "24"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^class +train +validation +test$", out, re.MULTILINE)
+    assert re.search(r"^square +[\d ]+$", out, re.MULTILINE)
+    assert re.search(r"^sizes: from \d\d x \d\d to \d\d x \d\d, colour$", out, re.MULTILINE)
+    assert "note: images with two labels: 1 (circle/000.png = square/copy.png)" in out
+    assert "damaged: circle/cut.png is not an image" in out
+    assert imread(tmp_path / "shapes-samples.png").shape[0] > 300
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -80,7 +98,7 @@ def test_throughput_reports_speed_settings_and_machine(digits, capsys, monkeypat
         (["show", "mnst"], "Did you mean 'mnist'?"),
         (["show", "mnist_5k", "--to", "samples.txt"], "must end in .png, .pdf or .svg"),
         (["list", "mnist"], "highway data show mnist"),
-        (["prepare", "./folder"], "is a folder"),
+        (["prepare", "./folder"], "there is no prepared data set in 'folder'"),
         (["prepare", "mnist_5k", "--to", "x.png"], "--to is for"),
         (["list", "--data-dir", "nowhere"], "no folder 'nowhere'"),
         (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),

@@ -167,7 +167,7 @@ def test_validation_leaves_something_to_train_on(tiny):
         ({"image": "none"}, r"must have the features image \(Image\).*It has: label \(ClassLabel\)"),
         ({"label": "none"}, r"and label \(ClassLabel\).*\. It has: image \(Image\)"),
         ({"label": tfds.features.Scalar(np.int64)}, r"label \(Scalar\)"),
-        ({"image": tfds.features.Image(shape=(None, None, 1))}, r"all of one size\. Received: shape=\(None, None, 1\)"),
+        ({"image": tfds.features.Image(shape=(None, None, 1))}, r"have different sizes: \(None, None, 1\)"),
     ],
 )
 def test_only_images_of_one_size_with_labels_are_accepted(tiny, features, message):

@@ -1,0 +1,60 @@
+"""Folders with a subfolder for each class: `CLASS/*.png`, or `train/CLASS/*.png` and so on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden
+
+
+def matches(path: Path) -> bool:
+    """Returns whether the data are a folder; other forms of folders are recognized before."""
+    return path.is_dir()
+
+
+def items(path: Path, group: str | None) -> Iterator[Item]:
+    """Lists the images of a folder.
+
+    Args:
+        path: the folder.
+        group: must be None, because a folder has no columns.
+
+    Raises:
+        UserError: images are not in a subfolder for their class, or a group is asked for.
+    """
+    if group is not None:
+        raise UserError(f"only tables have groups of images, and {path} is a folder. Received: group={group}.")
+    folders = _folders(path)
+    by_split = {one: SPLITS[one.name.lower()] for one in folders if one.name.lower() in SPLITS}
+    if by_split and len(by_split) < len(folders):
+        other = next(one.name for one in folders if one not in by_split)
+        raise UserError(
+            f"{path} has folders for splits ({', '.join(one.name for one in by_split)}) and the folder {other}, which "
+            "is none. Move the images of each split into train, validation or test."
+        )
+    if by_split:
+        for folder, split in by_split.items():
+            yield from _classes(path, folder, split)
+    else:
+        yield from _classes(path, path, None)
+
+
+def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
+    """Yields the images in the subfolders of a folder, at any depth."""
+    if loose := next(filter(_is_image, sorted(folder.iterdir())), None):
+        raise UserError(
+            f"{loose} is in no folder for its class. Expected {folder}/CLASS/{loose.name}, or a table with a column of "
+            "paths and a column of labels."
+        )
+    for label in _folders(folder):
+        for file in filter(_is_image, sorted(label.rglob("*"))):
+            if not is_hidden(file.relative_to(label)):
+                yield Item(str(file.relative_to(root)), label.name, file.read_bytes, split)
+
+
+def _folders(path: Path) -> list[Path]:
+    return [one for one in sorted(path.iterdir()) if one.is_dir() and not is_hidden(Path(one.name))]
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file() and not is_hidden(Path(path.name))

@@ -1,0 +1,63 @@
+"""The forms in which data of the user's own are read."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.core.errors import UserError
+from pipelines.data.own import arrays, arrow, folders, tables, tars
+from pipelines.data.own.item import Item
+
+
+@dataclass(frozen=True)
+class DataForm:
+    """A form of data."""
+
+    name: str
+    """Name in messages."""
+    matches: Callable[[Path], bool]
+    """Returns whether a path has this form."""
+    items: Callable[[Path, str | None], Iterator[Item]]
+    """Lists the images of a path, given the name of a column of groups or None."""
+
+
+# The first that matches is taken.
+FORMS = (
+    DataForm("NumPy arrays (.npz)", arrays.matches, arrays.items),
+    DataForm("a table of images (.csv, .tsv, .parquet)", tables.matches, tables.items),
+    DataForm("a data set saved by Hugging Face's datasets", arrow.matches, arrow.items),
+    DataForm("tar files of WebDataset", tars.matches, tars.items),
+    DataForm("a folder with a subfolder for each class", folders.matches, folders.items),
+)
+
+
+def find_items(path: Path, group: str | None = None) -> list[Item]:
+    """Lists the labelled images of data in any form.
+
+    Args:
+        path: file or folder.
+        group: column, or array, with the group of each image; None for no groups.
+
+    Returns:
+        The images, in a fixed order.
+
+    Raises:
+        UserError: nothing is there, the form is unknown, there is no image, or an image has no label or split.
+
+    Example:
+        {item.label for item in find_items(Path("shapes"))}  # {"circle", "square", "triangle"}
+    """
+    form = next((one for one in FORMS if one.matches(path)), None) if path.exists() else None
+    if form is None:
+        problem = "has none of the forms that are read" if path.exists() else "does not exist"
+        raise UserError(f"{path} {problem}. Expected {', '.join(one.name for one in FORMS[:-1])}, or {FORMS[-1].name}.")
+    found = list(form.items(path, group))
+    if not found:
+        raise UserError(f"there are no images in {path}, read as {form.name}.")
+    split = [item for item in found if item.split is not None]
+    if split and len(split) < len(found):
+        without = next(item.name for item in found if item.split is None)
+        raise UserError(
+            f"{split[0].name} belongs to the split {split[0].split}, and {without} to none. Name all or none."
+        )
+    return found

@@ -1,0 +1,64 @@
+"""Labelled images of the user's own, before they are decoded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pipelines.core.errors import UserError
+from serving.image_files import FORMATS
+
+Split = Literal["train", "validation", "test"]
+# An encoded file, or pixels: uint8 [h, w], [h, w, 1], [h, w, 3] or [h, w, 4].
+Content: TypeAlias = bytes | np.ndarray
+# Names that people give to splits.
+SPLITS: dict[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_SUFFIXES = {"JPEG": (".jpg", ".jpeg"), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm")}
+SUFFIXES = frozenset(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",)))
+
+
+@dataclass(frozen=True)
+class Item:
+    """A labelled image."""
+
+    name: str
+    """Path relative to the data, or number of the row; used in messages."""
+    label: str
+    """Name of its class."""
+    read: Callable[[], Content]
+    """Reads the image."""
+    split: Split | None = None
+    """Split that the data assign it to; None if they assign none."""
+    group: str | None = None
+    """Images of one group, such as a patient's, stay in one split; None for a group of its own."""
+
+
+def split_of(name: str, where: str) -> Split:
+    """Returns the split that a name means.
+
+    Args:
+        name: name in the data, in any case.
+        where: used in messages.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    found = SPLITS.get(name.strip().lower())
+    if found is None:
+        raise UserError(f"{where} names the split {name!r}. Expected train, validation or test.")
+    return found
+
+
+def is_hidden(path: Path) -> bool:
+    """Returns whether a file, or a folder on the way to it, is hidden; so is the folder of an archive of macOS.
+
+    Args:
+        path: path relative to the data.
+    """
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)

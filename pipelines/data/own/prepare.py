@@ -1,0 +1,224 @@
+"""Prepares data of the user's own as a data set of TFDS in the user's cache, with images of one size."""
+
+import hashlib
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError, disk_is_full
+from pipelines.core.files import user_cache, write_text
+from pipelines.data import sources
+from pipelines.data.catalog import INFO, KNOWN, silence
+from pipelines.data.images import conversion
+from pipelines.data.own import arrow, published
+from pipelines.data.own import scan as scans
+from pipelines.data.own.forms import find_items
+from pipelines.data.own.item import Item, Split
+from pipelines.data.own.scan import Scan, scan
+from pipelines.data.own.splits import assign
+from pipelines.data.sources import SizesError
+
+# Description of where a data set comes from, next to the files of TFDS.
+SOURCE = "source.json"
+VERSION = "1.0.0"
+# Part of the digest: another number if images are converted differently.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Data of the user's own, read once."""
+
+    source: str
+    """Absolute path of the file or folder, or the name of a published data set."""
+    name: str
+    """Name of the prepared data set."""
+    found: Scan
+    """The images."""
+    splits: Sequence[Split]
+    """The split of each image."""
+
+    @property
+    def counts(self) -> Counter[Split]:
+        """Number of images in each split."""
+        return Counter(self.splits)
+
+
+def is_own(data: str) -> bool:
+    """Returns whether `data` is the path of the user's own data, not a TFDS name or the folder of a prepared data set.
+
+    Args:
+        data: the word after `--data`.
+    """
+    path = Path(data).expanduser()
+    # A folder that Hugging Face has saved has a file of the same name.
+    if not path.exists() or ((path / INFO).is_file() and not arrow.matches(path)) or any(path.glob(f"*/{INFO}")):
+        return False
+    # Of a TFDS name and a folder that is called the same, the name counts: a folder can be named `./mnist`.
+    return "/" in data or data not in tfds.list_builders(with_community_datasets=False)
+
+
+def read(data: str, group: str | None, console: Console) -> OwnData:
+    """Reads all images of the user's own data, and assigns them to splits.
+
+    Args:
+        data: path of the data.
+        group: column of groups; None for no groups.
+        console: where to print progress.
+
+    Raises:
+        UserError: the data cannot be read; see `forms.find_items`.
+    """
+    path = Path(data).expanduser().absolute()
+    return _scanned(str(path), _name(path), find_items(path, group), console)
+
+
+def _scanned(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
+    with _progress(console, f"reading {name}", len(items)) as advance:
+        found = scan(items, advance)
+    return OwnData(source, name, found, assign(found.images))
+
+
+def prepare(own: OwnData, size: tuple[int, int], console: Console) -> Path:
+    """Returns the prepared data set of the user's own data, preparing it if necessary.
+
+    Every image is decoded as by the endpoint, cropped to the aspect ratio of the input, and scaled. The folder is named
+    after the content: unchanged data are prepared once.
+
+    Args:
+        own: the result of `read`.
+        size: height and width of the prepared images; they are grey if no image has colours.
+        console: where to print progress.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        UserError: the disk is full, or the cache is not writable.
+
+    Example:
+        prepare(read("shapes", None, Console()), (32, 32), Console())
+    """
+    shape = (*size, 1 if own.found.is_grey else 3)
+    digest = _digest(own, shape)
+    target = user_cache() / "own" / digest[:16] / own.name / VERSION
+    if not (target / INFO).is_file():
+        _store(own, shape, target, digest, console)
+    counts = own.counts
+    shown = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "validation", "test") if counts[split])
+    console.print(
+        f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {' x '.join(map(str, shape))}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return target
+
+
+def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
+    """Returns a configuration whose images have one size: its own data, or a prepared form of them.
+
+    Args:
+        config: the configuration.
+        data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+        console: where to print progress, and what is unusual about the data.
+
+    Raises:
+        UserError: the data cannot be read or prepared, or no classifier can be trained from them.
+    """
+    if is_own(config.data):
+        own = read(config.data, config.group, console)
+    else:
+        try:
+            sources.describe(config.data, data_dir)
+            return config
+        except SizesError:
+            builder = sources.open_builder(config.data, data_dir)
+        own = _scanned(config.data, builder.name, list(published.items(builder)), console)
+    scans.refuse(own.found, own.splits, config.skip_damaged)
+    for note in scans.notes(own.found, own.splits):
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    return config.model_copy(update={"data": str(prepare(own, config.height_and_width, console))})
+
+
+def _name(path: Path) -> str:
+    """Returns the name of the data set: that of the file or folder, as TFDS takes it."""
+    name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_") or "data"
+    return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
+
+
+def _store(own: OwnData, shape: tuple[int, ...], target: Path, digest: str, console: Console) -> None:
+    features = tfds.features.FeaturesDict(
+        {
+            "image": tfds.features.Image(shape=shape),
+            "label": tfds.features.ClassLabel(names=list(own.found.labels)),
+            "name": tfds.features.Text(),
+        }
+    )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(dir=target.parent, prefix=".preparing-") as aside,
+            _progress(console, f"preparing {own.name}", len(own.splits)) as advance,
+            silence(),
+        ):
+            builder = tfds.dataset_builders.AdhocBuilder(
+                name=target.parent.name,
+                version=VERSION,
+                features=features,
+                split_datasets={split: _examples(own, split, shape, advance) for split in own.counts},
+                data_dir=aside,
+                description=f"Prepared from {own.source}.",
+            )
+            builder.download_and_prepare()
+            about = {"source": own.source, "digest": digest, "damaged": list(own.found.damaged)}
+            write_text(Path(builder.data_dir) / SOURCE, json.dumps(about, indent=2) + "\n")
+            # Another process may have been faster.
+            with suppress(OSError):
+                Path(builder.data_dir).rename(target)
+    except OSError as error:
+        trouble = disk_is_full(error) or error.strerror or str(error)
+        raise UserError(f"{own.source} cannot be prepared in {target.parent}: {trouble}.") from error
+
+
+def _examples(
+    own: OwnData, split: Split, shape: tuple[int, ...], advance: Callable[[int], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields a key and the example of each image of a split."""
+    convert, side = conversion.converter("natural", shape), conversion.side_of("natural", shape)
+    for number, (image, its) in enumerate(zip(own.found.images, own.splits, strict=True)):
+        if its == split:
+            item = image.item
+            rgba = scans.pixels(item.read(), item.name, side)
+            converted = convert(tf.constant(rgba))["image"].numpy()
+            yield f"{number:09}", {"image": converted, "label": item.label, "name": item.name}
+            advance(1)
+
+
+def _digest(own: OwnData, shape: tuple[int, ...]) -> str:
+    """Returns a digest of everything that the prepared files depend on."""
+    whole = hashlib.sha256(json.dumps([FORMAT, shape, own.found.labels]).encode())
+    for image, split in zip(own.found.images, own.splits, strict=True):
+        whole.update(json.dumps([image.digest, image.item.label, image.item.name, split]).encode())
+    return whole.hexdigest()
+
+
+@contextmanager
+def _progress(console: Console, label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar, and yields the function that advances it."""
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # The file is fixed, because TFDS is silenced by redirecting the standard output.
+    with Progress(*columns, console=Console(file=console.file), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)

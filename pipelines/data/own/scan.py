@@ -1,0 +1,223 @@
+"""Reads every image of the user's own data once, and finds what is wrong with them."""
+
+import hashlib
+import io
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.item import Content, Item, Split
+from serving import image_files
+from serving.errors import ImageError, LimitError
+
+# Images handed to the threads at a time, of which the results are kept in order.
+CHUNK = 64
+# Names in a message.
+SHOWN = 3
+# Ratio of the largest class to the smallest from which it is mentioned.
+IMBALANCE = 10
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """An image that can be decoded."""
+
+    item: Item
+    digest: str
+    """SHA-256 of its content."""
+    size: tuple[int, int]
+    """Height and width."""
+    is_grey: bool
+    """True if red, green and blue are equal everywhere."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All images of the data."""
+
+    images: Sequence[Scanned]
+    damaged: Sequence[str]
+    """A sentence for each image that cannot be decoded."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes: in the order of numbers if all are numbers, else by name."""
+        names = {image.item.label for image in self.images}
+        return tuple(sorted(names, key=(lambda name: (int(name), name)) if all(map(_is_number, names)) else None))
+
+    @property
+    def is_grey(self) -> bool:
+        """True if no image has colours."""
+        return all(image.is_grey for image in self.images)
+
+
+def scan(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> Scan:
+    """Decodes every image once.
+
+    Args:
+        items: the images.
+        progress: called with the number of images since the last call.
+
+    Returns:
+        The images in order, without the damaged ones.
+
+    Example:
+        scan(find_items(Path("shapes"))).damaged
+    """
+    images: list[Scanned] = []
+    damaged: list[str] = []
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        for start in range(0, len(items), CHUNK):
+            # Read here, because some data can be read in order only; decoded in the threads.
+            part = [(item, _content(item)) for item in items[start : start + CHUNK]]
+            for found in executor.map(_scanned, part):
+                if isinstance(found, str):
+                    damaged.append(found)
+                else:
+                    images.append(found)
+            progress(len(items[start : start + CHUNK]))
+    return Scan(images, damaged)
+
+
+def pixels(content: Content, name: str, side: int = image_files.SIDE) -> np.ndarray:
+    """Decodes an image as the endpoint does.
+
+    Args:
+        content: the encoded file, or pixels.
+        name: used in messages.
+        side: length of the shorter side that is enough; see `serving.image_files.reduction`.
+
+    Returns:
+        uint8 [height, width, 4].
+
+    Raises:
+        ImageError: the image is damaged or has an unusual shape.
+    """
+    if isinstance(content, bytes):
+        return image_files.decode(content, name, side=side)
+    channels = 1 if content.ndim == 2 else content.shape[-1]
+    if channels not in (1, 3, 4) or not content.size:
+        raise ImageError(f"{name} has the shape {list(content.shape)}. Expected 1, 3 or 4 channels.")
+    colours = content.reshape(*content.shape[:2], channels)
+    opaque = np.full((*colours.shape[:2], 1), 255, np.uint8)
+    rgba = colours if channels == 4 else np.concatenate([np.broadcast_to(colours, (*colours.shape[:2], 3)), opaque], -1)
+    return image_files.shrunk(np.ascontiguousarray(rgba), side)
+
+
+def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
+    """Refuses data from which no classifier can be trained.
+
+    Args:
+        found: the images.
+        splits: the split of each image.
+        skip_damaged: whether damaged images are left out.
+
+    Raises:
+        UserError: images are damaged, there are fewer than two classes, or a class has no training images.
+    """
+    if found.damaged and not skip_damaged:
+        raise UserError(
+            f"{len(found.damaged):,} of {len(found.damaged) + len(found.images):,} images cannot be read:\n  "
+            + "\n  ".join(_some(found.damaged))
+            + "\nRepair or remove them, or leave them out with --skip-damaged."
+        )
+    if len(found.labels) < 2:
+        only = f"all images have the label {found.labels[0]!r}" if found.labels else "no image can be read"
+        raise UserError(f"{only}, and a classifier needs two classes or more.")
+    counts = _counts(found, splits)
+    if missing := [label for label in found.labels if not counts["train"][label]]:
+        raise UserError(f"{_classes(missing)} without training images. Add some, or move some there.")
+
+
+def notes(found: Scan, splits: Sequence[Split]) -> Iterator[str]:
+    """Yields a sentence for everything that is unusual about data, though a classifier can be trained from them.
+
+    Args:
+        found: the images.
+        splits: the split of each image.
+    """
+    counts = _counts(found, splits)
+    total = sum(counts.values(), Counter())
+    (largest, most), (smallest, least) = total.most_common()[0], total.most_common()[-1]
+    if most >= IMBALANCE * least:
+        yield f"{largest} has {most:,} images and {smallest} has {least:,}: a net will prefer common classes."
+    if found.damaged:
+        yield f"damaged images, which are left out: {len(found.damaged):,}."
+    if not counts["test"]:
+        yield "there is no test split, so that the accuracy on new images stays unknown."
+    for split in ("validation", "test"):
+        missing = [label for label in found.labels if counts[split] and not counts[split][label]]
+        if missing:
+            yield f"{_classes(missing)} without {split} images."
+    same: dict[str, list[int]] = defaultdict(list)
+    for number, image in enumerate(found.images):
+        same[image.digest].append(number)
+    twice = [numbers for numbers in same.values() if len(numbers) > 1]
+    across = [numbers for numbers in twice if len({splits[number] for number in numbers}) > 1]
+    if across:
+        yield f"images in two splits, which make accuracies too high: {len(across):,} ({_pairs(found, across)})."
+    labelled = [numbers for numbers in twice if len({found.images[number].item.label for number in numbers}) > 1]
+    if labelled:
+        yield f"images with two labels: {len(labelled):,} ({_pairs(found, labelled)})."
+    if rest := len(twice) - len({id(numbers) for numbers in (*across, *labelled)}):
+        yield f"images that are there more than once: {rest:,}."
+
+
+def _content(item: Item) -> Content | str:
+    """Reads an image, or returns why it cannot be read."""
+    try:
+        return item.read()
+    except ImageError as error:
+        return str(error)
+    except OSError as error:
+        return f"{item.name} cannot be read: {error.strerror}."
+
+
+def _scanned(read: tuple[Item, Content | str]) -> Scanned | str:
+    item, content = read
+    if isinstance(content, str):
+        return content
+    try:
+        rgba = pixels(content, item.name)
+    except (ImageError, LimitError) as error:
+        return str(error)
+    if isinstance(content, bytes):
+        with Image.open(io.BytesIO(content)) as image:
+            size, digest = (image.height, image.width), hashlib.sha256(content)
+    else:
+        size, digest = content.shape[:2], hashlib.sha256(content.tobytes())
+    is_grey = bool((rgba[..., 0] == rgba[..., 1]).all() and (rgba[..., 0] == rgba[..., 2]).all())
+    return Scanned(item, digest.hexdigest(), size, is_grey)
+
+
+def _counts(found: Scan, splits: Sequence[Split]) -> dict[Split, Counter[str]]:
+    counts: dict[Split, Counter[str]] = {"train": Counter(), "validation": Counter(), "test": Counter()}
+    for image, split in zip(found.images, splits, strict=True):
+        counts[split][image.item.label] += 1
+    return counts
+
+
+def _classes(labels: Sequence[str]) -> str:
+    return (
+        f"there are {len(labels):,} classes ({', '.join(_some(labels))})" if labels[1:] else f"{labels[0]} is a class"
+    )
+
+
+def _pairs(found: Scan, groups: Sequence[Sequence[int]]) -> str:
+    return ", ".join(
+        _some([" = ".join(found.images[number].item.name for number in numbers[:2]) for numbers in groups])
+    )
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    return [*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])]
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()

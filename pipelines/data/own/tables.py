@@ -1,0 +1,166 @@
+"""Tables of images, in CSV or Parquet: a column of paths or encoded images, a column of labels, perhaps of splits."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.item import Item, split_of
+from serving.errors import ImageError
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+# Names of columns, in order of preference and in any case.
+IMAGE = ("image", "path", "file", "file_name", "filename", "image_path", "filepath", "img")
+LABEL = ("label", "class", "class_name", "target", "category")
+SPLIT = ("split", "set", "subset", "fold")
+# Files of Hugging Face's `imagefolder`, next to the images.
+METADATA = ("metadata.csv", "metadata.parquet")
+
+
+def matches(path: Path) -> bool:
+    """Returns whether the data are a table, or a folder with one in the form of Hugging Face's `imagefolder`."""
+    return (path.is_file() and path.suffix.lower() in SUFFIXES) or (path.is_dir() and _metadata(path) is not None)
+
+
+def items(path: Path, group: str | None) -> Iterator[Item]:
+    """Lists the images of a table. Paths in it are relative to the folder of the table.
+
+    Args:
+        path: the table, or the folder that it is in.
+        group: column of groups; None for no groups.
+
+    Raises:
+        UserError: the table cannot be read, or lacks a column.
+    """
+    table = (_metadata(path) or path) if path.is_dir() else path
+    try:
+        yield from _parquet(table, group) if table.suffix.lower() == ".parquet" else _csv(table, group)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise UserError(f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}.") from error
+
+
+def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str]:
+    """Finds the columns of a table.
+
+    Args:
+        names: its columns.
+        table: its file, for messages.
+        group: column of groups; None for no groups.
+
+    Returns:
+        The columns of "image", "label", and perhaps "split" and "group".
+
+    Raises:
+        UserError: a column is missing.
+    """
+    by_name = {name.lower(): name for name in names}
+    found = {}
+    for role, candidates in (("image", IMAGE), ("label", LABEL), ("split", SPLIT)):
+        name = next((by_name[one] for one in candidates if one in by_name), None)
+        if name is not None:
+            found[role] = name
+        elif role != "split":
+            raise UserError(
+                f"{table} has no column for the {role}. Expected one named {', '.join(candidates)}. "
+                f"It has: {', '.join(names)}."
+            )
+    if group is not None:
+        if group not in names:
+            raise UserError(f"{table} has no column {group!r} of groups. It has: {', '.join(names)}.")
+        found["group"] = group
+    return found
+
+
+def rows(
+    batch: pa.RecordBatch | pa.Table,
+    columns: Mapping[str, str],
+    image: Callable[[int], Any],
+    table: Path,
+    *,
+    first: int = 0,
+    classes: Sequence[str] | None = None,
+) -> Iterator[Item]:
+    """Lists the images of some rows.
+
+    Args:
+        batch: the rows; it may lack the column of images.
+        columns: the result of `roles`.
+        image: reads the image of a row: a path, bytes, or Hugging Face's pair of both.
+        table: the file, to which paths are relative.
+        first: number of rows before these.
+        classes: names of the classes, if labels are their numbers.
+
+    Raises:
+        UserError: a row has no label, no image, or an unknown split.
+    """
+    values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
+    has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
+    for number, label in enumerate(values["label"]):
+        where = f"row {first + number + 1} of {table.name}"
+        name = image(number) if has_paths else where
+        if label is None or name is None:
+            raise UserError(f"{where} has no {'label' if label is None else 'image'}. Complete or remove it.")
+        yield Item(
+            name,
+            classes[label] if classes else str(label),
+            partial(_read, image, number, table.parent, where),
+            split_of(str(values["split"][number]), where) if "split" in values else None,
+            str(values["group"][number]) if "group" in values else None,
+        )
+
+
+def _metadata(folder: Path) -> Path | None:
+    return next((folder / name for name in METADATA if (folder / name).is_file()), None)
+
+
+def _csv(table: Path, group: str | None) -> Iterator[Item]:
+    form = pa_csv.ParseOptions(delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
+    with pa_csv.open_csv(table, parse_options=form) as reader:
+        names = reader.schema.names
+    # Labels such as 007 are names, not numbers.
+    texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True)
+    content = pa_csv.read_csv(table, parse_options=form, convert_options=texts)
+    columns = roles(names, table, group)
+    paths = content[columns["image"]].to_pylist()
+    yield from rows(content, columns, paths.__getitem__, table)
+
+
+def _parquet(table: Path, group: str | None) -> Iterator[Item]:
+    with pq.ParquetFile(table) as file:
+        schema, groups = file.schema_arrow, file.num_row_groups
+        columns = roles(schema.names, table, group)
+        # Encoded images are read when they are needed, a row group at a time, so that not all of them are in memory.
+        has_paths = pa.types.is_string(schema.field(columns["image"]).type)
+        wanted = [name for role, name in columns.items() if role != "image" or has_paths]
+        first = 0
+        for number in range(groups):
+            batch = file.read_row_group(number, wanted)
+            yield from rows(batch, columns, partial(_cell, table, number, columns["image"]), table, first=first)
+            first += batch.num_rows
+
+
+def _cell(table: Path, group: int, column: str, row: int) -> Any:
+    return _row_group(table, group, column)[row].as_py()
+
+
+# Images are read in order, by a few threads.
+@lru_cache(maxsize=4)
+def _row_group(table: Path, group: int, column: str) -> pa.ChunkedArray:
+    with pq.ParquetFile(table) as file:
+        return file.read_row_group(group, [column])[column]
+
+
+def _read(image: Callable[[int], Any], row: int, folder: Path, where: str) -> bytes:
+    value = image(row)
+    if isinstance(value, Mapping):
+        value = value.get("path") if value.get("bytes") is None else value["bytes"]
+    if isinstance(value, str):
+        return (folder / value).read_bytes()
+    if not isinstance(value, bytes):
+        raise ImageError(f"{where} has neither the path nor the bytes of an image.")
+    return value

@@ -1,0 +1,91 @@
+"""Tar files in the form of WebDataset: members `KEY.png` and `KEY.cls`, or `KEY.json` with a label."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split
+
+# Fields of a JSON member that may hold the label.
+FIELDS = ("label", "cls", "class", "class_name")
+
+
+def matches(path: Path) -> bool:
+    """Returns whether the data are a tar file, or a folder of them."""
+    return (path.is_file() and path.suffix == ".tar") or (path.is_dir() and bool(_files(path)))
+
+
+def items(path: Path, group: str | None) -> Iterator[Item]:
+    """Lists the images of tar files. Files named after a split (`train-0000.tar`) or in such a folder belong to it.
+
+    Args:
+        path: the file, or the folder.
+        group: must be None.
+
+    Raises:
+        UserError: a file is damaged, or an image has no label.
+    """
+    if group is not None:
+        raise UserError(f"only tables have groups of images, and {path} holds tar files. Received: group={group}.")
+    for file in _files(path) if path.is_dir() else [path]:
+        yield from _members(file, _split(file.relative_to(path) if path.is_dir() else Path(file.name)))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.tar"))
+
+
+def _split(path: Path) -> Split | None:
+    words = [part.split("-")[0].split("_")[0].split(".")[0].lower() for part in path.parts]
+    return next((SPLITS[word] for word in words if word in SPLITS), None)
+
+
+def _members(file: Path, split: Split | None) -> Iterator[Item]:
+    images: dict[str, tarfile.TarInfo] = {}
+    labels: dict[str, str] = {}
+    try:
+        with tarfile.open(file) as tar:
+            for member in tar:
+                # The key ends at the first dot of the last part.
+                folder, slash, last = member.name.rpartition("/")
+                stem, _, extension = last.partition(".")
+                key = f"{folder}{slash}{stem}"
+                if not member.isfile():
+                    continue
+                if f".{extension.lower()}" in SUFFIXES:
+                    images[key] = member
+                elif extension in ("cls", "json"):
+                    labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise UserError(f"the tar file {file} is damaged: {error}.") from error
+    for key, member in images.items():
+        if key not in labels:
+            raise UserError(
+                f"{member.name} in {file} has no label. Expected {key}.cls, or {key}.json with a field label."
+            )
+        yield Item(
+            f"{file.name}:{member.name}", labels[key], partial(_read, file, member.offset_data, member.size), split
+        )
+
+
+def _label(extension: str, content: bytes, where: str) -> str:
+    try:
+        text = content.decode().strip()
+        if extension == "cls":
+            return text
+        found = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{where} cannot be read: {error}.") from error
+    for field in FIELDS:
+        if isinstance(found, dict) and field in found:
+            return str(found[field])
+    raise UserError(f"{where} has no label. Expected one of the fields {', '.join(FIELDS)}.")
+
+
+def _read(file: Path, start: int, size: int) -> bytes:
+    with file.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(size)

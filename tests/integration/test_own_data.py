@@ -1,0 +1,42 @@
+"""From a folder of the user's own images to a prediction, with the verbs alone."""
+
+import json
+import shutil
+
+import pytest
+
+from pipelines.core import run as runs
+from pipelines.verbs.cli import main
+from tests import shapes
+
+NET = ("--model.width", "8", "--epochs", "1", "--batch-size", "20", "--precision", "float32")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_folder_is_trained_on_evaluated_exported_and_predicted(tmp_path, capsys):
+    shapes.write(tmp_path / "shapes", 30)
+    assert main(["train", "cifar10_19", "--data", "shapes", "--run", "run", *NET]) == 0
+    run = runs.open_run(tmp_path / "run")
+    assert run.record.data.labels == shapes.CLASSES
+    assert run.record.data.shape == (32, 32, 3)
+    # Neither the folder nor the shell's directory matters from here on.
+    shutil.move(tmp_path / "shapes", tmp_path / "elsewhere")
+    assert main(["evaluate", "run"]) == 0
+    assert main(["export", "run", "--to", "models/shapes"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "models/shapes", "elsewhere/circle/000.png", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert {one["label"] for one in answer["top"]} == set(shapes.CLASSES)
+
+
+def test_damaged_images_stop_the_training_before_it_starts(tmp_path, capsys):
+    shapes.write(tmp_path / "shapes", 3)
+    (tmp_path / "shapes" / "circle" / "cut.png").write_bytes(b"?")
+    assert main(["train", "cifar10_19", "--data", "./shapes", "--run", "run", *NET]) == 2
+    assert "1 of 10 images cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,174 @@
+"""The same pictures in every form that people keep them in."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.forms import find_items
+from pipelines.data.own.scan import pixels
+from tests import shapes
+from tests.shapes import CLASSES, encoded
+
+SEEDS = (0, 1)
+ROWS = [(label, seed) for label in CLASSES for seed in SEEDS]
+SPLITS = {0: "train", 1: "test"}
+
+
+def folder(root, split):
+    for label, seed in ROWS:
+        file = root / (SPLITS[seed] if split else "") / label / "deep" / f"{seed}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(encoded(label, seed))
+    (root / ".hidden").mkdir()
+    (root / ".hidden" / "0.png").write_bytes(b"")
+    return root
+
+
+def csv(root, split, suffix=".csv", comma=","):
+    lines = [comma.join(["path", "label", *(["split"] if split else [])])]
+    for label, seed in ROWS:
+        (root / f"{label} {seed}.png").write_bytes(encoded(label, seed))
+        lines.append(comma.join([f"{label} {seed}.png", label, *([SPLITS[seed]] if split else [])]))
+    (root / f"table{suffix}").write_text("\n".join(lines) + "\n")
+    return root / f"table{suffix}"
+
+
+def tsv(root, split):
+    return csv(root, split, ".tsv", "\t")
+
+
+def imagefolder(root, split):
+    csv(root, split).rename(root / "metadata.csv")
+    return root
+
+
+def columns(split):
+    found = {"image": [encoded(*row) for row in ROWS], "label": [label for label, _ in ROWS]}
+    return found | ({"split": [SPLITS[seed] for _, seed in ROWS]} if split else {})
+
+
+def parquet(root, split):
+    pq.write_table(pa.table(columns(split)), root / "table.parquet", row_group_size=4)
+    return root / "table.parquet"
+
+
+def npz(root, split):
+    # Pictures of an array have one size.
+    arrays = {"x": [], "y": []} if not split else {f"{name}_{part}": [] for part in SPLITS.values() for name in "xy"}
+    for label, seed in ROWS:
+        end = f"_{SPLITS[seed]}" if split else ""
+        arrays[f"x{end}"].append(np.asarray(shapes.drawn(label, seed).resize((9, 8))))
+        arrays[f"y{end}"].append([label])
+    np.savez(root / "data.npz", **{name: np.array(array) for name, array in arrays.items()})
+    return root / "data.npz"
+
+
+def tars(root, split):
+    for part, numbers in {"train": (0,), "test": (1,)}.items() if split else {"all": SEEDS}.items():
+        with tarfile.open(root / f"{part}-0000.tar", "w") as tar:
+            for label, seed in ROWS:
+                if seed in numbers:
+                    for suffix, content in (
+                        ("png", encoded(label, seed)),
+                        ("json", json.dumps({"label": label}).encode()) if seed else ("cls", f"{label}\n".encode()),
+                    ):
+                        member = tarfile.TarInfo(f"{label}/{seed}.{suffix}")
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
+    return root
+
+
+def arrow(root, split):
+    """As `datasets` saves them: labels are numbers, images pairs of bytes and path."""
+    features = {"label": {"names": list(CLASSES), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    for part, numbers in {"train": (0,), "test": (1,)}.items() if split else {"": SEEDS}.items():
+        rows = [(label, seed) for label, seed in ROWS if seed in numbers]
+        table = pa.table(
+            {
+                "image": [{"bytes": encoded(*row), "path": f"{row[1]}.png"} for row in rows],
+                "label": pa.array([CLASSES.index(label) for label, _ in rows], pa.int64()),
+            }
+        ).replace_schema_metadata(metadata)
+        (root / part).mkdir(exist_ok=True)
+        with pa.OSFile(str(root / part / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        (root / part / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+    if split:
+        (root / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    return root
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("write", [folder, csv, tsv, imagefolder, parquet, npz, tars, arrow])
+def test_every_form_holds_the_same_pictures(tmp_path, write, split):
+    found = find_items(write(tmp_path, split))
+    assert len({item.name for item in found}) == len(ROWS)
+    size = (lambda image: image.resize((9, 8))) if write is npz else lambda image: image
+    expected = {
+        (label, SPLITS[seed] if split else None, np.asarray(size(shapes.drawn(label, seed)).convert("RGBA")).tobytes())
+        for label, seed in ROWS
+    }
+    assert {(item.label, item.split, pixels(item.read(), item.name).tobytes()) for item in found} == expected
+
+
+def test_groups_come_from_a_column_or_an_array(tmp_path):
+    pq.write_table(pa.table(columns(False) | {"patient": [1, 1, 2, 2, 3, 3]}), tmp_path / "a.parquet")
+    assert [item.group for item in find_items(tmp_path / "a.parquet", "patient")] == ["1", "1", "2", "2", "3", "3"]
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=[0, 1], patient=["a", "b"])
+    assert [item.group for item in find_items(tmp_path / "a.npz", "patient")] == ["a", "b"]
+    shapes.write(tmp_path / "folder", 1)
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz", tmp_path / "folder"):
+        with pytest.raises(UserError, match="doctor"):
+            find_items(path, "doctor")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "has none of the forms|there are no images"),
+        ({"a/readme.txt": b""}, "there are no images"),
+        ({"0.png": b"", "a/1.png": b""}, "is in no folder for its class"),
+        ({"train/a/0.png": b"", "other/a/1.png": b""}, "the folder other, which is none"),
+        ({"a.csv": b"file,kind\n0.png,a\n"}, "no column for the label.*It has: file, kind"),
+        ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
+        ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),
+        ({"a.csv": b"path,label\n0.png\n"}, "a.csv cannot be read"),
+        ({"a.parquet": b"PAR1"}, "a.parquet cannot be read"),
+        ({"a.npz": b"PK"}, "a.npz cannot be read"),
+        ({"a.tar": b"?" * 1024}, "a.tar is damaged"),
+        ({"state.json": b"{"}, "state.json cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, files, message):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / next(iter(files)) if len(files) == 1 and "/" not in next(iter(files)) else tmp_path
+    with pytest.raises(UserError, match=message):
+        find_items(tmp_path if path.name == "state.json" else path)
+
+
+def test_nothing_there_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"does not exist. Expected NumPy arrays"):
+        find_items(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "arrays", [{"x": [1]}, {"x": np.zeros((2, 3, 3)), "y": [0, 1]}, {"x": np.zeros((2, 3, 3), np.uint8), "y": [0]}]
+)
+def test_arrays_must_be_images_and_labels(tmp_path, arrays):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(UserError, match=r"It has: x|has: x"):
+        find_items(tmp_path / "a.npz")
+
+
+def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text("path,label\na.png,007\nb.png,7\n")
+    assert [item.label for item in find_items(tmp_path / "a.csv")] == ["007", "7"]

@@ -1,0 +1,154 @@
+import errno
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+from rich.console import Console
+
+from pipelines.core.config import Config, ModelConfig
+from pipelines.core.errors import UserError
+from pipelines.data import sources
+from pipelines.data.catalog import INFO
+from pipelines.data.images import conversion
+from pipelines.data.own import arrow
+from pipelines.data.own.prepare import SOURCE, is_own, prepare, read, resolved
+from serving import image_files
+from tests import shapes
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=200)
+
+
+def config(data, **fields):
+    return Config(recipe="toy", model=ModelConfig(preset="mnist_dense_50"), data=str(data), **fields)
+
+
+def test_prepared_images_are_what_the_endpoint_shows_the_net(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 8)
+    prepared = resolved(config(folder, image_size=(16, 24)), None, console).data
+    info = sources.describe(prepared)
+    assert (info.name, info.shape, info.labels) == ("shapes", (16, 24, 3), shapes.CLASSES)
+    assert sum(info.counts.values()) == 24
+    assert all(info.counts.values())
+    convert = conversion.converter("natural", info.shape)
+    expected = {
+        (label, convert(image_files.read(path))["image"].numpy().tobytes())
+        for label in shapes.CLASSES
+        for path in (folder / label).iterdir()
+    }
+    found = set()
+    for split in ("train", "validation", "test"):
+        examples = sources.load(prepared, split)
+        found |= {
+            (info.labels[label], image.tobytes()) for image, label in zip(examples.images, examples.labels, strict=True)
+        }
+    assert found == expected
+    said = console.file.getvalue()
+    assert "shapes: " in said
+    assert "images of 3 classes, prepared as 16 x 24 x 3" in said
+
+
+def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    first = resolved(config(folder), None, console).data
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert resolved(config(folder), None, console).data == first
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
+    shapes.write(folder, 1, start=4)
+    assert resolved(config(folder), None, console).data != first
+    assert resolved(config(folder, image_size=(20,)), None, console).data != first
+    assert json.loads((Path(first) / SOURCE).read_text())["source"] == str(folder)
+
+
+def test_grey_images_stay_grey(tmp_path, console):
+    for number in range(4):
+        for label in "ab":
+            (tmp_path / "grey" / label).mkdir(parents=True, exist_ok=True)
+            pixels = np.random.default_rng(number + 9 * (label == "a")).integers(0, 256, (9, 9), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "grey" / label / f"{number}.png")
+    assert sources.describe(resolved(config(tmp_path / "grey"), None, console).data).shape == (32, 32, 1)
+
+
+def test_notes_are_printed_and_damaged_images_skipped_on_demand(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    (folder / "circle" / "cut.png").write_bytes(b"?")
+    with pytest.raises(UserError, match=r"(?s)1 of 13 images cannot be read:\n  circle/cut\.png .*--skip-damaged"):
+        resolved(config(folder), None, console)
+    assert not (tmp_path / "cache").exists()
+    assert sum(sources.describe(resolved(config(folder, skip_damaged=True), None, console).data).counts.values()) == 12
+    assert "note: damaged images, which are left out: 1" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("mnist", "own_mnist"), ("2024 Q1", "own_2024_q1"), ("Ähre-Korn", "hre_korn")]
+)
+def test_names_become_those_of_data_sets(tmp_path, console, name, expected):
+    data = read(str(shapes.write(tmp_path / name, 4)), None, console)
+    assert prepare(data, (8, 8), console).parent.name == expected
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, console, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pipelines.data.own.prepare._examples", full)
+    with pytest.raises(UserError, match=r"cannot be prepared in .*No space left"):
+        resolved(config(shapes.write(tmp_path / "shapes", 4)), None, console)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_folder_may_be_named_without_a_slash_unless_a_data_set_is_called_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("shapes", "mnist"):
+        (tmp_path / name).mkdir()
+    assert is_own("shapes")
+    assert is_own("./mnist")
+    assert not is_own("mnist")
+
+
+def test_prepared_sets_and_names_are_left_alone(tmp_path, console):
+    prepared = resolved(config(shapes.write(tmp_path / "shapes", 4)), None, console).data
+    for name in ("mnist_5k", "cifar10/plain:1.0.0", prepared, str(tmp_path / "nothing")):
+        assert not is_own(name)
+    assert resolved(config(prepared), None, console).data == prepared
+    # The folder of all versions is no folder of classes.
+    assert not is_own(str(Path(prepared).parent))
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    for name in (INFO, arrow.STATE):
+        (saved / name).touch()
+    assert is_own(str(saved))
+
+
+def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console):
+    features = tfds.features.FeaturesDict(
+        {"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=shapes.CLASSES)}
+    )
+    examples = [
+        (f"{label} {seed}", {"image": np.asarray(shapes.drawn(label, seed)), "label": label})
+        for label in shapes.CLASSES
+        for seed in range(8)
+    ]
+    builder = tfds.dataset_builders.AdhocBuilder(
+        name="varied", version="1.0.0", features=features, split_datasets={"train": examples}, data_dir=tmp_path
+    )
+    builder.download_and_prepare()
+    folder = str(builder.data_dir)
+    with pytest.raises(UserError, match=r"have different sizes.*highway data prepare varied --image-size 64"):
+        sources.describe(folder)
+    prepared = resolved(config(folder, image_size=(12,)), None, console).data
+    info = sources.describe(prepared)
+    assert (info.name, info.shape, info.labels) == ("varied", (12, 12, 3), shapes.CLASSES)
+    assert sum(info.counts.values()) == 24
+    assert info.counts["test"]

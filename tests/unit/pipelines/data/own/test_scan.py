@@ -1,0 +1,90 @@
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.forms import find_items
+from pipelines.data.own.item import Item
+from pipelines.data.own.scan import notes, pixels, refuse, scan
+from serving.errors import ImageError
+from tests import shapes
+from tests.shapes import encoded
+
+
+def items(*labels, splits=(), same=False):
+    return [
+        Item(
+            str(number), label, lambda n=number: encoded("circle", 0 if same else n), splits[number] if splits else None
+        )
+        for number, label in enumerate(labels)
+    ]
+
+
+def test_every_image_is_described(tmp_path):
+    shapes.write(tmp_path, 2)
+    Image.new("L", (30, 20), 9).save(tmp_path / "circle" / "grey.png")
+    (tmp_path / "square" / "cut.png").write_bytes(encoded("square", 0)[:100])
+    (tmp_path / "square" / "gone.png").symlink_to("nothing.png")
+    done = []
+    found = scan(find_items(tmp_path), done.append)
+    assert sum(done) == 8
+    assert len(found.images) == 7
+    assert found.labels == shapes.CLASSES
+    assert [image.size for image in found.images if image.is_grey] == [(20, 30)]
+    assert len({image.digest for image in found.images}) == 7
+    assert len(found.damaged) == 1
+    assert "cut.png cannot be read" in found.damaged[0]
+
+
+def test_classes_that_are_numbers_are_sorted_as_numbers():
+    assert scan(items("10", "9", "1")).labels == ("1", "9", "10")
+    assert scan(items("10", "9", "a")).labels == ("10", "9", "a")
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 1), (5, 4, 3), (5, 4, 4)])
+def test_arrays_are_images(shape):
+    image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    found = pixels(image, "a")
+    assert found.shape == (5, 4, 4)
+    channels = 1 if len(shape) == 2 else shape[-1]
+    np.testing.assert_array_equal(found[..., :channels], image.reshape(5, 4, channels))
+    with pytest.raises(ImageError, match=r"a has the shape \[5, 4, 2\]"):
+        pixels(np.zeros((5, 4, 2), np.uint8), "a")
+
+
+def test_damaged_images_are_refused_unless_they_are_skipped():
+    broken = [*items("a", "b"), Item("broken", "a", lambda: b"")]
+    found = scan(broken)
+    with pytest.raises(UserError, match=r"(?s)1 of 3 images cannot be read:\n  broken .*--skip-damaged"):
+        refuse(found, ["train"] * 2, skip_damaged=False)
+    refuse(found, ["train"] * 2, skip_damaged=True)
+    assert any("damaged images, which are left out: 1" in note for note in notes(found, ["train"] * 2))
+
+
+def test_too_few_classes_are_refused():
+    with pytest.raises(UserError, match="all images have the label 'a', and a classifier needs two"):
+        refuse(scan(items("a", "a")), ["train", "train"], skip_damaged=False)
+    with pytest.raises(UserError, match="b is a class without training images"):
+        refuse(scan(items("a", "b")), ["train", "test"], skip_damaged=False)
+
+
+@pytest.mark.parametrize(
+    ("labels", "splits", "same", "expected"),
+    [
+        ("ab", ("train", "train"), False, "there is no test split"),
+        ("aab", ("train", "test", "train"), False, "b is a class without test images"),
+        ("aab", ("train", "test", "train"), True, r"images in two splits, .*: 1 \(0 = 1\)"),
+        ("ab", ("train", "train"), True, r"images with two labels: 1 \(0 = 1\)"),
+        ("aa", ("train", "train"), True, "images that are there more than once: 1"),
+        ("a" * 10 + "b", ("train",) * 11, False, "a has 10 images and b has 1"),
+    ],
+)
+def test_what_is_unusual_is_noted(labels, splits, same, expected):
+    assert any(re.search(expected, note) for note in notes(scan(items(*labels, same=same)), splits))
+
+
+def test_nothing_is_noted_about_good_data():
+    labels, splits = "abab" * 2, ("train", "train", "test", "test") * 2
+    assert list(notes(scan(items(*labels)), splits)) == []

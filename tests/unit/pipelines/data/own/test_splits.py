@@ -1,0 +1,62 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.data.own.item import Item
+from pipelines.data.own.scan import Scanned
+from pipelines.data.own.splits import assign
+
+
+def images(labels, groups=None, splits=None, start=0):
+    return [
+        Scanned(
+            Item(str(number), label, bytes, splits[number] if splits else None, groups[number] if groups else None),
+            f"digest {start + number}",
+            (1, 1),
+            False,
+        )
+        for number, label in enumerate(labels)
+    ]
+
+
+def test_shares_are_about_those_asked_for():
+    counts = Counter(assign(images("ab" * 5000), validation=0.1, test=0.2))
+    assert counts["test"] == pytest.approx(2000, abs=150)
+    assert counts["validation"] == pytest.approx(1000, abs=120)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from("abc"), min_size=60, max_size=120), st.integers(0, 10**6), st.integers(30, 59))
+def test_an_image_stays_where_it_is_when_others_are_added(labels, start, before):
+    # Every class has many images, so that none is moved to an empty split.
+    labels = list("abc" * 20) + labels
+    later = assign(images(labels, start=start))
+    earlier = assign(images(labels[: 60 + before - 30], start=start))
+    moved = [one for one, other in zip(earlier, later, strict=False) if one != other]
+    # Only the lowest image of a class may have been moved to a split that the class was missing.
+    assert len(moved) <= 6
+
+
+def test_small_classes_are_in_every_split():
+    for start in range(0, 1000, 7):
+        found = assign(images("aaab", start=start))
+        assert set(found[:3]) == {"train", "validation", "test"}
+        assert found[3] == "train"
+
+
+def test_groups_and_equal_images_stay_together():
+    labels = ["a", "b"] * 200
+    groups = [str(number // 4) for number in range(400)]
+    found = assign(images(labels, groups))
+    assert all(len(set(found[start : start + 4])) == 1 for start in range(0, 400, 4))
+    twins = images("ab" * 100) + images("ab" * 100)
+    found = assign(twins)
+    assert found[:200] == found[200:]
+
+
+def test_splits_of_the_data_are_kept():
+    splits = ["test", "train", "validation"]
+    assert assign(images("abc", splits=splits)) == splits
+    assert assign([]) == []
