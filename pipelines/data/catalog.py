@@ -159,6 +159,11 @@ def open_folder(folder: Path) -> tfds.core.DatasetBuilder:
     Raises:
         UserError: the folder holds no data set, or its files are damaged.
     """
+    if not (folder / INFO).is_file() and folder.is_relative_to(user_cache()):
+        raise UserError(
+            f"the prepared images in '{folder}' are no longer in the cache. Prepare your data again, with the same "
+            "--image-size: `highway data prepare PATH` writes unchanged data to the same folder."
+        )
     if not (folder / INFO).is_file():
         raise UserError(
             f"there is no prepared data set in '{folder}': {INFO} is missing. "

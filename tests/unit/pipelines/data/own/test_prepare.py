@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,16 @@ def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, conso
     assert resolved(config(folder), None, console).data != first
     assert resolved(config(folder, image_size=(20,)), None, console).data != first
     assert json.loads((Path(first) / SOURCE).read_text())["source"] == str(folder)
+
+
+def test_what_is_gone_from_the_cache_can_be_prepared_again(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    prepared = resolved(config(folder), None, console).data
+    shutil.rmtree(tmp_path / "cache")
+    with pytest.raises(UserError, match=r"no longer in the cache.*highway data prepare PATH"):
+        sources.describe(prepared)
+    assert resolved(config(folder), None, console).data == prepared
+    assert sum(sources.describe(prepared).counts.values()) == 12
 
 
 def test_grey_images_stay_grey(tmp_path, console):
