@@ -65,7 +65,7 @@ class Redrawn(NamedTuple):
     ink: tf.Tensor
     """float32 [n, n], from 0 to 1."""
     needed: tf.Tensor
-    """Whether the original strokes are thick or blurred: bool scalar."""
+    """True if the original strokes are thick or blurred; bool scalar."""
 
 
 def digit(grey: tf.Tensor) -> NormalizedDigit:

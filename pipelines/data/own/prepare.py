@@ -7,7 +7,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from pipelines.core.files import user_cache, write_text
 from pipelines.data import sources
 from pipelines.data.catalog import INFO, KNOWN, silence
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow, published
+from pipelines.data.own import arrow
 from pipelines.data.own import scan as scans
 from pipelines.data.own.forms import find_items
-from pipelines.data.own.item import Item, Split
-from pipelines.data.own.scan import Scan, scan
-from pipelines.data.own.splits import assign
+from pipelines.data.own.item import SPLITS, Item, Split
+from pipelines.data.own.scan import Scan, assign, scan
+from pipelines.data.parallel import fixed
 from pipelines.data.sources import SizesError
 
 # Description of where a data set comes from, next to the files of TFDS.
@@ -88,6 +89,8 @@ def read(data: str, group: str | None, console: Console) -> OwnData:
 def _scanned(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
     with _progress(console, f"reading {name}", len(items)) as advance:
         found = scan(items, advance)
+    if not found.images:
+        raise UserError(f"none of the {len(items):,} images of {source} can be read. The first: {found.damaged[0]}")
     return OwnData(source, name, found, assign(found.images))
 
 
@@ -145,11 +148,57 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
-        own = _scanned(config.data, builder.name, list(published.items(builder)), console)
+        own = _scanned(config.data, builder.name, list(_published(builder)), console)
     scans.refuse(own.found, own.splits, config.skip_damaged)
     for note in scans.notes(own.found, own.splits):
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
     return config.model_copy(update={"data": str(prepare(own, config.height_and_width, console))})
+
+
+def _published(builder: tfds.core.DatasetBuilder) -> Iterator[Item]:
+    """Lists the images of a prepared data set. If it has a training split only, its images belong to no split yet.
+
+    Args:
+        builder: its builder.
+    """
+    names = builder.info.features["label"].int2str
+    known = [name for name in builder.info.splits if name in SPLITS]
+    for name in known:
+        split: Split | None = SPLITS[name] if len(known) > 1 else None
+        records = _Records(builder, name)
+        for number, label in enumerate(records.labels()):
+            yield Item(f"{name} {number}", names(label), partial(records.image, number), split)
+
+
+@dataclass
+class _Records:
+    """The encoded images of a split, which are read in order: another order would start from the first again."""
+
+    builder: tfds.core.DatasetBuilder
+    split: str
+    _next: int = 0
+    _images: Iterator[bytes] = field(default_factory=lambda: iter(()))
+
+    def labels(self) -> Iterator[int]:
+        """Yields the classes of all images."""
+        for example in self._read():
+            yield int(example["label"])
+
+    def image(self, number: int) -> bytes:
+        """Reads an image."""
+        if number < self._next or not self._next:
+            self._images, self._next = (bytes(example["image"]) for example in self._read()), 0
+        while self._next < number:
+            next(self._images)
+            self._next += 1
+        self._next += 1
+        return next(self._images)
+
+    def _read(self) -> Iterator[dict]:
+        encoded = {"image": tfds.decode.SkipDecoding()}
+        config = tfds.ReadConfig(try_autocache=False, options=fixed())
+        dataset = self.builder.as_dataset(split=self.split, shuffle_files=False, read_config=config, decoders=encoded)
+        return dataset.as_numpy_iterator()
 
 
 def _name(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Reads every image of the user's own data once, and finds what is wrong with them."""
+"""Reads every image of the user's own data once, assigns it to a split, and finds what is wrong with the data."""
 
 import hashlib
 import io
@@ -22,6 +22,10 @@ CHUNK = 64
 SHOWN = 3
 # Ratio of the largest class to the smallest from which it is mentioned.
 IMBALANCE = 10
+# Shares of validation and test if the data assign no splits.
+VALIDATION, TEST = 0.1, 0.2
+# Images of a class from which on each split gets at least one of them.
+FEW = 3
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,40 @@ def pixels(content: Content, name: str, side: int = image_files.SIDE) -> np.ndar
     return image_files.shrunk(np.ascontiguousarray(rgba), side)
 
 
+def assign(images: Sequence[Scanned], validation: float = VALIDATION, test: float = TEST) -> list[Split]:
+    """Assigns images to splits.
+
+    A hash of the image, or of its group, is its place between 0 and 1; the lowest places are the test split, the next
+    ones the validation split. Images of the same content or group therefore share a split, and it does not change when
+    images are added. Only a class of which a split would get none moves an image there.
+
+    Args:
+        images: the images; if the data have splits, these are kept.
+        validation: share of the validation split.
+        test: share of the test split.
+
+    Returns:
+        The split of each image.
+    """
+    if images and images[0].item.split is not None:
+        return [image.item.split or "train" for image in images]
+    keys = [image.digest if image.item.group is None else image.item.group for image in images]
+    places = {key: _place(key) for key in keys}
+    found = {key: _split(place, validation, test) for key, place in places.items()}
+    members: dict[str, set[str]] = defaultdict(set)
+    for image, key in zip(images, keys, strict=True):
+        members[image.item.label].add(key)
+    shares: dict[Split, float] = {"train": 1.0, "test": test, "validation": validation}
+    wanted = [split for split, share in shares.items() if share]
+    for own in members.values():
+        for split in wanted if len(own) >= FEW else wanted[:1]:
+            held = Counter(found[key] for key in own)
+            if not held[split]:
+                spare = [key for key in own if held[found[key]] > 1 or len(own) < FEW]
+                found[(max if split == "train" else min)(spare, key=places.__getitem__)] = split
+    return [found[key] for key in keys]
+
+
 def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
     """Refuses data from which no classifier can be trained.
 
@@ -128,8 +166,7 @@ def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
             + "\nRepair or remove them, or leave them out with --skip-damaged."
         )
     if len(found.labels) < 2:
-        only = f"all images have the label {found.labels[0]!r}" if found.labels else "no image can be read"
-        raise UserError(f"{only}, and a classifier needs two classes or more.")
+        raise UserError(f"all images have the label {found.labels[0]!r}, and a classifier needs two classes or more.")
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some there.")
@@ -221,3 +258,11 @@ def _some(names: Sequence[str]) -> list[str]:
 
 def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
+
+
+def _place(key: str) -> float:
+    return int.from_bytes(hashlib.sha256(f"split {key}".encode()).digest()[:8]) / 2**64
+
+
+def _split(place: float, validation: float, test: float) -> Split:
+    return "test" if place < test else "validation" if place < test + validation else "train"

@@ -85,7 +85,7 @@ def tars(root, split):
 
 
 def arrow(root, split):
-    """As `datasets` saves them: labels are numbers, images pairs of bytes and path."""
+    """Writes what `save_to_disk` writes: numbers of classes, and images with their bytes and path."""
     features = {"label": {"names": list(CLASSES), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     for part, numbers in {"train": (0,), "test": (1,)}.items() if split else {"": SEEDS}.items():

@@ -72,6 +72,14 @@ def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, conso
     assert json.loads((Path(first) / SOURCE).read_text())["source"] == str(folder)
 
 
+def test_data_of_which_no_image_can_be_read_are_refused(tmp_path, console):
+    for label in "ab":
+        (tmp_path / "all" / label).mkdir(parents=True)
+        (tmp_path / "all" / label / "0.png").write_bytes(b"?")
+    with pytest.raises(UserError, match=r"none of the 2 images of .*all can be read\. The first: a/0\.png is not"):
+        read(str(tmp_path / "all"), None, console)
+
+
 def test_what_is_gone_from_the_cache_can_be_prepared_again(tmp_path, console):
     folder = shapes.write(tmp_path / "shapes", 4)
     prepared = resolved(config(folder), None, console).data

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.data.own.item import Item
-from pipelines.data.own.scan import Scanned
-from pipelines.data.own.splits import assign
+from pipelines.data.own.scan import Scanned, assign
 
 
 def images(labels, groups=None, splits=None, start=0):
