@@ -45,8 +45,7 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
     inputs = [row.images for row in rows if row.images.dtype != np.uint8]
     low, high = _limits(inputs) if inputs else (0.0, 1.0)
     width = 1.0 + 1.0 * len(labels)
-    # Nine bold characters of this size are about an inch wide.
-    lines = textwrap.wrap(heading, round(9 * width))
+    lines = _lines(heading, width)
     height = 0.45 + 0.2 * len(lines) + 1.0 * len(rows) + (0.85 if inputs else 0.0)
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     figure.suptitle("\n".join(lines), fontsize=12, fontweight="bold", color=INK)
@@ -106,9 +105,11 @@ def draw_predictions(
     count = len(images)
     columns = min(COLUMNS, count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(1.15 * columns, 1.45 * rows + 0.5), dpi=150, layout="constrained")
     correct = sum(guess == label for guess, label in zip(predicted, truth, strict=True))
-    figure.suptitle(heading or f"{correct} of {count} correct", fontsize=11, color=INK)
+    lines = _lines(heading or f"{correct} of {count} correct", 1.15 * columns)
+    height = 1.45 * rows + 0.3 + 0.2 * len(lines)
+    figure = Figure(figsize=(1.15 * columns, height), dpi=150, layout="constrained")
+    figure.suptitle("\n".join(lines), fontsize=11, color=INK)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid:
         axes.set(xticks=[], yticks=[], frame_on=False)
@@ -149,6 +150,11 @@ def save_images(images: np.ndarray, names: Sequence[str], folder: Path) -> list[
         with replacing(path) as aside:
             Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(aside)
     return paths
+
+
+def _lines(heading: str, width: float) -> list[str]:
+    """Breaks a heading into lines that fit into a figure, of which nine characters are about an inch."""
+    return textwrap.wrap(heading, round(9 * width))
 
 
 def _limits(images: Sequence[np.ndarray]) -> tuple[float, float]:
