@@ -57,6 +57,13 @@ class Server:
         self.process = subprocess.Popen([sys.executable, DOUBLE, *words], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline().split() == [str(port) for port in self.ports]
 
+    def stop(self):
+        """Suspend the process, until SIGCONT; returns when none of its threads runs any longer."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        # Threads stop one by one: one that still runs could answer.
+        threads = list(Path(f"/proc/{self.process.pid}/task").iterdir())
+        wait_for(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads))
+
     def states(self):
         answer = httpx.get(self.address("rest") + "/v1/models/tiny").json()
         return {one["version"]: one["state"] for one in answer["model_version_status"]}
@@ -329,7 +336,7 @@ def test_the_endpoint_recovers_when_tf_serving_restarts(server, protocol, in_pro
 
 def test_a_hanging_server_does_not_block_requests(server, protocol):
     with serve(server.root, server, protocol, timeout=0.5) as client:
-        os.kill(server.process.pid, signal.SIGSTOP)
+        server.stop()
         try:
             answer = predict(client, random_images(1))
             assert (answer.status_code, "0.5 s" in answer.json()["error"]) == (504, True)
