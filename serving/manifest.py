@@ -6,6 +6,7 @@ A version folder is a TensorFlow SavedModel with more files next to it:
     assets.extra/                    warm-up requests for TF Serving
     model.onnx                       the function of `serving_default` for ONNX Runtime
     model.int8.onnx                  the same, quantized to int8, if requested
+    weights.npz                      weights that `model.onnx` points at, in the nets of the package only
     picture.onnx                     from an image of any size to the input of `model.onnx`
     labels.txt                       names of the classes, one per line, by index
     parity.npz                       reference images with the outputs of the Keras model
@@ -36,6 +37,7 @@ NAME = "manifest.json"
 ONNX = "model.onnx"
 INT8 = "model.int8.onnx"
 PICTURE = "picture.onnx"
+WEIGHTS = "weights.npz"
 LABELS = "labels.txt"
 REFERENCE = "parity.npz"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -256,6 +258,9 @@ class Manifest(_Part):
     maps: tuple[GateMap, ...] = Field(default=(), exclude_if=lambda maps: not maps)
     """Layers in `gate_maps` of `model.onnx`, one map after the other; left out of the file if it does not
     return them."""
+    temperature: Annotated[float, Field(gt=0)] | None = Field(None, exclude_if=lambda number: number is None)
+    """Number by which the graphs divide the logits, fitted on held-out images so that probabilities are calibrated;
+    left out of the file if they do not."""
     preprocess: dict[str, Any]
     """Settings of the preprocessing in the graph: scale, contrast, mean."""
     model: Net

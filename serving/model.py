@@ -9,7 +9,20 @@ import numpy as np
 
 from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
-from serving.manifest import BOXES, GATE_MAPS, INPUT, LABELS, ONNX, PICTURE, REFERENCE, RGBA, SIDE, Manifest, read
+from serving.manifest import (
+    BOXES,
+    GATE_MAPS,
+    INPUT,
+    LABELS,
+    ONNX,
+    PICTURE,
+    REFERENCE,
+    RGBA,
+    SIDE,
+    WEIGHTS,
+    Manifest,
+    read,
+)  # fmt: skip
 from serving.reference import Samples
 from serving.session import open_session, open_shared
 
@@ -176,7 +189,7 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
 def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
     """Opens the model version in a folder; see `open_model`."""
     version, found = _open(folder, read(folder, trusted), closed=bool(trusted))
-    session = open_session(folder / ONNX, threads, content=found[ONNX])
+    session = open_session(folder / ONNX, threads, content=found[ONNX], weights=found.get(WEIGHTS))
     checks.graph(session, version.manifest, folder / ONNX)
     return Model(**vars(version), session=session)
 
@@ -196,7 +209,7 @@ def open_without_graph(folder: Path, content: Manifest, *, closed: bool = False)
 
 
 def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[str, bytes]]:
-    found = files.verify(folder, content, keep=(ONNX, PICTURE, LABELS, REFERENCE), closed=closed)
+    found = files.verify(folder, content, keep=(ONNX, WEIGHTS, PICTURE, LABELS, REFERENCE), closed=closed)
     checks.labels(found[LABELS], content, folder / LABELS)
     picture, side = None, image_files.SIDE
     if PICTURE in found:

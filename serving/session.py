@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from serving.errors import ModelError
+from serving.manifest import WEIGHTS
 
 _shared: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _opening = threading.Lock()
@@ -44,13 +45,16 @@ def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
         return session
 
 
-def open_session(path: Path, threads: int = 1, *, content: bytes | None = None, arena: bool = True) -> Any:
+def open_session(
+    path: Path, threads: int = 1, *, content: bytes | None = None, weights: bytes | None = None, arena: bool = True
+) -> Any:
     """Loads an ONNX file for the CPU.
 
     Args:
         path: the file.
         threads: threads of one call. One is fastest for small nets, where handing work over costs more than it saves.
         content: content of the file, if it has been read already; nothing is loaded from its folder then.
+        weights: content of the file `weights.npz` that `content` points at, if it does.
         arena: whether the session keeps memory for the next call: as much as its largest call needed.
 
     Returns:
@@ -68,6 +72,8 @@ def open_session(path: Path, threads: int = 1, *, content: bytes | None = None, 
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = arena
     options.log_severity_level = 3  # errors
+    if weights is not None:
+        options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], [len(weights)])
     try:
         return onnxruntime.InferenceSession(
             path if content is None else content, options, providers=["CPUExecutionProvider"]

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import keras
 
+from highway_keras.models import pretrained
 from highway_keras.models.blocks import KINDS, Match
 from highway_keras.models.conv import conv
 from highway_keras.models.dense import dense
@@ -255,13 +256,15 @@ def presets() -> tuple[str, ...]:
     return tuple(PRESETS)
 
 
-def from_preset(name: str, **overrides: Any) -> keras.Model:
-    """Builds a net of the paper, or a modern form of one, by name, with new weights.
+def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.Model:
+    """Builds a net of the paper, or a modern form of one, by name.
 
     The global dtype policy and the global seed apply as to any Keras model.
 
     Args:
         name: one of `presets()`.
+        weights: whether to load the trained weights that come with the package, for one of `pretrained()`; otherwise
+            they are new. Another number of `outputs` gets a new last layer.
         **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
             `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
             the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`. Dense nets
@@ -273,11 +276,13 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
         logits.
 
     Raises:
-        ValueError: if the preset is unknown, does not accept an override, or a value is out of range.
+        ValueError: if the preset is unknown, does not accept an override, a value is out of range, or there are no
+            trained weights that fit.
 
     Example:
         model = highway_keras.from_preset("mnist_conv_32")
         model = highway_keras.from_preset("mnist_dense_50_plain", depth=20, match="parameters")
+        model = highway_keras.from_preset("mnist_conv_32_modern", weights=True)
 
     Reference:
         Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, Tables 1 to 3 and sections 3.1 and 4.
@@ -295,4 +300,7 @@ def from_preset(name: str, **overrides: Any) -> keras.Model:
     for argument, value in wanted.items():
         if argument not in allowed:
             raise ValueError(f"'{name}' accepts the overrides {', '.join(allowed)}. Received: {argument}={value!r}")
-    return FACTORIES[preset.factory](**{**preset.arguments, **wanted}, name=name)
+    net = FACTORIES[preset.factory](**{**preset.arguments, **wanted}, name=name)
+    if weights:
+        pretrained.load(net, name)
+    return net

@@ -29,6 +29,7 @@ def export(
     *,
     gates: bool = False,
     int8: bool = False,
+    calibrate: bool = False,
     pictures: PictureKind | None = None,
     sign: Path | None = None,
 ) -> Path:
@@ -41,6 +42,7 @@ def export(
         data_dir: folder of prepared data, for the images on which parity is measured; None for the TFDS default.
         gates: whether the graphs return `gate_means`.
         int8: whether to write `model.int8.onnx`.
+        calibrate: whether to calibrate the probabilities on the validation split, by a temperature.
         pictures: how image files become inputs, "digit" or "natural"; None chooses by the data set.
         sign: the key to sign the version with; None leaves it unsigned.
 
@@ -48,9 +50,9 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished, damaged or not an image classifier, its data or the key cannot be read, the
-            folder cannot be used, or an exported form does not compute what the Keras model computes. In all these
-            cases nothing is written.
+        UserError: the run is unfinished, damaged or not an image classifier, its data or the key cannot be read, it has
+            no validation split to calibrate on, the folder cannot be used, or an exported form does not compute what
+            the Keras model computes. In all these cases nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -72,7 +74,9 @@ def export(
 
     trained = load_model(run, weights)
     _check_classifier(run, trained)
-    job = version_files.prepare(run, weights, trained, kind=pictures, gates=gates, data_dir=data_dir)
+    job = version_files.prepare(
+        run, weights, trained, kind=pictures, gates=gates, calibrate=calibrate, data_dir=data_dir
+    )
     with version.new_version(to) as (number, folder):
         version_files.write(job, forms.requested(["int8"] if int8 else []), folder, number)
         if key:

@@ -16,6 +16,8 @@ from serving.manifest import CLASS_ID, ENCODED, GATE_MAPS, GATE_MEANS, INPUT, LA
 
 # A `tf.function`; TensorFlow provides no types for a checker.
 Function: TypeAlias = Any
+# Prefix of the names of weights as arguments.
+WEIGHT = "weight_"
 
 
 def in_float32(model: keras.Model) -> keras.Model:
@@ -43,6 +45,23 @@ def in_float32(model: keras.Model) -> keras.Model:
     return copy
 
 
+def with_temperature(model: keras.Model, temperature: float) -> keras.Model:
+    """Divides the logits of a net by a temperature.
+
+    Args:
+        model: a net that returns logits; the new one has the same layers and one more.
+        temperature: the result of `pipelines.training.evaluation.fit_temperature`.
+
+    Returns:
+        A new model.
+
+    Example:
+        with_temperature(model, 1.4)
+    """
+    scaled = keras.layers.Rescaling(1 / temperature, dtype="float32", name="temperature")(model.output)
+    return keras.Model(model.inputs, scaled, name=model.name)
+
+
 def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
     """Combines preprocessing, net (with batch normalization folded) and softmax in one traced function.
 
@@ -65,27 +84,65 @@ def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[s
 
     @tf.function(input_signature=[tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)])
     def predict(image: tf.Tensor) -> dict[str, tf.Tensor]:
-        x = preprocess.apply(fitted, image)
-        outputs = {}
-        if gates:
-            with recording() as recorded:
-                logits = net(x, training=False)
-            maps = maps_of_examples(recorded)
-            # The mean of a map is that of its gates, which are read only once this way.
-            means = means_of_examples(recorded) | {name: tf.reduce_mean(one, (1, 2)) for name, one in maps.items()}
-            columns = [mean if len(mean.shape) == 2 else mean[:, None] for mean in means.values()]
-            outputs[GATE_MEANS] = tf.concat(columns, axis=1)
-            if maps:
-                rows = [tf.reshape(one, (-1, one.shape[1] * one.shape[2])) for one in maps.values()]
-                outputs[GATE_MAPS] = tf.concat(rows, axis=1)
-        else:
-            logits = net(x, training=False)
-        outputs[PROBABILITIES] = tf.nn.softmax(logits)
-        outputs[CLASS_ID] = tf.argmax(outputs[PROBABILITIES], axis=-1, output_type=tf.int64)
-        outputs[LABEL] = tf.gather(tf.constant(labels), outputs[CLASS_ID])
-        return outputs
+        return _outputs(net, fitted, labels, gates, image)
 
     return predict
+
+
+def prediction_of_weights(
+    model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], dtypes: Sequence[Any]
+) -> Function:
+    """Returns the same function with the weights as further arguments, so that they can be stored in another format.
+
+    Args:
+        model: see `prediction`; only its graph matters.
+        fitted: see `prediction`.
+        labels: see `prediction`.
+        dtypes: type of each of `model.weights` in the arguments; the function computes in float32.
+
+    Returns:
+        A `tf.function` from `image` and the weights, `weight_0` and so on, to the outputs of `prediction` with gates.
+
+    Example:
+        prediction_of_weights(model, fitted, labels, ["float16"] * len(model.weights))
+    """
+    image_spec = tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)
+    specs = [
+        tf.TensorSpec(weight.shape, dtype, name=f"{WEIGHT}{number}")
+        for number, (weight, dtype) in enumerate(zip(model.weights, dtypes, strict=True))
+    ]
+
+    @tf.function(input_signature=[image_spec, *specs])
+    def predict(image: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
+        stored = [tf.cast(value, tf.float32) for value in values]
+        with keras.StatelessScope(state_mapping=list(zip(model.weights, stored, strict=True))):
+            return _outputs(model, fitted, labels, True, image)
+
+    return predict
+
+
+def _outputs(
+    net: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool, image: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    x = preprocess.apply(fitted, image)
+    outputs = {}
+    if gates:
+        with recording() as recorded:
+            logits = net(x, training=False)
+        maps = maps_of_examples(recorded)
+        # The mean of a map is that of its gates, which are read only once this way.
+        means = means_of_examples(recorded) | {name: tf.reduce_mean(one, (1, 2)) for name, one in maps.items()}
+        columns = [mean if len(mean.shape) == 2 else mean[:, None] for mean in means.values()]
+        outputs[GATE_MEANS] = tf.concat(columns, axis=1)
+        if maps:
+            rows = [tf.reshape(one, (-1, one.shape[1] * one.shape[2])) for one in maps.values()]
+            outputs[GATE_MAPS] = tf.concat(rows, axis=1)
+    else:
+        logits = net(x, training=False)
+    outputs[PROBABILITIES] = tf.nn.softmax(logits)
+    outputs[CLASS_ID] = tf.argmax(outputs[PROBABILITIES], axis=-1, output_type=tf.int64)
+    outputs[LABEL] = tf.gather(tf.constant(labels), outputs[CLASS_ID])
+    return outputs
 
 
 def map_shapes(model: keras.Model) -> tuple[GateMap, ...]:

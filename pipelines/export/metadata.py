@@ -42,6 +42,7 @@ def describe(
     kind: PictureKind,
     gates: tuple[str, ...] | None,
     maps: tuple[GateMap, ...],
+    temperature: float | None,
     parity: Parity,
     sections: Mapping[str, Any],
 ) -> Manifest:
@@ -56,6 +57,7 @@ def describe(
         kind: how images of any size become inputs.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
         maps: layers whose maps of gates the ONNX graph returns.
+        temperature: number by which the graphs divide the logits, if they do.
         parity: measured parity of all forms.
         sections: sections that forms add about themselves, by key of the form.
 
@@ -80,6 +82,7 @@ def describe(
         pictures=kind,
         gates=gates,
         maps=maps,
+        temperature=temperature,
         preprocess=config.preprocess.model_dump(),
         model=Net(
             preset=config.model.preset,

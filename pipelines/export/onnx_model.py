@@ -29,11 +29,9 @@ def write(source: TracedNet, folder: Path) -> None:
     from pipelines.export.scans import replace_loops
     from pipelines.export.stack import LOOP
 
-    proto = _converted(source.predict)
+    proto = converted(source.predict)
     replace_loops(proto.graph, LOOP)
-    for value in (*proto.graph.input, *proto.graph.output):
-        # tf2onnx gives the open dimension of each tensor a different name, such as unk__12.
-        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    name_batch(proto)
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, folder / ONNX)
     (folder / PICTURE).write_bytes(_picture(source.convert, source.side))
@@ -63,12 +61,18 @@ def predictor(path: Path) -> Predict:
 FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
 
 
+def name_batch(proto: Any) -> None:
+    """Names the first dimension of inputs and outputs; tf2onnx names each differently, such as unk__12."""
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+
+
 # Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes ten seconds for digits.
 @cache
 def _picture(convert: "Function", side: int) -> bytes:
     import onnx
 
-    proto = _digits() if BOXES in convert.get_concrete_function().structured_outputs else _converted(convert)
+    proto = _digits() if BOXES in convert.get_concrete_function().structured_outputs else converted(convert)
     for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
         size.dim_param = name
     onnx.helper.set_model_props(proto, {SIDE: str(side)})
@@ -84,7 +88,7 @@ def _digits() -> Any:
 
     # Each part gets names of its own.
     look, stored, written = (
-        compose.add_prefix(_converted(part), f"{name}/")
+        compose.add_prefix(converted(part), f"{name}/")
         for name, part in zip(conversion.ConversionParts._fields, conversion.parts(), strict=True)
     )
 
@@ -103,7 +107,8 @@ def _digits() -> Any:
     return helper.make_model(graph, opset_imports=look.opset_import, ir_version=look.ir_version)
 
 
-def _converted(function: "Function") -> Any:
+def converted(function: "Function") -> Any:
+    """Converts a traced function to an ONNX model whose batch has any size."""
     import tf2onnx
 
     # Otherwise tf2onnx copies the graph before each optimization, for a quarter of its time, and skips one that fails.

@@ -21,6 +21,8 @@ def report(folder: Path) -> str:
             f"int8: accuracy {int8.int8_accuracy:.2%} on {int8.images} images of the {int8.split} split, float32 "
             f"{int8.float32_accuracy:.2%}; {speeds}"
         )
+    if content.temperature is not None:
+        lines.append(f"calibrated: logits are divided by {content.temperature:.3f}")
     lines.append(f"next: highway predict {folder} IMAGE.png")
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
@@ -15,8 +16,12 @@ from pipelines.data import preprocess, sources
 from pipelines.data.images import conversion
 from pipelines.export import graph, metadata, parity, reference
 from pipelines.export.form import Form, Split, TracedNet
+from pipelines.training.evaluation import fit_temperature
 from serving import manifest
 from serving.manifest import PictureKind
+
+# Most held-out images that a temperature is fitted on, and how many of them are computed at once.
+CALIBRATION, BATCH = 10_000, 500
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,19 @@ class ExportJob:
     images: np.ndarray
     classes: np.ndarray
     """Classes of the images."""
+    temperature: float | None = None
+    """Number by which the logits are divided; None leaves them as they are."""
 
 
 def prepare(
-    run: Run, weights: Weights, trained: keras.Model, *, kind: PictureKind | None, gates: bool, data_dir: Path | None
+    run: Run,
+    weights: Weights,
+    trained: keras.Model,
+    *,
+    kind: PictureKind | None,
+    gates: bool,
+    calibrate: bool,
+    data_dir: Path | None,
 ) -> ExportJob:
     """Loads the parity images and checks the request before anything is written.
 
@@ -48,12 +62,20 @@ def prepare(
         trained: the net with these weights.
         kind: how image files become inputs; None chooses by the data set.
         gates: whether the graphs return gate means.
+        calibrate: whether to divide the logits by a temperature fitted on the validation split.
         data_dir: folder of prepared data.
 
     Raises:
-        UserError: the data or the evaluation cannot be read, or the data differ from the run's.
+        UserError: the data or the evaluation cannot be read, the data differ from the run's, or there is no validation
+            split to calibrate on.
     """
-    split: Split = "validation" if run.record.data.counts.get("validation") else "train"
+    held_out = run.record.data.counts.get("validation")
+    if calibrate and not held_out:
+        raise UserError(
+            f"probabilities are calibrated on images that the net was not trained on, and {run.path} has no validation "
+            "split. Train with --validation NUMBER, or leave out --calibrate."
+        )
+    split: Split = "validation" if held_out else "train"
     images, classes = _examples(run, data_dir, split, parity.IMAGES)
     if images.shape[1:] != run.record.data.shape:
         raise UserError(
@@ -61,7 +83,8 @@ def prepare(
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
     test, kind = metadata.test_result(run, weights), kind or conversion.kind_of(run.record.data.name)
-    return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes)
+    temperature = _temperature(run, trained, *_examples(run, data_dir, split, CALIBRATION)) if calibrate else None
+    return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes, temperature)
 
 
 def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> None:
@@ -78,7 +101,9 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     """
     run, labels = job.run, job.run.record.data.labels
     fitted = preprocess.load(run.path / "preprocess.npz")
-    model = graph.in_float32(job.trained)
+    model, trained = graph.in_float32(job.trained), job.trained
+    if job.temperature is not None:
+        model, trained = (graph.with_temperature(net, job.temperature) for net in (model, trained))
     convert = conversion.converter(job.kind, run.record.data.shape)
     expected, gates = reference.compute(model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates)
     source = TracedNet(
@@ -95,7 +120,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     reference.save(expected, job.classes, folder)
     precision = None
     if _is_mixed(job.trained):
-        narrow = reference.keras_probabilities(job.trained, fitted, job.images)
+        narrow = reference.keras_probabilities(trained, fitted, job.images)
         precision = parity.of_precision(expected, narrow, labels)
     measured = parity.measure(
         folder, forms, expected, split=job.split, labels=labels, kind=job.kind, precision=precision
@@ -109,6 +134,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
         kind=job.kind,
         gates=gates if job.gates else None,
         maps=graph.map_shapes(model) if job.gates else (),
+        temperature=job.temperature,
         parity=measured,
         sections={key: section for key, section in sections.items() if section},
     )
@@ -125,6 +151,13 @@ def _examples(run: Run, data_dir: Path | None, split: Split, count: int) -> tupl
         images, labels = found.first(count)
     chosen = np.linspace(0, len(images) - 1, min(count, len(images))).astype(int)
     return images[chosen], labels[chosen]
+
+
+def _temperature(run: Run, trained: keras.Model, images: np.ndarray, classes: np.ndarray) -> float:
+    fitted, model = preprocess.load(run.path / "preprocess.npz"), graph.in_float32(trained)
+    batches = np.split(images, range(BATCH, len(images), BATCH))
+    logits = [model(preprocess.apply(fitted, tf.constant(batch)), training=False) for batch in batches]
+    return fit_temperature(np.concatenate([keras.ops.convert_to_numpy(batch) for batch in logits]), classes)
 
 
 def _is_mixed(model: keras.Model) -> bool:

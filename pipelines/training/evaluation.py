@@ -175,6 +175,36 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
     return float(np.abs(gaps).sum() / len(labels))
 
 
+def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Fits the number by which logits are divided so that probabilities are as good as they can be.
+
+    It minimizes the mean cross-entropy, and leaves the order of the classes as it is.
+
+    Args:
+        logits: float [n, classes], of held-out examples: on training examples, a net is more often right.
+        labels: int [n], the true classes.
+
+    Returns:
+        The temperature, from 0.05 to 20; above 1 for a net that is too certain.
+
+    Example:
+        fit_temperature(10 * logits, labels) / fit_temperature(logits, labels)  # 10
+
+    Reference:
+        Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, section 4.2.
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    logits = logits.astype(np.float64)
+
+    def loss(log_temperature: float) -> float:
+        scaled = log_softmax(logits / math.exp(log_temperature), axis=1)
+        return float(-scaled[np.arange(len(labels)), labels].mean())
+
+    return float(math.exp(minimize_scalar(loss, bounds=(-math.log(20), math.log(20)), method="bounded").x))
+
+
 def measure_regression(
     predicted: np.ndarray, targets: np.ndarray, training_mean: float, weights: Weights, data: str
 ) -> Regression:

@@ -30,6 +30,9 @@ class Arguments(Frozen):
     """Return the mean transform gate of each highway layer with each prediction."""
     int8: bool = False
     """Also write a quantized ONNX model and measure its accuracy and speed."""
+    calibrate: bool = False
+    """Divide the logits by a temperature, fitted on the validation split, so that a probability of 90% is right in 90%
+    of the cases."""
     pictures: PictureKind | None = None
     """Preprocessing of image files: centre a digit as in MNIST, or crop the centre of a photograph; default: by data
     set."""
@@ -60,6 +63,6 @@ def main(arguments: list[str]) -> None:
     with console.status(f"exporting {escape(str(given.run))}"):
         folder = export(
             given.run, given.to, given.weights, given.data_dir,
-            gates=given.gates, int8=given.int8, pictures=given.pictures, sign=given.sign,
+            gates=given.gates, int8=given.int8, calibrate=given.calibrate, pictures=given.pictures, sign=given.sign,
         )  # fmt: skip
     sys.stdout.write(report(folder))

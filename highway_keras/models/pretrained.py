@@ -1,0 +1,69 @@
+"""Trained weights that come with the package."""
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+# A model repository; `highway serve` serves it, and its versions have the files that `serving.manifest` describes.
+REPOSITORY = Path(__file__).parents[1] / "pretrained"
+WEIGHTS, MANIFEST = "weights.npz", "manifest.json"
+
+
+def pretrained() -> dict[str, Path]:
+    """Returns the presets that come with trained weights, and the folder of each.
+
+    Its `manifest.json` has the names of the classes, the preprocessing, the training and the accuracy.
+
+    Example:
+        sorted(pretrained())
+    """
+    folders = sorted(path.parent for path in REPOSITORY.glob(f"*/*/{MANIFEST}"))
+    return {_manifest(folder)["model"]["preset"]: folder for folder in folders}
+
+
+def load(net: keras.Model, name: str) -> None:
+    """Gives a net the trained weights of a preset; a classifier of another number of classes keeps its own.
+
+    Args:
+        net: the net, built from the preset.
+        name: name of the preset.
+
+    Raises:
+        ValueError: if there are no weights for the preset, they do not fit the net, or the file is damaged.
+    """
+    folder = pretrained().get(name)
+    if folder is None:
+        raise ValueError(f"There are trained weights of {', '.join(pretrained()) or 'no preset'}. Received: name={name!r}")
+    arrays = _arrays(folder)
+    different = {
+        weight.path: weight.shape
+        for weight in net.weights
+        if weight.path not in arrays or tuple(weight.shape) != arrays[weight.path].shape
+    }
+    classifier = net.layers[-1]
+    if different and set(different) != {weight.path for weight in classifier.weights}:
+        path, shape = next(iter(different.items()))
+        raise ValueError(
+            "With weights=True, only the number of outputs may differ from the preset. Received: "
+            f"{path} of shape {tuple(shape)}"
+        )
+    for weight in net.weights:
+        if weight.path not in different:
+            weight.assign(arrays[weight.path])
+
+
+def _manifest(folder: Path) -> Any:
+    return json.loads((folder / MANIFEST).read_text("utf-8"))
+
+
+def _arrays(folder: Path) -> dict[str, np.ndarray]:
+    content = (folder / WEIGHTS).read_bytes()
+    if hashlib.sha256(content).hexdigest() != _manifest(folder)["files"][WEIGHTS]["sha256"]:
+        raise ValueError(f"{folder / WEIGHTS} is damaged: its SHA-256 differs from {MANIFEST}. Install the package again.")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        return dict(file)

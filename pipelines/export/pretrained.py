@@ -1,0 +1,152 @@
+"""Trained nets that come with the package: a model repository whose weights the library can read too.
+
+    python -m pipelines.export.pretrained RUN NAME
+
+A net is stored once. `weights.npz` holds kernels in float16, and everything else, which is small, in float32, under the
+paths of Keras's variables. `model.onnx` has no weights of its own and points into that file.
+"""
+
+import shutil
+import struct
+import sys
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from highway_keras.models.pretrained import REPOSITORY
+from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
+from pipelines.core.run import load_model, open_run
+from pipelines.export import forms, parity
+from pipelines.export.export import export
+from serving import files, manifest
+from serving.manifest import LABELS, ONNX, PICTURE, WEIGHTS
+
+if TYPE_CHECKING:
+    import keras
+
+# Largest accepted difference of a probability: rounding the weights to float16 moves it by more than an exact form may.
+TOLERANCE = 0.02
+
+
+def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
+    """Writes a trained net with float16 weights, as version 1 of a model.
+
+    Args:
+        path: a finished run with validation images, on which probabilities are calibrated.
+        to: folder of the model's versions; must not exist.
+        data_dir: folder of prepared data; None for the TFDS default.
+
+    Returns:
+        The version folder.
+
+    Raises:
+        UserError: the run cannot be exported, or the folder exists.
+
+    Example:
+        write(Path("runs/cifar10"), Path("highway_keras/pretrained/cifar10"))
+    """
+    if to.exists():
+        raise UserError(f"{to} exists already. Remove it first, or name another model.")
+    with TemporaryDirectory() as temporary:
+        exact = export(path, Path(temporary) / to.name, data_dir=data_dir, gates=True, calibrate=True)
+        folder = Path(temporary) / "compact" / to.name / "1"
+        folder.mkdir(parents=True)
+        for name in (LABELS, PICTURE):
+            shutil.copy(exact / name, folder / name)
+        content = manifest.read(exact)
+        _write_net(path, content, folder)
+        found = _agreement(folder, exact, content)
+        described = content.model_copy(
+            update={"files": files.digests(folder), "parity": content.parity.model_copy(update={"onnx": found})}
+        )
+        write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
+        shutil.copytree(folder.parent, to)
+    return to / "1"
+
+
+def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> None:
+    import onnx
+
+    from pipelines.data import preprocess
+    from pipelines.export import graph, onnx_model
+
+    run = open_run(path)
+    net = graph.in_float32(load_model(run))
+    assert content.temperature is not None, "exported with calibration"
+    net = graph.with_temperature(net, content.temperature)
+    stored = {weight.path: _stored(weight) for weight in net.weights}
+    with (folder / WEIGHTS).open("wb") as file:
+        np.savez(file, allow_pickle=False, **stored)
+    fitted = preprocess.load(run.path / "preprocess.npz")
+    dtypes = [array.dtype for array in stored.values()]
+    proto = onnx_model.converted(graph.prediction_of_weights(net, fitted, content.labels, dtypes))
+    onnx_model.name_batch(proto)
+    _point_at_weights(proto.graph, list(stored.items()), folder / WEIGHTS)
+    onnx.save(proto, folder / ONNX)
+    onnx.checker.check_model(folder / ONNX, full_check=True)
+
+
+def _stored(weight: "keras.Variable") -> np.ndarray:
+    array = np.asarray(weight)
+    return array.astype(np.float16 if array.ndim > 1 else np.float32)
+
+
+def _point_at_weights(graph: Any, stored: list[tuple[str, np.ndarray]], path: Path) -> None:
+    """Replaces the inputs of an ONNX graph that are weights by initializers in a file."""
+    from onnx import TensorProto, helper
+
+    from pipelines.export.graph import WEIGHT
+
+    offsets = _offsets(path)
+    for value in [value for value in graph.input if value.name.startswith(WEIGHT)]:
+        graph.input.remove(value)
+        name, array = stored[int(value.name.removeprefix(WEIGHT).partition(":")[0])]
+        tensor = TensorProto(name=value.name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype), dims=array.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        where = {"location": path.name, "offset": offsets[name], "length": array.nbytes}
+        for key, item in where.items():
+            tensor.external_data.add(key=key, value=str(item))
+        graph.initializer.append(tensor)
+
+
+def _offsets(path: Path) -> dict[str, int]:
+    """Returns the position of the first value of each array in an uncompressed `.npz` file."""
+    found = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        for member in archive.infolist():
+            # The lengths of name and extra field are in the local header, which ends with both.
+            file.seek(member.header_offset + 26)
+            name, extra = struct.unpack("<HH", file.read(4))
+            file.seek(extra + name, 1)
+            array = np.lib.format.read_magic(file) and np.lib.format.read_array_header_1_0(file)
+            assert not array[1], "arrays are stored row by row"
+            found[member.filename.removesuffix(".npy")] = file.tell()
+    return found
+
+
+def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> manifest.Agreement:
+    from pipelines.export import onnx_model, reference
+
+    expected = reference.load(exact)
+    outputs = onnx_model.predictor(folder / ONNX)(expected.images)
+    found = parity.compare(expected.probabilities, content.labels, outputs, expected.gate_means, TOLERANCE)
+    if not parity.passes(found, len(expected.images), TOLERANCE):
+        raise UserError(
+            f"with weights in float16, probabilities differ by up to {found.max_abs_difference:.2g} (tolerance "
+            f"{TOLERANCE:g}), and {found.same_label + found.ties} of {len(expected.images)} labels agree."
+        )
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the net of a run into the package."""
+    run, name = arguments
+    sys.stdout.write(f"{write(Path(run), REPOSITORY / name)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
