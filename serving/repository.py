@@ -1,5 +1,6 @@
 """Folders of a model repository: `<name>/<version>/`, with integers as versions."""
 
+import importlib.util
 import os
 import stat
 from pathlib import Path
@@ -59,11 +60,21 @@ def identity(folder: Path) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
+def pretrained() -> Path:
+    """Returns the repository of the trained nets that come with the package.
+
+    `highway_keras` is not imported, because it imports Keras.
+    """
+    spec = importlib.util.find_spec("highway_keras")
+    assert spec and spec.origin, "it is part of the same distribution"
+    return Path(spec.origin).parent / "pretrained"
+
+
 def find(path: Path) -> Path:
     """Returns the version at a path: the path itself, or the newest version in it.
 
     Args:
-        path: a version folder, or the folder of a model with its versions.
+        path: a version folder, the folder of a model with its versions, or the name of a net of `pretrained()`.
 
     Returns:
         The version folder.
@@ -75,7 +86,13 @@ def find(path: Path) -> Path:
         newest = find(Path("models/demo"))
     """
     if not path.exists():
-        raise ModelError(f"there is no model {path}. Make one with `highway export`, or check the path.")
+        known = [folder.name for folder in models(pretrained())]
+        if str(path) in known:
+            return find(pretrained() / path)
+        raise ModelError(
+            f"there is no model {path}. Make one with `highway export`, check the path, or name a net of the package: "
+            f"{', '.join(known)}."
+        )
     if os.path.lexists(path / manifest.NAME):
         return path
     if found := versions(path):

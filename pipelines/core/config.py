@@ -108,8 +108,8 @@ class Config(Frozen):
     skip_damaged: bool = False
     """Leave out images of your own that cannot be read."""
     start_from: str | None = Field(None, alias="from")
-    """Run directory or `.keras` file of a net whose weights training starts from; the last layer is new if the number
-    of classes differs. None draws all weights by the seed."""
+    """Run directory or `.keras` file of a net whose weights training starts from, or a preset with trained weights; the
+    last layer is new if the number of classes differs. None draws all weights by the seed."""
     validation: NonNegative = 0
     """Training examples held out for validation, drawn with a fixed seed; ignored for data with a validation split."""
     subset: Subset = Subset()

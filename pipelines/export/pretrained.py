@@ -58,17 +58,22 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
         for name in (LABELS, PICTURE):
             shutil.copy(exact / name, folder / name)
         content = manifest.read(exact)
-        _write_net(path, content, folder)
-        found = _agreement(folder, exact, content)
+        mean = _write_net(path, content, folder)
         described = content.model_copy(
-            update={"files": files.digests(folder), "parity": content.parity.model_copy(update={"onnx": found})}
+            update={
+                "files": files.digests(folder),
+                "parity": content.parity.model_copy(update={"onnx": _agreement(folder, exact, content)}),
+                # For users of the Keras net; the graphs have it inside.
+                "preprocess": {**content.preprocess, "mean_values": mean},
+            }
         )
         write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
         shutil.copytree(folder.parent, to)
     return to / "1"
 
 
-def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> None:
+def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> Any:
+    """Writes graph and weights; returns the mean that is subtracted from the pixels."""
     import onnx
 
     from pipelines.data import preprocess
@@ -88,10 +93,11 @@ def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> None:
     _point_at_weights(proto.graph, list(stored.items()), folder / WEIGHTS)
     onnx.save(proto, folder / ONNX)
     onnx.checker.check_model(folder / ONNX, full_check=True)
+    return 0.0 if fitted.mean is None else fitted.mean.tolist()
 
 
 def _stored(weight: "keras.Variable") -> np.ndarray:
-    array = np.asarray(weight)
+    array = np.ascontiguousarray(weight)
     return array.astype(np.float16 if array.ndim > 1 else np.float32)
 
 
@@ -122,8 +128,8 @@ def _offsets(path: Path) -> dict[str, int]:
             file.seek(member.header_offset + 26)
             name, extra = struct.unpack("<HH", file.read(4))
             file.seek(extra + name, 1)
-            array = np.lib.format.read_magic(file) and np.lib.format.read_array_header_1_0(file)
-            assert not array[1], "arrays are stored row by row"
+            np.lib.format.read_magic(file)
+            np.lib.format.read_array_header_1_0(file)
             found[member.filename.removesuffix(".npy")] = file.tell()
     return found
 

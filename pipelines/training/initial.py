@@ -5,6 +5,8 @@ from pathlib import Path
 
 import keras
 
+from highway_keras import from_preset
+from highway_keras.models.pretrained import pretrained
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, load_file, load_model, open_run
 
@@ -17,7 +19,8 @@ def assign(net: keras.Model, source: Path) -> str | None:
 
     Args:
         net: the new net.
-        source: a run directory, of which the net after the last step is taken, or a `.keras` file.
+        source: a run directory, of which the net after the last step is taken, a `.keras` file, or the name of a preset
+            with trained weights.
 
     Returns:
         The name of the last layer if it keeps its initial weights, because it has another number of outputs; else None.
@@ -52,8 +55,13 @@ def assign(net: keras.Model, source: Path) -> str | None:
 def _open(source: Path) -> tuple[keras.Model, Path]:
     if source.is_dir():
         return load_model(open_run(source)), source / FILES["final"]
+    if not source.exists() and source.name in pretrained():
+        return from_preset(source.name, weights=True), source
     if source.suffix != ".keras" or not source.is_file():
-        raise UserError(f"there is no net in {source}. Expected a run directory or a .keras file, to start from.")
+        raise UserError(
+            f"there is no net in {source}. Expected a run directory, a .keras file, or a preset with trained weights "
+            f"({', '.join(pretrained())}), to start from."
+        )
     return load_file(source), source
 
 

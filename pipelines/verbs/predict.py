@@ -17,7 +17,7 @@ class Arguments(Frozen):
     """Classifies images with an exported model; with --out, any number of them."""
 
     model: tyro.conf.Positional[Path]
-    """A version folder, or a model folder, whose newest version is used."""
+    """A version folder, a model folder, whose newest version is used, or a net of the package, such as cifar10."""
     images: tyro.conf.Positional[Annotated[tuple[Path, ...], Field(min_length=1)]]
     """Images of any size: PNG, JPEG, and more. With --out also folders, globs, tar files, and tfds:mnist/test."""
     format: Literal["table", "json"] = "table"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
+DEFAULT = Path("models")
 # Names of this machine to itself.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -34,8 +35,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class Arguments(Frozen):
     """Serves all models of a repository: image files, TF Serving's REST paths, Open Inference Protocol, web page."""
 
-    models: tyro.conf.Positional[Path] = Path("models")
-    """The model repository, with one folder per model."""
+    models: tyro.conf.Positional[Path] = DEFAULT
+    """The model repository, with one folder per model; without a folder `models`, the trained nets of the package."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
     """What computes predictions: ONNX Runtime in this process, or a TF Serving server on the same repository."""
     address: str | None = None
@@ -104,6 +105,11 @@ def main(arguments: list[str]) -> None:
         raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     key, origins = _access(given)
     _check_address(given)
+    if given.models == DEFAULT and not given.models.exists() and str(DEFAULT) not in arguments:
+        from serving import repository
+
+        given = given.model_copy(update={"models": repository.pretrained()})
+        sys.stderr.write(f"there is no folder {DEFAULT}: serving the nets that come with the package\n")
     _check_models(given.models)
     if given.workers > 1 and not hasattr(os, "fork"):
         raise UserError("--workers needs a system with fork. Start several endpoints behind a load balancer instead.")

@@ -130,7 +130,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
     chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
-    if config.start_from:
+    if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)

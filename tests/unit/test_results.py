@@ -26,7 +26,7 @@ def test_every_page_states_its_provenance(path):
     study, _, arm = path.parent.name.removeprefix(rows["study"]).partition("-")
     assert study == ""
     assert not arm or re.search(rf"--arms {arm}[ `]", rows["page made by"])
-    assert "pipelines reproduce" in rows["command"]
+    assert re.search(r"\b(pipelines|highway) reproduce ", rows["command"])
     assert re.search(rf"reproduce {rows['study']}[ `]", rows["page made by"])
     assert re.findall(r"\b[0-9a-f]{40}\b", rows["commit"])
     assert "with changes" not in rows["commit"] + rows["page made by"]

@@ -67,7 +67,7 @@ def explained(values):
             "there is no field optimizer.momentum. Adam has: name, learning_rate, clip_norm, ema, epsilon.",
         ),
         (
-            {"optimizer": {"name": "rmsprop"}},
+            {"optimizer": {"name": "no_such"}},
             "optimizer.name must be 'sgd', 'adam'",
         ),
         ({"schedule": 3}, "schedule must be a group of fields. Received: 3."),

@@ -15,7 +15,7 @@ from pipelines.core.optimizers import SGD, Adam, AdamW, CosineSchedule, StepSche
         (SGD, {"momentum": -0.1}),
         (SGD, {"ema": 1}),
         (SGD, {"clip_norm": 0}),
-        (SGD, {"name": "rmsprop"}),
+        (SGD, {"name": "no_such"}),
         (SGD, {"momentun": 0.9}),
         (Adam, {"momentum": 0.9}),
         (AdamW, {"weight_decay": -0.1}),

@@ -125,7 +125,7 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --optimizer.epsilon 1", "It belongs to adam and"),
         ("demo --optimizer.name adam --optimizer.no-nesterov", "It belongs to sgd."),
         ("demo --optimizer.name adam --momentum 0.5", "there is no option '--momentum'."),
-        ("demo --optimizer.name rmsprop", "--optimizer.name must be 'sgd', 'adam'"),
+        ("demo --optimizer.name no_such", "--optimizer.name must be 'sgd', 'adam'"),
         ("demo --schedule.kind constant --schedule.factor 0.5", "constant, which takes no options."),
         ("demo 3", "unexpected argument '3'."),
         ("demo --augment.mirror yes", "unexpected argument 'yes'."),

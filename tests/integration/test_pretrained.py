@@ -1,0 +1,91 @@
+"""Nets of the package: one file of weights for ONNX Runtime and Keras, and those that are shipped."""
+
+import json
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import from_preset
+from highway_keras.models.pretrained import REPOSITORY, pretrained
+from pipelines.core.errors import UserError
+from pipelines.core.run import load_model
+from pipelines.export import graph
+from pipelines.export.pretrained import write
+from pipelines.verbs.cli import main
+from serving import manifest, repository
+from serving.model import open_model
+from tests.finished_run import finished, tiny_net
+
+MOST_BYTES = 15 * 10**6
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, mnist_5k):
+    """A run, and its net as the package would ship it."""
+    home = tmp_path_factory.mktemp("written")
+    run = finished(home / "run", tiny_net(), validation=500)
+    return run, write(run.path, home / "nets" / "tiny", mnist_5k)
+
+
+def test_one_file_of_weights_serves_onnx_runtime_and_keras(written):
+    run, folder = written
+    content = manifest.read(folder)
+    assert sorted(content.files) == ["labels.txt", "model.onnx", "picture.onnx", "weights.npz"]
+    net = load_model(run)
+    trained = net.get_weights()
+    net.set_weights([np.zeros_like(weight) for weight in trained])
+    with np.load(folder / manifest.WEIGHTS) as arrays:
+        assert {arrays[name].dtype.name for name in arrays} == {"float16", "float32"}
+        net.set_weights([arrays[weight.path] for weight in net.weights])
+    for weight, before in zip(net.get_weights(), trained, strict=True):
+        np.testing.assert_allclose(weight, before, rtol=1e-3, atol=1e-6)
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28, 1), dtype="uint8")
+    logits = net(images.astype("float32") * run.config.preprocess.scale) / content.temperature
+    found = open_model(folder).predict(images)
+    np.testing.assert_allclose(found[manifest.PROBABILITIES], keras.ops.softmax(logits), atol=2e-6)
+    assert found[manifest.GATE_MEANS].shape == (5, len(content.gates))
+
+
+def test_damaged_weights_are_refused(written, tmp_path, capsys):
+    folder = shutil.copytree(written[1], tmp_path / "tiny" / "1")
+    content = bytearray((folder / manifest.WEIGHTS).read_bytes())
+    content[-200] ^= 1
+    (folder / manifest.WEIGHTS).write_bytes(content)
+    assert main(["predict", str(folder), "image.png"]) == 2
+    assert "weights.npz is damaged" in capsys.readouterr().err
+
+
+def test_a_net_is_not_overwritten(written, mnist_5k):
+    run, folder = written
+    with pytest.raises(UserError, match="exists already"):
+        write(run.path, folder.parent, mnist_5k)
+
+
+def test_calibration_needs_images_that_were_held_out(tmp_path, mnist_5k):
+    run = finished(tmp_path / "run", tiny_net())
+    run.update(data=run.record.data.model_copy(update={"counts": {"train": 4000, "test": 500}}))
+    with pytest.raises(UserError, match="Train with --validation NUMBER"):
+        write(run.path, tmp_path / "tiny", mnist_5k)
+    assert not (tmp_path / "tiny").exists()
+
+
+@pytest.mark.parametrize("preset", sorted(pretrained()))
+def test_shipped_nets_give_the_same_answers_in_onnx_runtime_and_keras(preset):
+    folder = pretrained()[preset]
+    opened = open_model(folder)
+    images = np.random.default_rng(0).integers(0, 256, (4, *opened.manifest.input.shape[1:]), dtype="uint8")
+    net = graph.with_temperature(from_preset(preset, weights=True), opened.manifest.temperature)
+    x = images * np.float32(opened.manifest.preprocess["scale"]) - np.float32(opened.manifest.preprocess["mean_values"])
+    expected = keras.ops.softmax(net(x))
+    np.testing.assert_allclose(opened.predict(images)[manifest.PROBABILITIES], expected, atol=1e-4)
+
+
+def test_shipped_nets_are_small_and_found_by_name(tmp_path, monkeypatch):
+    assert sum(path.stat().st_size for path in REPOSITORY.rglob("*") if path.is_file()) <= MOST_BYTES
+    monkeypatch.chdir(tmp_path)
+    for folder in repository.models(REPOSITORY):
+        assert repository.find(Path(folder.name)) == folder / "1"
+        assert json.loads((folder / "1" / manifest.NAME).read_text())["run"]["test"]["split"] == "test"

@@ -1,0 +1,69 @@
+"""Trained weights: loading, new classifiers, damage. A small repository stands in for that of the package."""
+
+import hashlib
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from highway_keras import from_preset
+from highway_keras.models import pretrained
+
+PRESET = "mnist_conv_16"
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A net whose weights are those of a preset in the repository."""
+    net = from_preset(PRESET)
+    net.set_weights([np.random.default_rng(0).normal(size=weight.shape) for weight in net.get_weights()])
+    folder = tmp_path / "digits" / "1"
+    folder.mkdir(parents=True)
+    np.savez(folder / pretrained.WEIGHTS, **{weight.path: keras.ops.convert_to_numpy(weight) for weight in net.weights})
+    digest = hashlib.sha256((folder / pretrained.WEIGHTS).read_bytes()).hexdigest()
+    described = {"model": {"preset": PRESET}, "files": {pretrained.WEIGHTS: {"sha256": digest}}}
+    (folder / pretrained.MANIFEST).write_text(json.dumps(described))
+    monkeypatch.setattr(pretrained, "REPOSITORY", tmp_path)
+    return net, folder
+
+
+def test_a_preset_has_its_trained_weights(trained):
+    net, folder = trained
+    assert pretrained.pretrained() == {PRESET: folder}
+    for weight, expected in zip(from_preset(PRESET, weights=True).get_weights(), net.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    assert not np.array_equal(from_preset(PRESET).get_weights()[0], net.get_weights()[0])
+
+
+def test_another_number_of_outputs_gets_a_new_classifier(trained):
+    net, _ = trained
+    other = from_preset(PRESET, weights=True, outputs=3)
+    for layer, expected in zip(other.layers[:-1], net.layers[:-1], strict=True):
+        for weight, same in zip(layer.get_weights(), expected.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, same)
+    assert other.layers[-1].kernel.shape[-1] == 3
+    # The rest of the net fits, so only the classifier may be new.
+    assert np.abs(other.layers[-1].get_weights()[0]).max() < 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "message"),
+    [
+        (PRESET, {"width": 8}, "only the number of outputs may differ"),
+        (PRESET, {"batch_normalization": True}, "only the number of outputs may differ"),
+        ("mnist_conv_32", {}, f"trained weights of {PRESET}"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(trained, preset, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        from_preset(preset, weights=True, **overrides)
+
+
+def test_a_damaged_file_is_refused(trained):
+    _, folder = trained
+    content = bytearray((folder / pretrained.WEIGHTS).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / pretrained.WEIGHTS).write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged: its SHA-256 differs"):
+        from_preset(PRESET, weights=True)
