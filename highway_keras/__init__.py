@@ -7,7 +7,7 @@ runs on Keras's TensorFlow, JAX and PyTorch backends.
 from highway_keras import analysis, callbacks, surgery, weights
 from highway_keras.analysis import gates, mean_gates
 from highway_keras.layers import ConvHighway, Highway, HighwayConnection, HighwayStack
-from highway_keras.models import from_preset, presets
+from highway_keras.models import from_preset, presets, pretrained
 from highway_keras.version import __version__
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "gates",
     "mean_gates",
     "presets",
+    "pretrained",
     "surgery",
     "weights",
 ]

@@ -66,8 +66,8 @@ def pretrained() -> Path:
     `highway_keras` is not imported, because it imports Keras.
     """
     spec = importlib.util.find_spec("highway_keras")
-    assert spec and spec.origin, "it is part of the same distribution"
-    return Path(spec.origin).parent / "pretrained"
+    assert spec, "it is part of the same distribution"
+    return Path(spec.origin or "").parent / "trained"
 
 
 def find(path: Path) -> Path:

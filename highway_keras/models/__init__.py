@@ -6,3 +6,4 @@ from highway_keras.models.factor import factor as factor
 from highway_keras.models.presets import from_preset as from_preset
 from highway_keras.models.presets import presets as presets
 from highway_keras.models.stages import Stage as Stage
+from highway_keras.models.trained_weights import pretrained as pretrained

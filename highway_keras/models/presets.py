@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import keras
 
-from highway_keras.models import pretrained
+from highway_keras.models import trained_weights
 from highway_keras.models.blocks import KINDS, Match
 from highway_keras.models.conv import conv
 from highway_keras.models.dense import dense
@@ -302,5 +302,5 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
             raise ValueError(f"'{name}' accepts the overrides {', '.join(allowed)}. Received: {argument}={value!r}")
     net = FACTORIES[preset.factory](**{**preset.arguments, **wanted}, name=name)
     if weights:
-        pretrained.load(net, name)
+        trained_weights.load(net, name)
     return net

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from highway_keras.models.pretrained import REPOSITORY
+from highway_keras.models.trained_weights import REPOSITORY
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import load_model, open_run
-from pipelines.export import forms, parity
+from pipelines.export import parity
 from pipelines.export.export import export
 from serving import files, manifest
 from serving.manifest import LABELS, ONNX, PICTURE, WEIGHTS
@@ -47,7 +47,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
         UserError: the run cannot be exported, or the folder exists.
 
     Example:
-        write(Path("runs/cifar10"), Path("highway_keras/pretrained/cifar10"))
+        write(Path("runs/cifar10"), Path("highway_keras/trained/cifar10"))
     """
     if to.exists():
         raise UserError(f"{to} exists already. Remove it first, or name another model.")

@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 
 from highway_keras import from_preset
-from highway_keras.models.pretrained import pretrained
+from highway_keras.models.trained_weights import pretrained
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, load_file, load_model, open_run
 

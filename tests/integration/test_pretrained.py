@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from highway_keras import from_preset
-from highway_keras.models.pretrained import REPOSITORY, pretrained
+from highway_keras.models.trained_weights import REPOSITORY, pretrained
 from pipelines.core.errors import UserError
 from pipelines.core.run import load_model
 from pipelines.export import graph

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 # A model repository; `highway serve` serves it, and its versions have the files that `serving.manifest` describes.
-REPOSITORY = Path(__file__).parents[1] / "pretrained"
+REPOSITORY = Path(__file__).parents[1] / "trained"
 WEIGHTS, MANIFEST = "weights.npz", "manifest.json"
 
 
@@ -38,7 +38,8 @@ def load(net: keras.Model, name: str) -> None:
     """
     folder = pretrained().get(name)
     if folder is None:
-        raise ValueError(f"There are trained weights of {', '.join(pretrained()) or 'no preset'}. Received: name={name!r}")
+        known = ", ".join(pretrained()) or "no preset"
+        raise ValueError(f"There are trained weights of {known}. Received: name={name!r}")
     arrays = _arrays(folder)
     different = {
         weight.path: weight.shape
@@ -64,6 +65,6 @@ def _manifest(folder: Path) -> Any:
 def _arrays(folder: Path) -> dict[str, np.ndarray]:
     content = (folder / WEIGHTS).read_bytes()
     if hashlib.sha256(content).hexdigest() != _manifest(folder)["files"][WEIGHTS]["sha256"]:
-        raise ValueError(f"{folder / WEIGHTS} is damaged: its SHA-256 differs from {MANIFEST}. Install the package again.")
+        raise ValueError(f"{folder / WEIGHTS} is damaged: its SHA-256 is not that of {MANIFEST}. Install it again.")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return dict(file)

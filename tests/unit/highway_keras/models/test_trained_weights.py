@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from highway_keras import from_preset
-from highway_keras.models import pretrained
+from highway_keras.models import trained_weights
 
 PRESET = "mnist_conv_16"
 
@@ -20,17 +20,19 @@ def trained(tmp_path, monkeypatch):
     net.set_weights([np.random.default_rng(0).normal(size=weight.shape) for weight in net.get_weights()])
     folder = tmp_path / "digits" / "1"
     folder.mkdir(parents=True)
-    np.savez(folder / pretrained.WEIGHTS, **{weight.path: keras.ops.convert_to_numpy(weight) for weight in net.weights})
-    digest = hashlib.sha256((folder / pretrained.WEIGHTS).read_bytes()).hexdigest()
-    described = {"model": {"preset": PRESET}, "files": {pretrained.WEIGHTS: {"sha256": digest}}}
-    (folder / pretrained.MANIFEST).write_text(json.dumps(described))
-    monkeypatch.setattr(pretrained, "REPOSITORY", tmp_path)
+    np.savez(
+        folder / trained_weights.WEIGHTS, **{weight.path: keras.ops.convert_to_numpy(weight) for weight in net.weights}
+    )
+    digest = hashlib.sha256((folder / trained_weights.WEIGHTS).read_bytes()).hexdigest()
+    described = {"model": {"preset": PRESET}, "files": {trained_weights.WEIGHTS: {"sha256": digest}}}
+    (folder / trained_weights.MANIFEST).write_text(json.dumps(described))
+    monkeypatch.setattr(trained_weights, "REPOSITORY", tmp_path)
     return net, folder
 
 
 def test_a_preset_has_its_trained_weights(trained):
     net, folder = trained
-    assert pretrained.pretrained() == {PRESET: folder}
+    assert trained_weights.pretrained() == {PRESET: folder}
     for weight, expected in zip(from_preset(PRESET, weights=True).get_weights(), net.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, expected)
     assert not np.array_equal(from_preset(PRESET).get_weights()[0], net.get_weights()[0])
@@ -62,8 +64,8 @@ def test_weights_that_do_not_fit_are_refused(trained, preset, overrides, message
 
 def test_a_damaged_file_is_refused(trained):
     _, folder = trained
-    content = bytearray((folder / pretrained.WEIGHTS).read_bytes())
+    content = bytearray((folder / trained_weights.WEIGHTS).read_bytes())
     content[len(content) // 2] ^= 1
-    (folder / pretrained.WEIGHTS).write_bytes(content)
-    with pytest.raises(ValueError, match="is damaged: its SHA-256 differs"):
+    (folder / trained_weights.WEIGHTS).write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged: its SHA-256 is not"):
         from_preset(PRESET, weights=True)
