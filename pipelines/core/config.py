@@ -102,7 +102,9 @@ class Config(Frozen):
     """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), the folder of a prepared data set, or
     labelled images of your own: a folder of folders, a table, an `.npz` file, tar files."""
     image_size: tuple[Count, ...] = (32,)
-    """Side, or height and width, to which your own images are cropped and scaled."""
+    """Side, or height and width, to which your own images are scaled."""
+    image_fit: Literal["crop", "pad", "squash"] = "crop"
+    """How your own images get that aspect ratio: by cropping to the centre, by grey bars, or by distortion."""
     group: str | None = None
     """Column of your own table whose equal values, such as those of a patient, stay in one split."""
     skip_damaged: bool = False

@@ -43,7 +43,7 @@ def export(
         gates: whether the graphs return `gate_means`.
         int8: whether to write `model.int8.onnx`.
         calibrate: whether to calibrate the probabilities on the validation split, by a temperature.
-        pictures: how image files become inputs, "digit" or "natural"; None chooses by the data set.
+        pictures: how image files become inputs; None chooses by the data set and `image_fit` of the run.
         sign: the key to sign the version with; None leaves it unsigned.
 
     Returns:

@@ -82,7 +82,10 @@ def prepare(
             f"the images of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on images of "
             f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
         )
-    test, kind = metadata.test_result(run, weights), kind or conversion.kind_of(run.record.data.name)
+    test, kind = (
+        metadata.test_result(run, weights),
+        kind or conversion.kind_of(run.record.data.name, run.config.image_fit),
+    )
     temperature = _temperature(run, trained, *_examples(run, data_dir, split, CALIBRATION)) if calibrate else None
     return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes, temperature)
 

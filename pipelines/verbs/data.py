@@ -39,7 +39,9 @@ class Arguments(Frozen):
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     image_size: tuple[Count, ...] = (32,)
-    """Side, or height and width, to which your own images are cropped and scaled."""
+    """Side, or height and width, to which your own images are scaled."""
+    image_fit: Literal["crop", "pad", "squash"] = "crop"
+    """How your own images get that aspect ratio: by cropping to the centre, by grey bars, or by distortion."""
     group: str | None = None
     """Column of your own table whose equal values stay in one split."""
     skip_damaged: bool = False
@@ -222,7 +224,7 @@ def _any(given: Arguments) -> Config:
     assert given.name is not None, "checked before"
     if given.name in recipes.names():
         return recipes.get(given.name).config
-    settings = {"image_size": given.image_size, "group": given.group, "skip_damaged": given.skip_damaged}
+    settings = {name: getattr(given, name) for name in ("image_size", "image_fit", "group", "skip_damaged")}
     return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)
 
 

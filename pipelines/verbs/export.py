@@ -34,8 +34,8 @@ class Arguments(Frozen):
     """Divide the logits by a temperature, fitted on the validation split, so that a probability of 90% is right in 90%
     of the cases."""
     pictures: PictureKind | None = None
-    """Preprocessing of image files: centre a digit as in MNIST, or crop the centre of a photograph; default: by data
-    set."""
+    """Preprocessing of image files: centre a digit as in MNIST; or crop (natural), pad or squash a photograph to the
+    aspect ratio of the input. Default: by data set, and as the net's own training images were."""
     sign: Path | None = None
     """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""

@@ -124,19 +124,22 @@ def test_image_files_and_pixels_of_natural_images_give_the_same_inputs(tmp_path,
     assert measure(tmp_path, model, fitted, digits, kind="natural").files.pixels == 0
 
 
-def test_colour_images_and_photographs_give_the_same_inputs(tmp_path):
+@pytest.mark.parametrize(
+    "kind", ["natural", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("padded", "squashed"))]
+)
+def test_colour_images_and_photographs_give_the_same_inputs(tmp_path, kind):
     keras.utils.set_random_seed(0)
     image = keras.Input((32, 32, 3))
     x = keras.layers.MaxPooling2D(4)(keras.layers.Conv2D(4, 3, strides=2)(image))
     model = keras.Model(image, keras.layers.Dense(10)(keras.layers.Flatten()(x)))
     colours = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype="uint8")
     fitted = fit(Preprocess(mean="channel"), colours)
-    write(tmp_path, model, fitted, kind="natural", gates=False)
-    assert measure(tmp_path, model, fitted, colours, kind="natural", gates=False).files.pixels <= 1
+    write(tmp_path, model, fitted, kind=kind, gates=False)
+    assert measure(tmp_path, model, fitted, colours, kind=kind, gates=False).files.pixels <= 1
     photograph = np.random.default_rng(1).integers(0, 256, (70, 45, 4), dtype="uint8")
     file = io.BytesIO()
     Image.fromarray(photograph).save(file, "PNG")
-    expected = conversion.converter("natural", (32, 32, 3))(photograph)["image"]
+    expected = conversion.converter(kind, (32, 32, 3))(photograph)["image"]
     seen = onnx_model.load(tmp_path).files([file.getvalue()])["image"][0]
     np.testing.assert_allclose(seen.astype(int), expected, atol=1)
     np.testing.assert_array_equal(image_files.decode(file.getvalue(), "a"), photograph)

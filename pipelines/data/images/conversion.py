@@ -4,7 +4,7 @@ Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime t
 """
 
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -17,12 +17,15 @@ from serving.manifest import BOXES, INPUT, RGBA, PictureKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
+FITS: dict[str, PictureKind] = {"crop": "natural", "pad": "padded", "squash": "squashed"}
 # Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
 RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
 # Names in `ConversionParts`.
 GREY, STORED = "grey", "stored"
 WHITE = 255.0
+# Of the bars beside a padded image: near the mean of photographs, which preprocessing subtracts.
+BARS = 127.0
 OPAQUE = 255
 # Pixels of an image file for each pixel of the input, along a side, that are enough: with more, the input of noisy
 # photographs changes by less than 1 of 255 on average (docs/log.md).
@@ -31,9 +34,9 @@ ENOUGH = 3
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def kind_of(data: str) -> PictureKind:
-    """Returns the kind of the images of a data set, by its TFDS name."""
-    return "digit" if data in DIGITS else "natural"
+def kind_of(data: str, fit: Literal["crop", "pad", "squash"] = "crop") -> PictureKind:
+    """Returns the kind of the images of a data set, by its TFDS name and how its images got their aspect ratio."""
+    return "digit" if data in DIGITS else FITS[fit]
 
 
 @cache
@@ -41,7 +44,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
     """Returns the function from an image of any size to the input of a net.
 
     Args:
-        kind: "digit" or "natural".
+        kind: "digit", "natural", "padded" or "squashed".
         shape: height, width and channels of the input.
 
     Returns:
@@ -62,9 +65,9 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
 
     @_traced(RGBA_SPEC)
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
-        if kind == "natural":
-            return {INPUT: tf.ensure_shape(natural(rgba, *shape), shape)}
-        return _named(digit.digit(written(rgba)))
+        if kind == "digit":
+            return _named(digit.digit(written(rgba)))
+        return {INPUT: tf.ensure_shape(natural(rgba, *shape, kind=kind), shape)}
 
     return convert
 
@@ -73,7 +76,7 @@ def side_of(kind: PictureKind, shape: tuple[int, ...]) -> int:
     """Returns the length of an image's shorter side that is enough before conversion; see `serving.image_files`.
 
     Args:
-        kind: "digit", which takes up little of a photograph, or "natural".
+        kind: "digit", which takes up little of a photograph, or another.
         shape: height, width and channels of the input.
 
     Example:
@@ -119,8 +122,8 @@ def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:
     return {INPUT: image, BOXES: tf.ensure_shape(seen.boxes, (None, 4))}
 
 
-def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
-    """Crops the largest centred part with the right aspect ratio and resizes it.
+def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: PictureKind = "natural") -> tf.Tensor:
+    """Gives a photograph the right aspect ratio and resizes it.
 
     Transparent parts show white paper, as in a viewer. Downscaling averages, upscaling interpolates; an image of the
     right size is unchanged.
@@ -130,6 +133,7 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tenso
         height: height of the result.
         width: width of the result.
         channels: 3, or 1 for the luminance alone.
+        kind: "natural" crops the largest centred part, "padded" adds grey bars, "squashed" distorts.
 
     Returns:
         uint8 [height, width, channels].
@@ -137,10 +141,16 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int) -> tf.Tenso
     planes = shown(rgba)
     stacked = grey(planes)[None] if channels == 1 else tf.stack(planes)
     down, across = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(rgba)[:2]))
-    cell = tf.minimum(down / height, across / width)
-    rows = smooth((down - cell * height) / 2, cell, height, tf.shape(rgba)[0])
-    columns = smooth((across - cell * width) / 2, cell, width, tf.shape(rgba)[1])
+    # Height and width of the part of the image that becomes a pixel.
+    cell = [down / height, across / width]
+    if kind != "squashed":
+        cell = [(tf.minimum if kind == "natural" else tf.maximum)(*cell)] * 2
+    rows = smooth((down - cell[0] * height) / 2, cell[0], height, tf.shape(rgba)[0])
+    columns = smooth((across - cell[1] * width) / 2, cell[1], width, tf.shape(rgba)[1])
     small = rows @ stacked @ tf.transpose(columns)
+    if kind == "padded":
+        inside = [tf.reduce_sum(weights, axis=1) > 0 for weights in (rows, columns)]
+        small = tf.where(inside[0][:, None] & inside[1], small, BARS)
     return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8)
 
 

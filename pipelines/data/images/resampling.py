@@ -33,17 +33,17 @@ def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf
     """Computes weights of a triangle filter two cells wide, or two pixels if cells are smaller.
 
     Args:
-        start: start of the first cell, in pixels.
+        start: start of the first cell, in pixels; may be outside the row.
         cell: length of a cell in pixels, any positive number.
         count: number of cells.
         size: number of pixels in the row.
 
     Returns:
-        Weights, float32 [count, size], which sum to 1 per cell.
+        Weights, float32 [count, size], which sum to 1 per cell, or to 0 for a cell far outside the row.
     """
     middle = start + cell * (tf.range(count, dtype=tf.float32)[:, None] + 0.5)
     pixel = tf.range(tf.cast(size, tf.float32))[None] + 0.5
     weights = tf.nn.relu(1 - tf.abs(pixel - middle) / tf.maximum(cell, 1.0))
     # Pixels outside the grid have no weight.
     weights *= tf.cast((pixel > start) & (pixel < start + cell * count), tf.float32)
-    return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
+    return weights / tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1e-6)

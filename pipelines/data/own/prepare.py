@@ -30,6 +30,7 @@ from pipelines.data.own.item import SPLITS, Item, Split
 from pipelines.data.own.scan import Scan, assign, scan
 from pipelines.data.parallel import fixed
 from pipelines.data.sources import SizesError
+from serving.manifest import PictureKind
 
 # Description of where a data set comes from, next to the files of TFDS.
 SOURCE = "source.json"
@@ -94,16 +95,17 @@ def _scanned(source: str, name: str, items: Sequence[Item], console: Console) ->
     return OwnData(source, name, found, assign(found.images))
 
 
-def prepare(own: OwnData, size: tuple[int, int], console: Console) -> Path:
+def prepare(own: OwnData, size: tuple[int, int], console: Console, kind: PictureKind = "natural") -> Path:
     """Returns the prepared data set of the user's own data, preparing it if necessary.
 
-    Every image is decoded as by the endpoint, cropped to the aspect ratio of the input, and scaled. The folder is named
-    after the content: unchanged data are prepared once.
+    Every image is decoded and converted as by the endpoint. The folder is named after the content: unchanged data are
+    prepared once.
 
     Args:
         own: the result of `read`.
         size: height and width of the prepared images; they are grey if no image has colours.
         console: where to print progress.
+        kind: how they get their aspect ratio; see `conversion.natural`.
 
     Returns:
         The folder of the data set.
@@ -115,10 +117,10 @@ def prepare(own: OwnData, size: tuple[int, int], console: Console) -> Path:
         prepare(read("shapes", None, Console()), (32, 32), Console())
     """
     shape = (*size, 1 if own.found.is_grey else 3)
-    digest = _digest(own, shape)
+    digest = _digest(own, shape, kind)
     target = user_cache() / "own" / digest[:16] / own.name / VERSION
     if not (target / INFO).is_file():
-        _store(own, shape, target, digest, console)
+        _store(own, shape, kind, target, digest, console)
     counts = own.counts
     shown = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "validation", "test") if counts[split])
     console.print(
@@ -152,7 +154,9 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     scans.refuse(own.found, own.splits, config.skip_damaged)
     for note in scans.notes(own.found, own.splits):
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
-    return config.model_copy(update={"data": str(prepare(own, config.height_and_width, console))})
+    return config.model_copy(
+        update={"data": str(prepare(own, config.height_and_width, console, conversion.FITS[config.image_fit]))}
+    )
 
 
 def _published(builder: tfds.core.DatasetBuilder) -> Iterator[Item]:
@@ -207,7 +211,9 @@ def _name(path: Path) -> str:
     return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
 
 
-def _store(own: OwnData, shape: tuple[int, ...], target: Path, digest: str, console: Console) -> None:
+def _store(
+    own: OwnData, shape: tuple[int, ...], kind: PictureKind, target: Path, digest: str, console: Console
+) -> None:
     features = tfds.features.FeaturesDict(
         {
             "image": tfds.features.Image(shape=shape),
@@ -226,7 +232,7 @@ def _store(own: OwnData, shape: tuple[int, ...], target: Path, digest: str, cons
                 name=target.parent.name,
                 version=VERSION,
                 features=features,
-                split_datasets={split: _examples(own, split, shape, advance) for split in own.counts},
+                split_datasets={split: _examples(own, split, shape, kind, advance) for split in own.counts},
                 data_dir=aside,
                 description=f"Prepared from {own.source}.",
             )
@@ -242,10 +248,10 @@ def _store(own: OwnData, shape: tuple[int, ...], target: Path, digest: str, cons
 
 
 def _examples(
-    own: OwnData, split: Split, shape: tuple[int, ...], advance: Callable[[int], None]
+    own: OwnData, split: Split, shape: tuple[int, ...], kind: PictureKind, advance: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields a key and the example of each image of a split."""
-    convert, side = conversion.converter("natural", shape), conversion.side_of("natural", shape)
+    convert, side = conversion.converter(kind, shape), conversion.side_of(kind, shape)
     for number, (image, its) in enumerate(zip(own.found.images, own.splits, strict=True)):
         if its == split:
             item = image.item
@@ -255,9 +261,9 @@ def _examples(
             advance(1)
 
 
-def _digest(own: OwnData, shape: tuple[int, ...]) -> str:
+def _digest(own: OwnData, shape: tuple[int, ...], kind: PictureKind) -> str:
     """Returns a digest of everything that the prepared files depend on."""
-    whole = hashlib.sha256(json.dumps([FORMAT, shape, own.found.labels]).encode())
+    whole = hashlib.sha256(json.dumps([FORMAT, shape, kind, own.found.labels]).encode())
     for image, split in zip(own.found.images, own.splits, strict=True):
         whole.update(json.dumps([image.digest, image.item.label, image.item.name, split]).encode())
     return whole.hexdigest()

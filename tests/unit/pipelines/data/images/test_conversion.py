@@ -14,8 +14,8 @@ def rgba(height, width, alpha=255):
     return pixels
 
 
-def small(pixels, channels=3):
-    return natural(tf.constant(pixels), 32, 32, channels).numpy()
+def small(pixels, channels=3, kind="natural"):
+    return natural(tf.constant(pixels), 32, 32, channels, kind).numpy()
 
 
 def test_an_image_of_the_right_size_stays_as_it_is():
@@ -48,9 +48,45 @@ def test_grey_is_the_brightness():
     np.testing.assert_allclose(small(pixels, channels=1)[..., 0].astype(int), expected, atol=1)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 500), (31, 2)])
-def test_any_size_is_accepted(size):
-    assert small(rgba(*size)).shape == (32, 32, 3)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_padded_image_is_whole_between_grey_bars(channels):
+    pixels = rgba(16, 32)
+    for image in (pixels, pixels.transpose(1, 0, 2)):
+        found = small(image, channels, "padded")
+        if image is not pixels:
+            found = found.transpose(1, 0, 2)
+        assert (found[:8] == 127).all()
+        assert (found[24:] == 127).all()
+        if channels == 3:
+            np.testing.assert_array_equal(found[8:24], pixels[..., :3])
+
+
+def test_a_padded_image_is_scaled_to_the_longer_side():
+    smooth = np.asarray(Image.fromarray(rgba(6, 6)[..., :3]).resize((64, 96), Image.Resampling.BICUBIC))
+    found = small(np.dstack([smooth, np.full((96, 64), 255, np.uint8)]), kind="padded")
+    expected = np.asarray(Image.fromarray(smooth).resize((21, 32), Image.Resampling.BILINEAR)).astype(int)
+    # 64 pixels are 21.3 cells: the grid starts within a cell.
+    assert (found[:, :5] == 127).all()
+    assert (found[:, 27:] == 127).all()
+    np.testing.assert_allclose(found[:, 8:24].mean(), expected[:, 2:18].mean(), atol=3)
+
+
+@pytest.mark.parametrize("size", [(64, 100), (48, 32)])
+def test_a_squashed_image_is_scaled_as_by_pillow(size):
+    smooth = np.asarray(Image.fromarray(rgba(6, 6)[..., :3]).resize(size[::-1], Image.Resampling.BICUBIC))
+    expected = np.asarray(Image.fromarray(smooth).resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+    pixels = np.dstack([smooth, np.full(size, 255, np.uint8)])
+    np.testing.assert_allclose(small(pixels, kind="squashed").astype(int), expected, atol=2)
+
+
+@pytest.mark.parametrize("kind", ["natural", "padded", "squashed"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (31, 2), (32, 32)])
+def test_any_size_is_accepted(size, kind):
+    pixels = rgba(*size)
+    found = small(pixels, kind=kind)
+    assert found.shape == (32, 32, 3)
+    if size in {(1, 1), (32, 32)}:
+        np.testing.assert_array_equal(found, np.broadcast_to(pixels[..., :3], found.shape))
 
 
 def canvas(ink, paper=None):

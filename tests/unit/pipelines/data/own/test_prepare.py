@@ -35,14 +35,15 @@ def config(data, **fields):
     return Config(recipe="toy", model=ModelConfig(preset="mnist_dense_50"), data=str(data), **fields)
 
 
-def test_prepared_images_are_what_the_endpoint_shows_the_net(tmp_path, console):
+@pytest.mark.parametrize("fit", conversion.FITS)
+def test_prepared_images_are_what_the_endpoint_shows_the_net(tmp_path, console, fit):
     folder = shapes.write(tmp_path / "shapes", 8)
-    prepared = resolved(config(folder, image_size=(16, 24)), None, console).data
+    prepared = resolved(config(folder, image_size=(16, 24), image_fit=fit), None, console).data
     info = sources.describe(prepared)
     assert (info.name, info.shape, info.labels) == ("shapes", (16, 24, 3), shapes.CLASSES)
     assert sum(info.counts.values()) == 24
     assert all(info.counts.values())
-    convert = conversion.converter("natural", info.shape)
+    convert = conversion.converter(conversion.kind_of(info.name, fit), info.shape)
     expected = {
         (label, convert(image_files.read(path))["image"].numpy().tobytes())
         for label in shapes.CLASSES
