@@ -55,8 +55,8 @@ LABEL = "label"
 GATE_MEANS = "gate_means"
 GATE_MAPS = "gate_maps"
 
-# How an image of any size becomes the input: as a digit of MNIST; or as a photograph that is cropped, padded or squashed
-# to the aspect ratio of the input.
+# How an image of any size becomes the input: as a digit of MNIST; or as a photograph that is cropped, padded or
+# squashed to the aspect ratio of the input.
 PictureKind = Literal["digit", "natural", "padded", "squashed"]
 
 Format = Literal[1]
@@ -253,8 +253,8 @@ class Manifest(_Part):
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the classes, by index."""
     pictures: PictureKind | None = None
-    """Conversion of images of any size: like MNIST's digits; or the centre of a photograph, all of it with grey bars, or
-    all of it squashed. Null in versions without `picture.onnx`."""
+    """Conversion of images of any size: like MNIST's digits; or the centre of a photograph, all of it with grey bars,
+    or all of it squashed. Null in versions without `picture.onnx`."""
     gates: tuple[str, ...] | None = None
     """Highway layers in the order of `gate_means`; null if the graphs do not compute gates."""
     maps: tuple[GateMap, ...] = Field(default=(), exclude_if=lambda maps: not maps)

@@ -68,7 +68,8 @@ class ModelInput(_Part):
     shape: tuple[int, int, int]
     """Height, width and channels."""
     pictures: str | None
-    """Content of its image files: handwritten "digit"; or "natural", of which the centre is taken, "padded" or "squashed"; null if it takes no files."""
+    """Content of its image files: handwritten "digit"; or "natural", of which the centre is taken, "padded" or
+    "squashed"; null if it takes no files."""
 
 
 class VersionFacts(_Part):

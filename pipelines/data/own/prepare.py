@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -58,6 +58,15 @@ class OwnData:
         return Counter(self.splits)
 
 
+class ImageForm(NamedTuple):
+    """The form of prepared images."""
+
+    shape: tuple[int, ...]
+    """Height, width and channels."""
+    kind: PictureKind
+    """How they get their aspect ratio; see `conversion.natural`."""
+
+
 def is_own(data: str) -> bool:
     """Returns whether `data` is the path of the user's own data, not a TFDS name or the folder of a prepared data set.
 
@@ -95,7 +104,7 @@ def _scanned(source: str, name: str, items: Sequence[Item], console: Console) ->
     return OwnData(source, name, found, assign(found.images))
 
 
-def prepare(own: OwnData, size: tuple[int, int], console: Console, kind: PictureKind = "natural") -> Path:
+def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: PictureKind = "natural") -> Path:
     """Returns the prepared data set of the user's own data, preparing it if necessary.
 
     Every image is decoded and converted as by the endpoint. The folder is named after the content: unchanged data are
@@ -103,7 +112,7 @@ def prepare(own: OwnData, size: tuple[int, int], console: Console, kind: Picture
 
     Args:
         own: the result of `read`.
-        size: height and width of the prepared images; they are grey if no image has colours.
+        sides: height and width of the prepared images; they are grey if no image has colours.
         console: where to print progress.
         kind: how they get their aspect ratio; see `conversion.natural`.
 
@@ -116,15 +125,16 @@ def prepare(own: OwnData, size: tuple[int, int], console: Console, kind: Picture
     Example:
         prepare(read("shapes", None, Console()), (32, 32), Console())
     """
-    shape = (*size, 1 if own.found.is_grey else 3)
-    digest = _digest(own, shape, kind)
+    form = ImageForm((*sides, 1 if own.found.is_grey else 3), kind)
+    digest = _digest(own, form)
     target = user_cache() / "own" / digest[:16] / own.name / VERSION
     if not (target / INFO).is_file():
-        _store(own, shape, kind, target, digest, console)
+        _store(own, form, target, digest, console)
     counts = own.counts
     shown = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "validation", "test") if counts[split])
+    size = " x ".join(map(str, form.shape))
     console.print(
-        f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {' x '.join(map(str, shape))}",
+        f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {size}",
         highlight=False,
         soft_wrap=True,
     )
@@ -211,12 +221,10 @@ def _name(path: Path) -> str:
     return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
 
 
-def _store(
-    own: OwnData, shape: tuple[int, ...], kind: PictureKind, target: Path, digest: str, console: Console
-) -> None:
+def _store(own: OwnData, form: ImageForm, target: Path, digest: str, console: Console) -> None:
     features = tfds.features.FeaturesDict(
         {
-            "image": tfds.features.Image(shape=shape),
+            "image": tfds.features.Image(shape=form.shape),
             "label": tfds.features.ClassLabel(names=list(own.found.labels)),
             "name": tfds.features.Text(),
         }
@@ -232,7 +240,7 @@ def _store(
                 name=target.parent.name,
                 version=VERSION,
                 features=features,
-                split_datasets={split: _examples(own, split, shape, kind, advance) for split in own.counts},
+                split_datasets={split: _examples(own, split, form, advance) for split in own.counts},
                 data_dir=aside,
                 description=f"Prepared from {own.source}.",
             )
@@ -248,10 +256,10 @@ def _store(
 
 
 def _examples(
-    own: OwnData, split: Split, shape: tuple[int, ...], kind: PictureKind, advance: Callable[[int], None]
+    own: OwnData, split: Split, form: ImageForm, advance: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields a key and the example of each image of a split."""
-    convert, side = conversion.converter(kind, shape), conversion.side_of(kind, shape)
+    convert, side = conversion.converter(form.kind, form.shape), conversion.side_of(form.kind, form.shape)
     for number, (image, its) in enumerate(zip(own.found.images, own.splits, strict=True)):
         if its == split:
             item = image.item
@@ -261,9 +269,9 @@ def _examples(
             advance(1)
 
 
-def _digest(own: OwnData, shape: tuple[int, ...], kind: PictureKind) -> str:
+def _digest(own: OwnData, form: ImageForm) -> str:
     """Returns a digest of everything that the prepared files depend on."""
-    whole = hashlib.sha256(json.dumps([FORMAT, shape, kind, own.found.labels]).encode())
+    whole = hashlib.sha256(json.dumps([FORMAT, *form, own.found.labels]).encode())
     for image, split in zip(own.found.images, own.splits, strict=True):
         whole.update(json.dumps([image.digest, image.item.label, image.item.name, split]).encode())
     return whole.hexdigest()
