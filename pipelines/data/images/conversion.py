@@ -63,11 +63,13 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
             "Export it with --pictures natural."
         )
 
+    height, width, channels = shape
+
     @_traced(RGBA_SPEC)
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
         if kind == "digit":
             return _named(digit.digit(written(rgba)))
-        return {INPUT: tf.ensure_shape(natural(rgba, *shape, kind=kind), shape)}
+        return {INPUT: tf.ensure_shape(natural(rgba, height, width, channels, kind), shape)}
 
     return convert
 
