@@ -10,6 +10,7 @@ from pipelines.core.errors import UserError, unknown
 from pipelines.core.guard import guarded
 
 VERBS = {
+    "fit": "from a folder of labelled images to a model that can be served",
     "train": "train the net of a recipe, or resume an interrupted run",
     "tune": "search the hyperparameters of a recipe, with any number of workers",
     "evaluate": "evaluate a run on the test split",

@@ -1,0 +1,113 @@
+"""Chooses net, input size, batch and schedule for data of the user's own, and says why."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from highway_keras import pretrained
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.data.own.prepare import OwnData
+from pipelines.data.sources import DataInfo
+
+# Sides of the input to choose from, and the passes over the data below which a smaller one is better.
+SIDES = (32, 48, 64, 96)
+FEWEST, MOST = 8, 60
+# Steps in an epoch that a batch should leave, and the largest batch.
+STEPS, BATCH = 20, 250
+# Share of the time that is left for preparation, validation, evaluation and export.
+REST = 0.25
+# The learning rate relative to the recipe's if training starts from trained weights.
+FINE_TUNING = 0.25
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration, and a sentence for each decision."""
+
+    config: Config
+    reasons: tuple[str, ...]
+
+
+def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) -> Choice:
+    """Chooses a configuration by the size and number of images, and by the speed of this machine.
+
+    Args:
+        own: the data, read.
+        base: the configuration of a modern recipe, with the path of the data.
+        minutes: time for training.
+        side: side of the input in pixels; None chooses it.
+
+    Returns:
+        The choice.
+
+    Raises:
+        UserError: there are too few training images.
+    """
+    train = own.counts["train"]
+    if train < 2:
+        raise UserError(f"{own.source} has {train} training images. Expected at least 2.")
+    batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
+    reasons = [f"batches of {batch}, so that {train:,} images make {train // batch} steps an epoch"]
+    config = base.model_copy(update={"batch_size": batch})
+    config, sources = _weights(config, own)
+    reasons += sources
+    shorter = float(np.median([min(image.size) for image in own.found.images]))
+    fitting = [side] if side else [one for one in SIDES if one <= max(shorter, SIDES[0])]
+    for size in reversed(fitting):
+        config = _sized(config, size)
+        seconds = train // batch * seconds_per_step(config, own)
+        epochs = int((1 - REST) * 60 * minutes / seconds)
+        if epochs >= FEWEST or size == fitting[0]:
+            break
+    epochs = int(np.clip(epochs, FEWEST, MOST))
+    if side is None:
+        reasons.append(f"inputs of {size} x {size} pixels: half of the images are larger than {shorter:.0f} pixels")
+    reasons.append(f"{epochs} epochs of about {seconds:.1f} s, for {minutes:g} minutes in all")
+    return Choice(config.model_copy(update={"epochs": epochs}), tuple(reasons))
+
+
+def seconds_per_step(config: Config, own: OwnData, steps: int = 3) -> float:
+    """Measures the time of a training step on random images; the first step, which compiles, is not counted."""
+    from pipelines.core import environment
+    from pipelines.training.net import build, compiled
+    from pipelines.training.precision import resolve
+
+    channels = 1 if own.found.is_grey else 3
+    shape = (*config.height_and_width, channels)
+    info = DataInfo(own.name, "1.0.0", shape, own.found.labels, {"train": own.counts["train"]})
+    machine = environment.machine()
+    net = build(config, info, "float32")
+    policy = resolve(config.precision, net, machine).policy
+    config = config.model_copy(update={"start_from": None})
+    model: Any = compiled(build(config, info, policy), config, policy, STEPS, bool(machine.accelerators))
+    random = np.random.default_rng(0)
+    images = random.normal(size=(config.batch_size, *shape)).astype("float32")
+    targets = np.eye(len(info.labels), dtype="float32")[random.integers(len(info.labels), size=config.batch_size)]
+    model.train_on_batch(images, targets)
+    started = time.perf_counter()
+    for _ in range(steps):
+        model.train_on_batch(images, targets)
+    return (time.perf_counter() - started) / steps
+
+
+def _weights(config: Config, own: OwnData) -> tuple[Config, Sequence[str]]:
+    """Starts from trained weights of photographs, if there are some of this net; they have colours."""
+    if own.found.is_grey:
+        # Characters and scans are not what they are in a mirror.
+        augment = config.augment.model_copy(update={"mirror": False})
+        return config.model_copy(update={"augment": augment}), ["grey images are not mirrored, as characters may be"]
+    if config.model.preset not in pretrained():
+        return config, []
+    optimizer = config.optimizer.model_copy(update={"learning_rate": FINE_TUNING * config.optimizer.learning_rate})
+    changed = config.model_copy(update={"start_from": config.model.preset, "optimizer": optimizer})
+    return changed, [f"training starts from the weights of {config.model.preset}, which knows photographs"]
+
+
+def _sized(config: Config, side: int) -> Config:
+    """Changes the input, and with it the augmentation."""
+    augment = config.augment.model_copy(update={"pad": side // 8, "cutout": side // 4})
+    return config.model_copy(update={"image_size": (side,), "augment": augment})
