@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ def export(
     calibrate: bool = False,
     pictures: PictureKind | None = None,
     sign: Path | None = None,
+    force: bool = False,
 ) -> Path:
     """Exports a run as the next version of a model.
 
@@ -45,6 +47,7 @@ def export(
         calibrate: whether to calibrate the probabilities on the validation split, by a temperature.
         pictures: how image files become inputs; None chooses by the data set and `image_fit` of the run.
         sign: the key to sign the version with; None leaves it unsigned.
+        force: whether the version may have another input or other classes than the newest one in the folder.
 
     Returns:
         The version folder.
@@ -67,6 +70,8 @@ def export(
     model_file(run, weights)
     to = to or Path("models") / run.path.resolve().name
     _check_folder(to, run)
+    if not force:
+        _check_model(to, run)
     # Read first, so that an unusable key fails before minutes of work.
     key = _key(sign)
     _use_tensorflow()
@@ -135,6 +140,26 @@ def _check_folder(to: Path, run: Run) -> None:
     # "models" is the folder that `highway serve` reads, and may not exist yet.
     if not versions and (models or to.name == "models"):
         raise UserError(f"{to} is the folder of all models. Name the model: --to {to / run.path.resolve().name}.")
+
+
+def _check_model(to: Path, run: Run) -> None:
+    """Refuses a version whose clients would get other answers than those of the version before."""
+    versions = repository.versions(to)
+    try:
+        newest = manifest.read(to / str(versions[-1])) if versions else None
+    except ServingError:
+        # What cannot be read is not served either.
+        return
+    data = run.record.data
+    if newest and (newest.input.shape[1:], newest.labels) != (data.shape, data.labels):
+        raise UserError(
+            f"{to} is a model of {_described(newest.input.shape[1:], newest.labels)}, and {run.path} is a net of "
+            f"{_described(data.shape, data.labels)}. Name another folder with --to, or add --force."
+        )
+
+
+def _described(shape: Sequence[int], labels: Sequence[str]) -> str:
+    return f"{len(labels)} classes ({', '.join(labels[:3])}, ...) and inputs of {' x '.join(map(str, shape))}"
 
 
 def _key(path: Path | None) -> "Ed25519PrivateKey | None":

@@ -15,14 +15,14 @@ from serving.tf_serving import configuration
 
 
 def release(
-    model: Path, versions: Sequence[int] = (), labels: Mapping[str, int] | None = None, *, newest: bool = False
+    model: Path, versions: Sequence[int] = (), labels: Mapping[str, int | None] | None = None, *, newest: bool = False
 ) -> Release:
     """Sets the versions of a model that are served; without any argument but the model, nothing changes.
 
     Args:
         model: the folder of the model's versions.
         versions: versions to serve; if empty, the labelled ones and the ones served so far.
-        labels: versions by label, replacing all labels; None keeps the labels whose versions are served.
+        labels: versions by label, or None to remove a label; other labels stay if their versions are served.
         newest: whether to serve the newest version, without labels.
 
     Returns:
@@ -56,17 +56,22 @@ def release(
     return wanted
 
 
-def _wanted(current: Release, versions: Sequence[int], labels: Mapping[str, int] | None, *, newest: bool) -> Release:
+def _wanted(
+    current: Release, versions: Sequence[int], labels: Mapping[str, int | None] | None, *, newest: bool
+) -> Release:
     if newest:
         if versions or labels:
             raise UserError("--newest serves one version without labels. Leave out --versions and --labels.")
         return Release()
     if not versions and not labels:
         return current
-    named = dict(labels) if labels else dict(current.labels)
-    served = versions or sorted({*named.values(), *(current.versions or ())})
-    if not labels:
-        named = {label: version for label, version in named.items() if version in served}
+    given = labels or {}
+    if unknown := sorted(label for label, version in given.items() if version is None and label not in current.labels):
+        raise UserError(f"there is no label {', '.join(unknown)} to remove. There are: {', '.join(current.labels)}.")
+    asked = {label: version for label, version in given.items() if version is not None}
+    kept = {label: version for label, version in current.labels.items() if label not in given}
+    served = versions or sorted({*asked.values(), *kept.values(), *(current.versions or ())})
+    named = {label: version for label, version in kept.items() if version in served} | asked
     try:
         return Release(versions=tuple(sorted(set(served))), labels=named)
     except ValidationError as error:

@@ -36,6 +36,8 @@ class Arguments(Frozen):
     pictures: PictureKind | None = None
     """Preprocessing of image files: centre a digit as in MNIST; or crop (natural), pad or squash a photograph to the
     aspect ratio of the input. Default: by data set, and as the net's own training images were."""
+    force: bool = False
+    """Write the version even if its input or classes differ from those of the model's newest version."""
     sign: Path | None = None
     """Sign the version for `highway serve --trust` with this key: a PEM file with an Ed25519 private key, from `openssl
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""
@@ -62,7 +64,7 @@ def main(arguments: list[str]) -> None:
         return
     with console.status(f"exporting {escape(str(given.run))}"):
         folder = export(
-            given.run, given.to, given.weights, given.data_dir,
-            gates=given.gates, int8=given.int8, calibrate=given.calibrate, pictures=given.pictures, sign=given.sign,
+            given.run, given.to, given.weights, given.data_dir, gates=given.gates, int8=given.int8,
+            calibrate=given.calibrate, pictures=given.pictures, sign=given.sign, force=given.force,
         )  # fmt: skip
     sys.stdout.write(report(folder))

@@ -28,7 +28,7 @@ class Arguments(Frozen):
     versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Serve exactly these; to roll back, name the previous version."""
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """LABEL=VERSION, such as stable=1, for requests by label. Can be repeated; replaces all labels."""
+    """LABEL=VERSION, such as stable=1, for requests by label; LABEL= removes it. Can be repeated; other labels stay."""
     newest: bool = False
     """Serve the newest version, whichever that is, and remove the labels."""
 
@@ -48,10 +48,12 @@ def main(arguments: list[str]) -> None:
     sys.stdout.write(_report(given.model, served) + f"TF Serving: {models_config}\n")
 
 
-def _label(text: str) -> tuple[str, int]:
-    label, _, version = text.partition("=")
+def _label(text: str) -> tuple[str, int | None]:
+    label, sign, version = text.partition("=")
+    if sign and not version:
+        return label, None
     if not version.isdecimal():
-        raise UserError(f"a label is LABEL=VERSION, such as stable=1. Received: {text!r}.")
+        raise UserError(f"a label is LABEL=VERSION, such as stable=1, or LABEL= to remove it. Received: {text!r}.")
     return label, int(version)
 
 

@@ -18,7 +18,8 @@ DESCRIPTION = """Runs a study: every arm with every seed, or with many settings;
   highway reproduce depth-contrast --workers 2    in studies/depth-contrast; repeat the command to resume
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure is labelled
   highway reproduce cifar10 --schedule short      ten epochs per net instead of hundreds; labelled likewise
-  highway reproduce --list                        the studies, and how long each takes on this machine"""
+  highway reproduce --list                        the studies, and how long each takes where that is known
+  highway reproduce --list --measure              measures what is not known: minutes"""
 
 
 class Arguments(Frozen):
@@ -27,7 +28,9 @@ class Arguments(Frozen):
     name: tyro.conf.Positional[str | None] = None
     """Name of the study."""
     list: bool = False
-    """List the studies and how long each takes on this machine; nets without a cached timing are timed first."""
+    """List the studies, and how long each takes on this machine as far as that has been measured."""
+    measure: bool = False
+    """With --list, measure the steps of all nets first that have not been measured on this machine."""
     to: Path | None = None
     """Folder of the study; default: studies/NAME."""
     seeds: Count | None = None
@@ -65,8 +68,11 @@ def main(arguments: list[str]) -> None:
 
             console = Console()
             # Output to a program must not be wrapped.
-            listing.show(given.data_dir, console if console.is_terminal else Console(width=400))
+            shown = console if console.is_terminal else Console(width=400)
+            listing.show(given.data_dir, shown, measure=given.measure)
             return
+        if given.measure:
+            raise UserError("--measure is for highway reproduce --list.")
         if given.name is None:
             raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
         reproduce(

@@ -26,6 +26,7 @@ from pipelines.training.evaluation import evaluate
 from pipelines.verbs.cli import main
 from serving.manifest import Agreement, read
 from serving.model import open_model
+from tests import tiny_model
 from tests.finished_run import DIGITS, finished, tiny_net
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +154,17 @@ def test_the_best_weights_are_exported_on_request(home, data_dir):
     probabilities = open_model(home / "best").predict(image)["probabilities"]
     np.testing.assert_allclose(probabilities, keras.ops.softmax(best(image / np.float32(256))), atol=1e-5)
     assert np.abs(probabilities - keras.ops.softmax(tiny_net()(image / np.float32(256)))).max() > 1e-3
+
+
+def test_a_model_keeps_its_classes_and_its_input(tiny_run, home, data_dir, capsys):
+    tiny_model.write(home / "models" / "other" / "1")
+    words = (tiny_run.path, data_dir, "--to", "models/other")
+    message = refused(capsys, export(*words))
+    assert "models/other is a model of 4 classes (zero, one, two, ...) and inputs of 4 x 3 x 1" in message
+    assert "add --force" in message
+    assert not (home / "models" / "other" / "2").exists()
+    assert export(*words, "--force") == 0
+    assert read(home / "models" / "other" / "2").labels == DIGITS.labels
 
 
 def test_the_folder_of_all_models_is_refused(tiny_run, home, data_dir, capsys):

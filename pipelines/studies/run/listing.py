@@ -21,19 +21,20 @@ INTERVAL = 0.1
 """Seconds between two checks on the measuring process."""
 
 
-def show(data_dir: Path | None, console: Console) -> None:
-    """Prints the studies with their runs, epochs and hours. Nets without a cached timing are timed first.
+def show(data_dir: Path | None, console: Console, *, measure: bool) -> None:
+    """Prints the studies with their runs, epochs and hours.
 
     Args:
         data_dir: folder of prepared data; None for the TFDS default.
         console: where to print the table and progress.
+        measure: whether to time the nets first that have no cached timing.
     """
     listed: dict[str, Study] = {}
     for name in studies.names():
         listed[name] = study = studies.get(name)
         if study.short:
             listed[f"{name} --schedule short"] = study.short
-    refused = _measure_all(listed, data_dir, console)
+    refused = _measure_all(listed, data_dir, console) if measure else {}
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("study", "asks", "runs", "epochs", "hours"):
         table.add_column(column, justify="left" if column in ("study", "asks") else "right", overflow="fold")
@@ -46,6 +47,8 @@ def show(data_dir: Path | None, console: Console) -> None:
         say(console, f"hours of {', '.join(_waiting(listed, data))} are unknown: {error}")
     model, features = environment.cpu()
     machine = f"{environment.cores()} cores of {model} ({' '.join(features) or 'no features known'})"
+    if not measure and any(_seconds(study) is None for study in listed.values()):
+        say(console, "unknown: the steps of these nets have not been measured here; add --measure, which takes minutes")
     say(console, f"hours: all runs in full, one after the other, estimated from measured steps; {machine}")
     say(console, "highway reproduce NAME runs one; --budget 0.01 is a hundredth of it, --workers N runs some at once.")
 

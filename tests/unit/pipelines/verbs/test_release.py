@@ -47,6 +47,16 @@ def test_a_label_moves_and_versions_roll_back(model, capsys):
     assert release.read(model) == release.Release()
 
 
+def test_labels_that_are_not_named_stay(model, capsys):
+    run(capsys, model, "--labels", "stable=1", "canary=2")
+    run(capsys, model, "--labels", "canary=3")
+    assert release.read(model) == release.Release(versions=(1, 2, 3), labels={"stable": 1, "canary": 3})
+    run(capsys, model, "--labels", "canary=")
+    assert release.read(model) == release.Release(versions=(1, 2, 3), labels={"stable": 1})
+    status, said = run(capsys, model, "--labels", "canary=")
+    assert (status, "there is no label canary to remove. There are: stable" in said) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

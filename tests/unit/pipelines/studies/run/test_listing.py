@@ -25,9 +25,9 @@ def listed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(listing, "_measure", measure)
 
-    def show():
+    def show(measure=True):
         out = io.StringIO()
-        listing.show(None, Console(file=out, width=400))
+        listing.show(None, Console(file=out, width=400), measure=measure)
         return out.getvalue(), measured
 
     return show
@@ -61,6 +61,13 @@ def test_settings_drawn_at_random_count_as_runs(listed, monkeypatch):
     # 8 nets with 100 settings, 40 epochs each.
     assert row[-3:] == ["800", "32,000", f"{800 * (20 + 40 * 55) / 3600:.0f}"]
     assert len(measured) == 8
+
+
+def test_nothing_is_measured_without_being_asked_for(listed):
+    output, measured = listed(measure=False)
+    assert not measured
+    assert next(line for line in output.splitlines() if line.startswith("depth-contrast")).rstrip().endswith("unknown")
+    assert "add --measure" in output
 
 
 def test_measurements_are_not_repeated(listed):
