@@ -18,6 +18,7 @@ from benchmarks import (
     inputs,
     lesions,
     memory,
+    photographs,
     redrawn_digits,
     roof,
     serving,
@@ -45,6 +46,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     memory.BENCHMARK,
     batch_inference.BENCHMARK,
     redrawn_digits.BENCHMARK,
+    photographs.BENCHMARK,
 )
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"

@@ -118,10 +118,16 @@ def _shares(rows: Sequence[Record]) -> dict[str, str]:
     return {row["measure"]: f"{float(row['median']):.1f}%" for row in rows}
 
 
+def _accuracies(rows: Sequence[Record]) -> list[str]:
+    """Accuracy on each kind of image."""
+    return _lines(["images", "accuracy"], [[row["measure"], f"{float(row['median']):.2f}%"] for row in rows])
+
+
 TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
     "dense depths": lambda rows: _steps(rows, _DEPTHS),
     "dense starts": _starts,
+    "photographs": _accuracies,
     "redrawn_digits drawings": _drawings,
     "redrawn_digits counts": _counts,
     "serving digits": lambda rows: _servers(rows, ""),

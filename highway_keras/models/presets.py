@@ -11,8 +11,8 @@ Provenance:
   fitnet_c (He's rule); the weight decay on plain convolutions (as on the highway layers); the five factors of the
   factor model.
 
-The modern nets have the paper's stages, every block gated unit by unit, with batch normalization instead of dropout and
-L2 penalties; their other arguments are ours.
+The modern nets have the paper's numbers of parameters, and every block gated unit by unit, with batch normalization
+instead of dropout and L2 penalties. That for MNIST has the paper's stages; all other arguments are ours.
 """
 
 import difflib
@@ -74,7 +74,14 @@ CIFAR_STAGES = (
     Stage(128, blocks=(3,) * 5),
     Stage(100, entry=1, pool="average", dropout=0.2),
 )
-# The paper's nets with batch normalization.
+# As many parameters as in Table 3, in fewer and wider layers, most of which see small images: half as many operations.
+WIDE_STAGES = (
+    Stage(48, pool=(2, 2)),
+    Stage(96, blocks=(3,) * 2, pool=(2, 2)),
+    Stage(160, blocks=(3,) * 2, pool=(2, 2)),
+    Stage(176, blocks=(3,), pool="average"),
+)
+# Batch normalization in place of dropout and L2 penalties.
 MODERN = {
     "batch_normalization": True,
     "dropout": 0.0,
@@ -154,19 +161,19 @@ FAMILIES: dict[str, Family] = {
         parameters=151_978,
         twins={"width": 77_994, "parameters": 151_795},
     ),
-    "cifar10_19_modern": Family(
+    "cifar10_modern": Family(
         factory="conv",
-        arguments={**CIFAR10, **MODERN, "stages": CIFAR_STAGES, "transform_bias": -2.0},
+        arguments={**CIFAR10, **MODERN, "stages": WIDE_STAGES, "transform_bias": -1.0},
         match="width",
-        parameters=2_258_346,
-        twins={"width": 1_195_034, "parameters": 2_256_930},
+        parameters=2_250_186,
+        twins={"width": 1_344_026, "parameters": 2_247_860},
     ),
-    "cifar100_19_modern": Family(
+    "cifar100_modern": Family(
         factory="conv",
-        arguments={**CIFAR100, **MODERN, "stages": CIFAR_STAGES, "transform_bias": -2.0},
+        arguments={**CIFAR100, **MODERN, "stages": WIDE_STAGES, "transform_bias": -1.0},
         match="width",
-        parameters=2_267_436,
-        twins={"width": 1_204_124, "parameters": 2_269_440},
+        parameters=2_266_116,
+        twins={"width": 1_359_956, "parameters": 2_268_470},
     ),
     "fitnet_a": Family(
         factory="conv",

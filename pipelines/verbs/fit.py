@@ -20,7 +20,7 @@ from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation
 from pipelines.training.train import train
 
-RECIPE = "cifar10_19_modern"
+RECIPE = "cifar10_modern"
 
 
 class Arguments(Frozen):

@@ -28,8 +28,8 @@ CONV = {
     "cifar10_19": (14, -2.0),
     "cifar100_19": (14, -2.0),
     "mnist_conv_32_modern": (8, -1.0),
-    "cifar10_19_modern": (14, -2.0),
-    "cifar100_19_modern": (14, -2.0),
+    "cifar10_modern": (14, -2.0),
+    "cifar100_modern": (14, -2.0),
     "fitnet_a": (6, -1.0),
     "fitnet_b": (14, -2.0),
     "fitnet_c": (28, -3.0),
@@ -116,7 +116,7 @@ def test_the_blocks_of_a_dense_net_are_one_stack_at_the_bias_of_the_net(name, bl
     [
         ("mnist_conv_32", 10),
         ("cifar10_19", 19),
-        ("cifar10_19_modern", 19),
+        ("cifar10_modern", 19),
         ("fitnet_a", 11),
         ("fitnet_b", 19),
         ("fitnet_c", 32),
@@ -196,7 +196,7 @@ def test_the_dense_nets_are_one_plain_layer_and_blocks():
 
 
 def test_a_modern_net_has_the_papers_size_and_normalizes_all_but_gates_and_classifier():
-    for modern, paper in (("mnist_conv_32_modern", 151_690), ("cifar10_19_modern", 2_256_838)):
+    for modern, paper in (("mnist_conv_32_modern", 151_690), ("cifar10_modern", 2_256_838)):
         assert PRESETS[modern].parameters == pytest.approx(paper, rel=0.01)
         assert all(layer.batch_normalization for layer in highways(modern))
         for twin in TWINS:

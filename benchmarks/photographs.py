@@ -1,0 +1,96 @@
+"""Accuracy of the CIFAR-10 net of the package on test images as photographs come: larger, compressed, of other shapes.
+
+The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
+`model.onnx`. No choice depends on these figures.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import data
+from benchmarks.session import Benchmark, Session
+from benchmarks.table import Row
+from serving import image_files
+from serving.manifest import PROBABILITIES
+from serving.model import Model, open_model
+
+# A photograph: the image, uint8 [32, 32, 3], as a file.
+Photograph = Callable[[np.ndarray], bytes]
+BATCH = 250
+IMAGES, QUICK = 10_000, 50
+# Approximate seconds per image file.
+FILE_COST = 0.006
+WHITE = 255
+
+
+def run(session: Session) -> Iterator[Row]:
+    """Classifies the test images in each form."""
+    if not data.is_prepared("cifar10"):
+        session.note("photographs: skipped, CIFAR-10 is not prepared (highway data prepare cifar10)")
+        return
+    from pipelines.data import sources
+
+    examples = sources.load("cifar10", "test")
+    assert isinstance(examples, sources.Examples), "the test images fit into memory"
+    chosen = np.linspace(0, len(examples.images) - 1, QUICK if session.quick else IMAGES).astype(int)
+    images, labels = examples.images[chosen], examples.labels[chosen]
+    model = open_model(Path("cifar10"))
+    for name, photograph in PHOTOGRAPHS.items():
+        right = 100 * float(np.mean(_predicted(model, photograph, images) == labels))
+        row = Row("photographs", name, "%", "ours", ours=True, data=f"{len(images)} of cifar10")
+        session.spent(FILE_COST * len(images), f"photographs, {name}: {right:.2f}%")
+        yield session.row(row, [right])
+
+
+def cost(session: Session) -> float:
+    """Estimates how many seconds `run` takes."""
+    return len(PHOTOGRAPHS) * FILE_COST * (QUICK if session.quick else IMAGES)
+
+
+BENCHMARK = Benchmark("photographs", "How accurate is the net of the package on photographs of other sizes?", run, cost)
+
+
+def _predicted(model: Model, photograph: Photograph, images: np.ndarray) -> np.ndarray:
+    def seen(image: np.ndarray) -> np.ndarray:
+        return model.to_input(image_files.decode(photograph(image), "a photograph", side=model.side))
+
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        inputs = np.stack(list(executor.map(seen, images)))
+    batches = [inputs[start : start + BATCH] for start in range(0, len(inputs), BATCH)]
+    return np.concatenate([model.predict(batch)[PROBABILITIES].argmax(-1) for batch in batches])
+
+
+def _file(image: np.ndarray, times: int = 1, form: str = "PNG", **settings: int) -> bytes:
+    picture = Image.fromarray(image)
+    large = picture.resize((picture.width * times, picture.height * times), Image.Resampling.BICUBIC)
+    file = io.BytesIO()
+    large.save(file, form, **settings)
+    return file.getvalue()
+
+
+def _longer(image: np.ndarray, axis: int) -> np.ndarray:
+    """Continues an image at two ends, in a mirror, to half as long again."""
+    ends = [(0, 0)] * 3
+    ends[axis] = (8, 8)
+    return np.pad(image, ends, mode="symmetric")
+
+
+def _framed(image: np.ndarray, width: int) -> np.ndarray:
+    return np.pad(image, ((width, width), (width, width), (0, 0)), constant_values=WHITE)
+
+
+PHOTOGRAPHS: dict[str, Photograph] = {
+    "as they are": _file,
+    "8 times as large": lambda image: _file(image, 8),
+    "8 times as large, JPEG of quality 75": lambda image: _file(image, 8, "JPEG", quality=75),
+    "20 times as large, JPEG of quality 40": lambda image: _file(image, 20, "JPEG", quality=40),
+    "wide, 3:2, JPEG": lambda image: _file(_longer(image, 1), 8, "JPEG", quality=90),
+    "tall, 2:3, JPEG": lambda image: _file(_longer(image, 0), 8, "JPEG", quality=90),
+    "in a white frame of 2 pixels": lambda image: _file(_framed(image, 2), 8),
+}
