@@ -3,8 +3,8 @@
 Command     highway train cifar10_modern    (or mnist_conv_32_modern, cifar100_modern); with `--validation 5000`
             for choosing among settings, so that the test images stay unseen
 Net         every block gated unit by unit, batch normalization of H and of the plain convolutions, no dropout and no L2
-            penalties: that of Table 1 for MNIST (151,978 trained parameters), and for CIFAR ten wide layers in place of
-            Table 3's 19 (2,250,186 and 2,266,116)
+            penalties; the layers of Table 1 for MNIST (151,978 trained parameters), ten wide layers in place of Table
+            3's 19 for CIFAR (2,250,186 and 2,266,116)
 Data        all training images, scaled, mean of each channel subtracted (CIFAR); random crops, mirroring and cutout
             (CIFAR), small rotations and elastic changes (MNIST)
 Published   nothing; the paper's own nets reached 99.54% (MNIST), 92.31% (CIFAR-10) and 67.61% (CIFAR-100)

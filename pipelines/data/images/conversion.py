@@ -24,7 +24,7 @@ RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
 # Names in `ConversionParts`.
 GREY, STORED = "grey", "stored"
 WHITE = 255.0
-# Of the bars beside a padded image: near the mean of photographs, which preprocessing subtracts.
+# Of the bars of a padded image: near the mean of photographs, which preprocessing subtracts.
 BARS = 127.0
 OPAQUE = 255
 # Pixels of an image file for each pixel of the input, along a side, that are enough: with more, the input of noisy
