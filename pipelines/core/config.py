@@ -16,7 +16,8 @@ class ModelConfig(Frozen):
     """A preset of `highway_keras` and its overrides."""
 
     preset: str
-    """Name of the preset (`highway_keras.from_preset`)."""
+    """Name of the preset (`highway_keras.from_preset`); or a function of your own, MODULE:FUNCTION, that is called with
+    `input_shape` and `outputs` and returns a Keras model."""
     depth: Count | None = None
     """Hidden layers of a dense net; None keeps the preset's."""
     width: Count | None = None
@@ -243,7 +244,7 @@ class Recipe(Frozen):
     """Paper and table or figure."""
     published: str
     """The source's own metric: best (mean ± std), and what it was measured on."""
-    provenance: Provenance
+    provenance: Provenance = Provenance()
     search: Space = Space()
     """Search space of `highway tune`; its bounds are ours."""
     measured: str = ""

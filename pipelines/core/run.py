@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from pipelines.core import user_code
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, flush, write_text, writing
@@ -236,7 +237,11 @@ def load_model(run: Run, weights: Weights = "final") -> Any:
     Example:
         model = load_model(open_run(Path("runs/mnist_conv_32")))
     """
-    return load_file(model_file(run, weights))
+    path, preset = model_file(run, weights), run.config.model.preset
+    if user_code.is_function(preset):
+        # Its module registers the layers in the file.
+        user_code.function(preset)
+    return load_file(path)
 
 
 def load_file(path: Path) -> Any:

@@ -3,12 +3,13 @@
 Each file holds a family of results; `twins` derives their plain and residual twins.
 """
 
+import json
 from pathlib import Path
 from types import ModuleType
 
 from pydantic import ValidationError
 
-from pipelines.core.config import Recipe
+from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
 from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern
@@ -49,7 +50,11 @@ def get(name: str) -> Recipe:
 
 
 def named_recipe(word: str) -> Recipe:
-    """Returns the recipe with a name, or the recipe in a file that `highway tune` wrote (best.json).
+    """Returns the recipe with a name, or that in a JSON file.
+
+    Args:
+        word: one of `names()`; or the path of a file that ends in `.json`: a recipe, as `highway recipes new` and
+            `highway tune` write them, or the `config.json` of a run.
 
     Raises:
         UserError: no recipe has this name, or the file is missing or not a recipe.
@@ -57,14 +62,30 @@ def named_recipe(word: str) -> Recipe:
     path = Path(word)
     if path.suffix != ".json":
         return get(word)
+    kind: type[Recipe | Config] = Recipe
     try:
-        return Recipe.model_validate_json(path.read_bytes())
+        content = json.loads(path.read_bytes())
+        # A configuration names its recipe; a recipe has a configuration.
+        kind = Config if isinstance(content, dict) and "recipe" in content else Recipe
+        found = kind.model_validate(content, strict=False)
     except OSError as error:
         raise UserError(f"the recipe file {path} cannot be read: {error.strerror}. Check the path.") from None
     except ValidationError as error:
-        raise UserError(f"{path} is not a recipe file: {explain(error, Recipe)}") from None
+        raise UserError(f"{path} is not a recipe file: {explain(error, kind)}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not a recipe file: it is not JSON ({error}).") from None
+    if isinstance(found, Recipe):
+        return found
+    return Recipe(config=found, source=f"the configuration {path}", published="none", provenance=Provenance())
+
+
+def like(recipe: Recipe, name: str) -> Recipe:
+    """Returns a recipe of the user's own that starts as a copy; where its numbers come from is for the user to say."""
+    config = recipe.config.model_copy(update={"recipe": name})
+    source = f"like {recipe.name}"
+    return Recipe(config=config, source=source, published="none", provenance=Provenance(), search=recipe.search)
 
 
 def header(name: str) -> str:
-    """Returns the header of a recipe's family: paper, data, command and measurements."""
-    return (_RECIPES[get(name).name][1].__doc__ or "").strip()
+    """Returns the header of a recipe's family (paper, data, command, measurements); nothing for the user's own."""
+    return (_RECIPES[name][1].__doc__ or "").strip() if name in _RECIPES else ""

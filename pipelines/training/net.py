@@ -1,9 +1,12 @@
 """Builds and compiles the net of a configuration."""
 
+from functools import partial
+from typing import Any
+
 import keras
 
-import highway_keras.models
-from highway_keras import HighwayStack
+from highway_keras import HighwayStack, from_preset
+from pipelines.core import user_code
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
@@ -35,17 +38,32 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     _refuse_unusable(config, data)
     outputs = len(data.labels) or 1
     settings = config.model.model_dump(exclude={"preset"}, exclude_none=True)
+    preset = config.model.preset
+    factory = user_code.function(preset) if user_code.is_function(preset) else partial(from_preset, preset)
     keras.utils.set_random_seed(config.seed % 2**32)
     try:
         with policy(precision), drawing():
-            return highway_keras.models.from_preset(
-                config.model.preset, input_shape=data.shape, outputs=outputs, **settings
-            )
+            net = factory(input_shape=data.shape, outputs=outputs, **settings)
     except (ValueError, TypeError) as error:
         raise UserError(
             f"the net '{config.model.preset}' cannot be built for {data.name} "
             f"(inputs of {'x'.join(map(str, data.shape))}, outputs: {outputs}): {error}"
         ) from error
+
+    _check_own(net, preset, data.shape, outputs)
+    return net
+
+
+def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> None:
+    """Checks what a function of the user's own returned; presets are always right."""
+    if not isinstance(net, keras.Model) or not net.built:
+        raise UserError(f"{preset} must return a built keras.Model. Received: {type(net).__name__}.")
+    expected = (None, *shape), (None, outputs), "float32"
+    if (found := (net.input_shape, net.output_shape, keras.backend.standardize_dtype(net.output.dtype))) != expected:
+        raise UserError(
+            f"{preset} must return a net from {expected[0]} to {expected[1]}, logits in float32 (dtype='float32' of "
+            f"the last layer). Received: a net from {found[0]} to {found[1]}, {found[2]}."
+        )
 
 
 def _refuse_unusable(config: Config, data: DataInfo) -> None:

@@ -1,6 +1,9 @@
-"""`highway recipes`: lists the recipes and shows the source of each number."""
+"""`highway recipes`: lists the recipes, shows the source of each number, and writes recipes of the user's own."""
 
+import json
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import tyro
@@ -8,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import recipes
+from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.recipes.provenance import flat, tags
@@ -22,25 +27,37 @@ default        not set by the recipe
 Any field can be overridden on the command line:"""
 
 
+DESCRIPTION = """Lists the recipes, shows the numbers of one, or writes one of your own.
+
+  highway recipes show cifar10_19                   every number, and where it comes from
+  highway recipes new mine.json --like cifar10_19   a copy to edit; highway train mine.json trains it
+  highway recipes show mine.json
+  highway recipes schema                            JSON Schema of such files, for editors"""
+
+
 class Arguments(Frozen):
     """The arguments of `highway recipes`."""
 
-    action: tyro.conf.Positional[Literal["list", "show"]] = "list"
-    """List all recipes, or show every number of one of them."""
+    action: tyro.conf.Positional[Literal["list", "show", "new", "schema"]] = "list"
+    """List all recipes, show every number of one, write a new one, or print the schema of recipe files."""
     name: tyro.conf.Positional[str | None] = None
-    """The recipe to show."""
+    """The recipe to show, a name or a file; or the file to write."""
+    like: str | None = None
+    """The recipe that a new one starts as a copy of, a name or a file."""
 
 
 def main(arguments: list[str]) -> None:
-    """Prints the list of recipes, or one recipe with the provenance of each number.
+    """Prints the list of recipes, or one recipe with the provenance of each number; or writes one to a file.
 
     Args:
         arguments: the words after `highway recipes`.
 
     Raises:
-        UserError: the recipe to show is missing or unknown.
+        UserError: a recipe is missing or unknown, or the file to write exists.
     """
-    asked = parse(Arguments, arguments, "highway recipes", "Lists the recipes, or shows the numbers of one.")
+    asked = parse(Arguments, arguments, "highway recipes", DESCRIPTION)
+    if asked.like is not None and asked.action != "new":
+        raise UserError(f"--like is for 'highway recipes new'. Received: highway recipes {asked.action}.")
     console = Console()
     if not console.is_terminal:
         # Output to a program must not be wrapped.
@@ -51,6 +68,10 @@ def main(arguments: list[str]) -> None:
                 f"which recipe? The command is highway recipes show NAME. Choices: {', '.join(recipes.names())}."
             )
         _show(console, asked.name)
+    elif asked.action == "new":
+        _write(asked.name, asked.like)
+    elif asked.action == "schema":
+        sys.stdout.write(json.dumps(Recipe.model_json_schema(), indent=2) + "\n")
     elif asked.name is not None:
         raise UserError(f"'list' takes no name. Did you mean: highway recipes show {asked.name}")
     else:
@@ -70,17 +91,31 @@ def _list(console: Console) -> None:
     console.print("highway recipes show NAME lists every number; highway train NAME trains it.", highlight=False)
 
 
+def _write(name: str | None, like: str | None) -> None:
+    if name is None or like is None:
+        raise UserError("a new recipe needs a file and a start: highway recipes new mine.json --like cifar10_19")
+    path = Path(name)
+    if path.suffix != ".json":
+        raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {name}.json --like {like}")
+    if path.exists():
+        raise UserError(f"{path} exists already, and is not overwritten. Name another file.")
+    recipe = recipes.like(recipes.named_recipe(like), path.stem)
+    write_text(path, recipe.model_dump_json(indent=2, exclude={"provenance", "measured"}, by_alias=True) + "\n")
+    sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: highway train {path}\n")
+
+
 def _show(console: Console, name: str) -> None:
-    recipe = recipes.get(name)
+    recipe = recipes.named_recipe(name)
     tag = tags(recipe)
     table = _table(console, "field", "value", "source")
     for field, value in flat(recipe.config).items():
         table.add_row(field, _text(value), tag.get(field, "default"))
     say = partial(console.print, highlight=False, markup=False)
     say(f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}".rstrip() + "\n")
-    say(f"{recipes.header(name)}\n")
+    if header := recipes.header(name):
+        say(f"{header}\n")
     say(table)
-    say(f"\n{LEGEND}\n  highway train {recipe.name} --epochs {recipe.config.epochs}")
+    say(f"\n{LEGEND}\n  highway train {name} --epochs {recipe.config.epochs}")
     bounds = {parameter: values for parameter, values in flat(recipe.search).items() if values}
     if bounds:
         say("highway tune searches within these bounds, which are ours:")

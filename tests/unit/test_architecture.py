@@ -41,8 +41,8 @@ LIBRARY_EXCEPTIONS = {
 }
 
 # Modules that import others by a name in a string, which the rules cannot follow: readers of weights by the suffix of
-# a file, studies and verbs by their names.
-BY_NAME = {"highway_keras.weights.files", "pipelines.studies", "pipelines.verbs.cli"}
+# a file, studies and verbs by their names, functions of the user's own.
+BY_NAME = {"highway_keras.weights.files", "pipelines.core.user_code", "pipelines.studies", "pipelines.verbs.cli"}
 
 # Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
 # dependencies that the endpoint uses directly.

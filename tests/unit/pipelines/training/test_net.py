@@ -1,3 +1,5 @@
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -43,6 +45,60 @@ def test_the_seed_decides_the_weights():
 def test_errors_of_the_library_become_user_errors(model, message):
     with pytest.raises(UserError, match=message):
         net.build(toy_config(model=model), DATA, "float32")
+
+
+OWN = """
+import keras
+
+def small(input_shape, outputs, width=3, dtype="float32"):
+    image = keras.Input(input_shape)
+    x = keras.layers.Dense(width)(keras.layers.Flatten()(image))
+    return keras.Model(image, keras.layers.Dense(outputs, dtype=dtype)(x))
+
+def half(**sizes):
+    return small(**sizes, dtype="bfloat16")
+
+def other(input_shape, outputs):
+    return small(input_shape, outputs + 1)
+
+def nothing(**sizes):
+    return None
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module of the user's own in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mynets.py").write_text(OWN)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    yield
+    sys.modules.pop("mynets", None)
+
+
+def test_a_net_comes_from_a_function_of_the_users_own(own):
+    built = net.build(toy_config(model=ModelConfig(preset="mynets:small", width=5)), DATA, "float32")
+    assert built.count_params() == 64 * 5 + 5 + 5 * 4 + 4
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("nowhere:small", "no module nowhere"),
+        ("mynets:large", "has no function large"),
+        ("mynets:number", "not a function"),
+        ("broken:small", "ZeroDivisionError"),
+        ("mynets:nothing", "built keras.Model. Received: NoneType"),
+        ("mynets:other", r"to \(None, 4\), logits in float32"),
+        ("mynets:half", "Received: a net from .* bfloat16"),
+    ],
+)
+def test_what_a_function_of_the_users_own_returns_is_checked(own, preset, message):
+    with pytest.raises(UserError, match=message):
+        net.build(toy_config(model=ModelConfig(preset=preset)), DATA, "float32")
 
 
 @pytest.mark.parametrize(

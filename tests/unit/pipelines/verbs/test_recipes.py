@@ -1,5 +1,7 @@
+import json
 import re
 
+import jsonschema_rs
 import pytest
 
 from pipelines import recipes
@@ -62,10 +64,51 @@ def test_nothing_is_cut_without_a_terminal(capsys, monkeypatch):
         (["show"], "which recipe?"),
         (["show", "fitnet_d"], "there is no recipe 'fitnet_d'"),
         (["list", "demo"], "highway recipes show demo"),
-        (["demo"], "ACTION must be 'list' or 'show'"),
+        (["demo"], "ACTION must be 'list', 'show', 'new' or 'schema'"),
+        (["show", "nowhere.json"], "cannot be read"),
+        (["show", "demo", "--like", "demo"], "--like is for 'highway recipes new'"),
+        (["new", "mine.json"], "a new recipe needs a file and a start"),
+        (["new", "mine", "--like", "demo"], "highway recipes new mine.json --like demo"),
+        (["new", "mine.json", "--like", "fitnet_d"], "there is no recipe 'fitnet_d'"),
         (["--nam", "x"], "there is no option '--nam'"),
     ],
 )
 def test_errors_are_reported(arguments, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         main(arguments)
+
+
+def test_a_recipe_of_ones_own_is_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["new", "mine.json", "--like", "cifar10_modern"])
+    assert "highway train mine.json" in capsys.readouterr().out
+    original = recipes.get("cifar10_modern")
+    copied = recipes.named_recipe("mine.json")
+    assert copied.config == original.config.model_copy(update={"recipe": "mine"})
+    assert copied.search == original.search
+    main(["show", "mine.json"])
+    printed = capsys.readouterr().out
+    assert "mine: like cifar10_modern" in printed
+    assert "highway train mine.json --epochs" in printed
+    with pytest.raises(UserError, match="exists already"):
+        main(["new", "mine.json", "--like", "demo"])
+
+
+def test_the_configuration_of_a_run_is_a_recipe(tmp_path, capsys):
+    config = recipes.get("demo").config
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    assert recipes.named_recipe(str(tmp_path / "config.json")).config == config
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        main(["show", str(tmp_path / "config.json")])
+    (tmp_path / "config.json").write_text('{"recipe": "x", "epoch": 3}')
+    with pytest.raises(UserError, match="there is no field epoch"):
+        main(["show", str(tmp_path / "config.json")])
+
+
+def test_recipe_files_have_a_schema(tmp_path, capsys):
+    main(["schema"])
+    schema = json.loads(capsys.readouterr().out)
+    recipe = json.loads(recipes.get("cifar10_modern").model_dump_json(by_alias=True))
+    assert jsonschema_rs.is_valid(schema, recipe)
+    assert not jsonschema_rs.is_valid(schema, {**recipe, "config": {**recipe["config"], "epochs": 0}})

@@ -1,0 +1,45 @@
+"""Functions of the user's own, named on the command line as `module:function`."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import UserError
+
+
+def is_function(word: str) -> bool:
+    """Returns whether a word names a function, such as `mynets:small`."""
+    return ":" in word
+
+
+def function(word: str) -> Callable[..., Any]:
+    """Imports a function; modules in the current folder are found too, as by `python -m`.
+
+    Args:
+        word: `module:function`, such as `mynets:small` or `package.module:function`.
+
+    Raises:
+        UserError: there is no such module or function, or its module raises an error.
+
+    Example:
+        function("math:sqrt")(9)  # 3.0
+    """
+    module, _, name = word.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"there is no module {error.name}, for {word}. Run the command in the folder of {module}.py, or install it."
+        ) from error
+    except AttributeError:
+        raise UserError(f"the module {module} has no function {name}.") from None
+    except Exception as error:
+        raise UserError(f"the module {module} cannot be imported: {type(error).__name__}: {error}.") from error
+    if not callable(found):
+        raise UserError(f"{word} is not a function: it is {type(found).__name__}.")
+    return found
