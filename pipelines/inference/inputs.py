@@ -1,6 +1,7 @@
 """Images from files, folders, globs, tar files and data sets, in a deterministic order."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pipelines.data.stream import Stream
 
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+STDIN = "-"
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 
 
@@ -89,7 +91,8 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
     """Resolves arguments to sources before the first image is read.
 
     Args:
-        words: files, folders (searched recursively), globs, tar files, and `tfds:DATA/SPLIT`.
+        words: files, folders (searched recursively), globs, tar files, `tfds:DATA/SPLIT`, and "-" for an image on the
+            standard input.
         data_dir: folder of prepared data.
 
     Returns:
@@ -100,7 +103,9 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
     """
     found: list[Source] = []
     for word in words:
-        if word.startswith(TFDS):
+        if word == STDIN:
+            found.append(_Stdin())
+        elif word.startswith(TFDS):
             found.append(_split(word.removeprefix(TFDS), data_dir))
         elif os.path.lexists(word):
             found.append(_source(word))
@@ -149,6 +154,14 @@ class _File:
 
     def __iter__(self) -> Iterator[ImageRef]:
         yield _ref(self.path)
+
+    def count(self) -> int:
+        return 1
+
+
+class _Stdin:
+    def __iter__(self) -> Iterator[ImageRef]:
+        yield ImageRef(STDIN, sys.stdin.buffer.read)
 
     def count(self) -> int:
         return 1

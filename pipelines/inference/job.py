@@ -18,9 +18,10 @@ from pipelines.core import environment
 from pipelines.core.errors import UserError
 from pipelines.inference import inputs
 from pipelines.inference.image_ref import SUFFIXES
+from pipelines.inference.net_inputs import batches, converter
 from pipelines.inference.parts import GROUP, Parts, open_parts
 from pipelines.inference.progress import JobProgress, Total
-from pipelines.inference.rows import RowBuilder, batches, converter
+from pipelines.inference.rows import RowBuilder
 from serving import manifest
 from serving.errors import ServingError
 from serving.model import Model, open_model

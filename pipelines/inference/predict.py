@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
@@ -13,51 +13,79 @@ from serving.schemas import Guess, Prediction
 if TYPE_CHECKING:
     from rich.table import Table
 
-BATCH = 64
 TOP = 3
 # Limits of a request, well below those of an endpoint; a single image may be larger.
 REQUEST_IMAGES, REQUEST_BYTES = 64, 8 * 2**20
 
 
-def predict(model: Path, images: Sequence[Path], count: int = TOP) -> tuple[Path, list[Prediction]]:
+class Predictions(NamedTuple):
+    """Classified images."""
+
+    folder: Path
+    """The version that was used."""
+    predictions: list[Prediction]
+    """One for each image that could be read."""
+    unreadable: list[str]
+    """A sentence for each image that could not be."""
+
+
+def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Predictions:
     """Classifies image files.
 
     Args:
-        model: a version folder, or a model folder, whose newest version is used.
-        images: the files. All are read before the first is classified, so one unreadable file fails the whole call.
+        model: a version folder, a model folder, whose newest version is used, or the name of a net of the package.
+        images: files, folders, globs, tar files and splits of data sets; see `pipelines.inference.inputs.sources`.
         count: number of classes to return.
 
     Returns:
-        The version folder, and a prediction for each image.
+        The version folder, a prediction for each image, and the images that could not be read.
 
     Raises:
-        UserError: the model is missing or damaged, or an image is missing, unreadable or not accepted by the model.
+        UserError: the model is missing or damaged or takes no images, or a name matches nothing.
 
     Example:
-        folder, predictions = predict(Path("models/demo"), [Path("seven.png")])
-        predictions[0].top[0].label  # "7"
+        predict(Path("models/demo"), ["seven.png"]).predictions[0].top[0].label  # "7"
     """
     import numpy as np
 
-    from serving.image_files import read
+    from pipelines.inference.inputs import Listing, sources
+    from pipelines.inference.net_inputs import batches, converter
     from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
 
+    listing = Listing(sources([str(image) for image in images], None))
     try:
         opened = open_model(model)
-        inputs = np.stack([opened.to_input(read(image)) for image in images])
     except ServingError as error:
         raise UserError(str(error)) from error
-    labels, predictions = opened.manifest.labels, []
-    for start in range(0, len(inputs), BATCH):
-        probabilities = opened.predict(inputs[start : start + BATCH])[PROBABILITIES]
-        for image, row, classes in zip(images[start:], probabilities, top(probabilities, count), strict=False):
+    labels, convert = opened.manifest.labels, converter(opened)
+    found = Predictions(opened.folder, [], [])
+    for batch in batches(listing.fetched()):
+        inputs = convert(batch)
+        found.unreadable.extend(one.error for one in inputs if one.error)
+        readable = [one for one in inputs if one.image is not None]
+        if not readable:
+            continue
+        probabilities = opened.predict(np.stack([one.image for one in readable if one.image is not None]))[
+            PROBABILITIES
+        ]
+        for one, row, classes in zip(readable, probabilities, top(probabilities, count), strict=True):
             guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
-            predictions.append(Prediction(file=str(image), top=guesses))
-    return opened.folder, predictions
+            found.predictions.append(Prediction(file=one.name, top=guesses))
+    if listing.failure:
+        raise listing.failure
+    return found
 
 
-def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = TOP) -> tuple[str, list[Prediction]]:
+def predict_remotely(
+    url: str,
+    model: str,
+    images: Sequence[Path],
+    count: int = TOP,
+    *,
+    version: int | None = None,
+    label: str | None = None,
+) -> tuple[str, list[Prediction]]:
     """Classifies image files at an endpoint; no model is loaded here.
 
     Args:
@@ -65,6 +93,8 @@ def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = 
         model: name of the model at the endpoint.
         images: the files. One unreadable or refused file fails the whole call.
         count: number of classes to return.
+        version: number of the version; None is the newest in service.
+        label: label of the version, instead of its number.
 
     Returns:
         The version used, as `NAME version NUMBER`, and a prediction for each image.
@@ -81,11 +111,11 @@ def predict_remotely(url: str, model: str, images: Sequence[Path], count: int = 
 
     try:
         with Client(url, os.environ.get(API_KEY) or None) as client:
-            answers, version = [], None
+            answers = []
             for batch in _requests(images):
-                answers.append(client.predict(model, batch, version=version, top=count))
+                answers.append(client.predict(model, batch, version=version, label=label, top=count))
                 # One version classifies all images, even if a new one is loaded in the meantime.
-                version = answers[0].version
+                version, label = answers[0].version, None
     except ClientError as error:
         advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
         raise UserError(f"{error}{advice}") from error

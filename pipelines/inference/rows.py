@@ -1,58 +1,15 @@
-"""Decoding and prediction of image batches, and their rows in the table."""
+"""Prediction of image batches, and their rows in the table."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.inference.inputs import Fetched, printable
-from serving import image_files
-from serving.errors import ImageError
+from pipelines.inference.net_inputs import NetInput
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, top
-
-# With nets of 10 to 50 layers on one thread, larger batches are no faster per image.
-BATCH = 128
-# Large images are put into smaller batches, which bounds memory and spreads them over the threads.
-BATCH_BYTES = 2**19
-
-
-class NetInput(NamedTuple):
-    """An image converted to the net's input, or the reason why the conversion failed."""
-
-    name: str
-    image: np.ndarray | None
-    error: str | None
-
-
-def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
-    """Groups images into batches, each of which one thread decodes and predicts."""
-    batch: list[Fetched] = []
-    size = 0
-    for image in fetched:
-        batch.append(image)
-        size += _size(image.content)
-        if len(batch) == BATCH or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
-    """Returns a thread-safe function that decodes images and converts them to the net's inputs."""
-
-    def convert(image: Fetched) -> NetInput:
-        try:
-            return NetInput(image.name, model.to_input(_decoded(image, model.side)), None)
-        except ImageError as error:
-            return NetInput(image.name, None, printable(str(error)))
-
-    return lambda batch: [convert(image) for image in batch]
 
 
 @dataclass(frozen=True)
@@ -121,24 +78,6 @@ class RowBuilder:
             gates = outputs[GATE_MEANS]
             columns.append(_lists(pa.array(gates.ravel()), gates.shape[1], readable))
         return columns
-
-
-def _size(content: bytes | Path | ImageError) -> int:
-    """Size of an encoded image in bytes; 0 if the image is missing, which is reported when it is read."""
-    if isinstance(content, bytes):
-        return len(content)
-    if isinstance(content, Path):
-        with suppress(OSError):
-            return content.stat().st_size
-    return 0
-
-
-def _decoded(image: Fetched, side: int) -> np.ndarray:
-    if isinstance(image.content, ImageError):
-        raise image.content
-    if isinstance(image.content, Path):
-        return image_files.read(image.content, side)
-    return image_files.decode(image.content, image.name, side=side)
 
 
 def _spread(values: Any, readable: np.ndarray) -> pa.Array:

@@ -50,7 +50,7 @@ def main() -> None:
     console.print(parity(version), highlight=False, soft_wrap=True, end="")
     files, truth = _test_images(run)
     _title(console, f"highway predict {version} {files[0].parent}/*.png")
-    _, predictions = predict(version, files)
+    predictions = predict(version, files).predictions
     console.print(table(predictions[:LISTED]))
     _draw(run, files, truth, predictions)
     console.print()

@@ -14,7 +14,7 @@ from pipelines.inference import job as jobs
 from pipelines.inference import parts
 from pipelines.inference.image_ref import ImageRef
 from pipelines.inference.job import PredictionJob, run
-from pipelines.inference.rows import BATCH
+from pipelines.inference.net_inputs import BATCH
 from serving import image_files
 from serving.errors import ImageError
 from serving.model import open_model
@@ -41,7 +41,7 @@ def job(model, folder, tmp_path):
 def small(monkeypatch):
     """Small parts and batches, so that thirty images fill several."""
     monkeypatch.setattr(jobs, "GROUP", 8)
-    monkeypatch.setattr("pipelines.inference.rows.BATCH", 4)
+    monkeypatch.setattr("pipelines.inference.net_inputs.BATCH", 4)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.inference.inputs import Fetched
-from pipelines.inference.rows import BATCH, BATCH_BYTES, NetInput, RowBuilder, batches, converter
+from pipelines.inference.net_inputs import BATCH, BATCH_BYTES, NetInput, batches, converter
+from pipelines.inference.rows import RowBuilder
 from serving import image_files
 from serving.errors import ImageError
 from serving.model import open_model

@@ -1,3 +1,4 @@
+import io
 import json
 import shutil
 import subprocess
@@ -34,10 +35,10 @@ def refused(capsys, *words):
 
 def test_probabilities_are_those_of_the_net(images):
     # More than one batch, the last one partial.
-    folder, predictions = predict(MODEL / "2", images * 8)
-    assert folder == MODEL / "2"
-    assert [prediction.file for prediction in predictions] == [str(image) for image in images * 8]
-    for prediction, row in zip(predictions, np.tile(EXPECTED, (8, 1)), strict=True):
+    folder, predictions, unreadable = predict(MODEL / "2", images * 30)
+    assert (folder, unreadable) == (MODEL / "2", [])
+    assert [prediction.file for prediction in predictions] == [str(image) for image in images * 30]
+    for prediction, row in zip(predictions, np.tile(EXPECTED, (30, 1)), strict=True):
         best = np.argsort(-row)[:3]
         assert [guess.label for guess in prediction.top] == [str(index) for index in best]
         np.testing.assert_allclose([guess.probability for guess in prediction.top], row[best], atol=1e-5)
@@ -64,10 +65,37 @@ def test_json_is_one_object_per_line_with_the_version_printed_apart(images, caps
     assert captured.err == f"{MODEL / '2'} is the newest version of {MODEL}\n"
 
 
-def test_one_bad_image_is_an_error_before_any_result(images, tmp_path, capsys):
+def test_the_others_are_classified_if_an_image_is_bad(images, tmp_path, capsys):
     bad = tmp_path / "bad.png"
     bad.write_bytes(images[0].read_bytes()[:-40])
-    assert f"{bad} cannot be read as an image" in refused(capsys, MODEL, *images, bad)
+    with pytest.raises(SystemExit) as status:
+        main(["predict", str(MODEL / "2"), str(bad), *map(str, images), "--format", "json"])
+    captured = capsys.readouterr()
+    assert status.value.code == 1
+    assert len(captured.out.splitlines()) == len(images)
+    assert captured.err.startswith(f"{bad} cannot be read as an image")
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_folders_and_standard_input(images, capsys, monkeypatch):
+    assert main(["predict", str(MODEL / "2"), str(images[0].parent), "--format", "json"]) == 0
+    found = [json.loads(line)["file"] for line in capsys.readouterr().out.splitlines()]
+    assert found == sorted(map(str, images))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(images[4].read_bytes())))
+    assert main(["predict", str(MODEL / "2"), "-", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["file"], answer["top"][0]["label"]) == ("-", str(EXPECTED[4].argmax()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--version", "1"), "need --url"),
+        (("--url", "http://127.0.0.1:1", "--version", "1", "--label", "stable"), "Leave one out"),
+    ],
+)
+def test_a_version_is_named_for_an_endpoint_only(images, capsys, words, message):
+    assert message in refused(capsys, MODEL, images[0], *words)
 
 
 def test_images_of_any_size_and_colour(images, tmp_path):
@@ -77,7 +105,7 @@ def test_images_of_any_size_and_colour(images, tmp_path):
         drawn = Image.eval(small.convert("L"), lambda ink: 255 - ink).resize((280, 280), Image.Resampling.NEAREST)
     large = tmp_path / "large.jpg"
     drawn.convert("RGB").save(large, quality=95)
-    _, (expected, found) = predict(MODEL / "2", [images[0], large])
+    expected, found = predict(MODEL / "2", [images[0], large]).predictions
     assert found.top[0].label == expected.top[0].label
     assert found.top[0].probability == pytest.approx(expected.top[0].probability, abs=0.05)
 
@@ -86,12 +114,15 @@ def test_large_images_are_refused_without_a_warning(tmp_path, capsys):
     from PIL import Image
 
     Image.new("L", (10_000, 9_500)).save(tmp_path / "large.png")
-    assert "10000 x 9500 pixels, more than the limit of 50,000,000" in refused(capsys, MODEL, tmp_path / "large.png")
+    with pytest.raises(SystemExit):
+        main(["predict", str(MODEL / "2"), str(tmp_path / "large.png")])
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "10000 x 9500 pixels, more than the limit of 50,000,000" in message
 
 
 def test_missing_models_and_images(images, tmp_path, capsys):
     assert "there is no model" in refused(capsys, tmp_path / "nothing", images[0])
-    assert "there is no file" in refused(capsys, MODEL, tmp_path / "nothing.png")
+    assert "matches nothing as a glob" in refused(capsys, MODEL, tmp_path / "nothing.png")
     assert "IMAGES" in refused(capsys, MODEL)
 
 

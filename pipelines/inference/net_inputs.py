@@ -1,0 +1,70 @@
+"""Batches of images, decoded and converted to inputs of the net."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.inference.inputs import Fetched, printable
+from serving import image_files
+from serving.errors import ImageError
+from serving.model import Model
+
+# With nets of 10 to 50 layers on one thread, larger batches are no faster per image.
+BATCH = 128
+# Large images are put into smaller batches, which bounds memory and spreads them over the threads.
+BATCH_BYTES = 2**19
+
+
+class NetInput(NamedTuple):
+    """An image converted to the net's input, or the reason why the conversion failed."""
+
+    name: str
+    image: np.ndarray | None
+    error: str | None
+
+
+def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
+    """Groups images into batches, each of which one thread decodes and predicts."""
+    batch: list[Fetched] = []
+    size = 0
+    for image in fetched:
+        batch.append(image)
+        size += _size(image.content)
+        if len(batch) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
+    """Returns a thread-safe function that decodes images and converts them to the net's inputs."""
+
+    def convert(image: Fetched) -> NetInput:
+        try:
+            return NetInput(image.name, model.to_input(_decoded(image, model.side)), None)
+        except ImageError as error:
+            return NetInput(image.name, None, printable(str(error)))
+
+    return lambda batch: [convert(image) for image in batch]
+
+
+def _size(content: bytes | Path | ImageError) -> int:
+    """Size of an encoded image in bytes; 0 if the image is missing, which is reported when it is read."""
+    if isinstance(content, bytes):
+        return len(content)
+    if isinstance(content, Path):
+        with suppress(OSError):
+            return content.stat().st_size
+    return 0
+
+
+def _decoded(image: Fetched, side: int) -> np.ndarray:
+    if isinstance(image.content, ImageError):
+        raise image.content
+    if isinstance(image.content, Path):
+        return image_files.read(image.content, side)
+    return image_files.decode(image.content, image.name, side=side)
