@@ -38,8 +38,8 @@ def load(net: keras.Model, name: str) -> None:
     """
     folder = pretrained().get(name)
     if folder is None:
-        known = ", ".join(pretrained()) or "no preset"
-        raise ValueError(f"There are trained weights of {known}. Received: name={name!r}")
+        known = ", ".join(pretrained()) or "none"
+        raise ValueError(f"There are no trained weights of this preset. Available: {known}. Received: name={name!r}")
     arrays = _arrays(folder)
     different = {
         weight.path: weight.shape

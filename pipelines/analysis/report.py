@@ -14,8 +14,8 @@ from pipelines.analysis.measuring import Analysis
 from pipelines.analysis.summary import by_layer
 from pipelines.core import environment
 from pipelines.core.files import write_text
+from pipelines.core.markdown import table
 from pipelines.core.run import Run, Weights
-from pipelines.training.report import table
 
 SHOWN = 60  # Rows of the page's table; layers.csv has all.
 

@@ -51,7 +51,7 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     if train < 2:
         raise UserError(f"{own.source} has {train} training images. Expected at least 2.")
     batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
-    reasons = [f"batches of {batch}, so that {train:,} images make {train // batch} steps an epoch"]
+    reasons = [f"batch size {batch}: {train // batch} steps per epoch for {train:,} images"]
     config = base.model_copy(update={"batch_size": batch})
     config, sources = _weights(config, own)
     reasons += sources
@@ -104,7 +104,7 @@ def _weights(config: Config, own: OwnData) -> tuple[Config, Sequence[str]]:
         return config, []
     optimizer = config.optimizer.model_copy(update={"learning_rate": FINE_TUNING * config.optimizer.learning_rate})
     changed = config.model_copy(update={"start_from": config.model.preset, "optimizer": optimizer})
-    return changed, [f"training starts from the weights of {config.model.preset}, which knows photographs"]
+    return changed, [f"training starts from the weights of {config.model.preset}, which was trained on photographs"]
 
 
 def _sized(config: Config, side: int) -> Config:

@@ -84,7 +84,7 @@ def evaluate(
 
 
 def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, labels: Sequence[str]) -> None:
-    """Draws the images of which the net is wrongly most certain; removes the figure if all are right.
+    """Draws the misclassified images of which the net is most confident; removes the figure if all are right.
 
     Images that are streamed, because they do not fit into memory, are not drawn.
     """

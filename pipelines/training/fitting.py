@@ -43,7 +43,7 @@ class Options:
     Args:
         data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress.
-        interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
+        interval: steps between two checkpoints; "auto" keeps their cost below 0.2% of the time.
         callbacks: further callbacks, called after the built-in ones; an error that they raise ends training at once.
         probe: measurements during training; None for none.
     """

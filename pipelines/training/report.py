@@ -1,8 +1,7 @@
 """report.md: one-page report of a run."""
 
-from collections.abc import Sequence
-
 from pipelines.core.files import write_text
+from pipelines.core.markdown import table
 from pipelines.core.run import Run
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
@@ -11,7 +10,7 @@ FIGURES = {
     "learning_curve.png": "Learning curves over steps",
     "gates.png": "Mean transform gate of each layer, before, after and during training",
     "confusion.png": "Confusion of the test images",
-    "errors.png": "Test images of which the net is wrongly most certain",
+    "errors.png": "Misclassified test images, the most confident first",
     "forecast.png": "Predictions and targets of the test split",
     "predictions.png": "Test images with their predicted classes",
 }
@@ -102,10 +101,3 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     if "best_epoch" in metrics:
         rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f})", "", f"{metrics['best_val_loss']:.4f}"))
     return rows
-
-
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Formats a table in Markdown."""
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

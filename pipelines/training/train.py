@@ -34,7 +34,7 @@ def train(
         config: the configuration, as in a recipe.
         path: the run directory to create.
         data_dir: folder of prepared data; None for the TFDS default.
-        interval: steps between two checkpoints; "auto" keeps their cost below 2% of the time.
+        interval: steps between two checkpoints; "auto" keeps their cost below 0.2% of the time.
         console: where to print progress; None prints to standard output.
         probe: measurements during training; None for none.
         reset_watchdog: called after every execution of training or validation; None for nothing.

@@ -147,15 +147,16 @@ def _show(given: Arguments) -> None:
     if path.suffix not in {".png", ".pdf", ".svg"}:
         raise UserError(f"--to must end in .png, .pdf or .svg. Received: {path}.")
     load_frameworks()
+    from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
     from pipelines.data.samples import draw_samples
 
     if own.is_own(config.data):
         found = own.read(config.data, config.group, Console(stderr=True))
         _describe(found)
-        config = config.model_copy(
-            update={"data": str(own.prepare(found, config.height_and_width, Console(stderr=True)))}
-        )
+        kind = conversion.FITS[config.image_fit]
+        prepared = own.prepare(found, config.height_and_width, Console(stderr=True), kind)
+        config = config.model_copy(update={"data": str(prepared)})
     draw_samples(config.data, config if config.recipe != NONE else None, given.data_dir, path)
     _say(f"samples are in {path}")
 

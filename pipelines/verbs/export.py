@@ -31,11 +31,11 @@ class Arguments(Frozen):
     int8: bool = False
     """Also write a quantized ONNX model and measure its accuracy and speed."""
     calibrate: bool = False
-    """Divide the logits by a temperature, fitted on the validation split, so that a probability of 90% is right in 90%
-    of the cases."""
+    """Divide the logits by a temperature, fitted on the validation split, so that predictions made with a probability
+    of 90% are right 90% of the time."""
     pictures: PictureKind | None = None
     """Preprocessing of image files: centre a digit as in MNIST; or crop (natural), pad or squash a photograph to the
-    aspect ratio of the input. Default: by data set, and as the net's own training images were."""
+    aspect ratio of the input. Default: chosen from the data set and the run's `image_fit`."""
     force: bool = False
     """Write the version even if its input or classes differ from those of the model's newest version."""
     sign: Path | None = None

@@ -24,12 +24,12 @@ RECIPE = "cifar10_modern"
 
 
 class Arguments(Frozen):
-    """Looks at your labelled images, chooses net and training, trains, evaluates and exports."""
+    """Inspects labelled images, picks a net and a training schedule, then trains, evaluates and exports."""
 
     data: tyro.conf.Positional[str]
     """Your images: a folder of folders, a table, an `.npz` file, tar files; or a TFDS data set of any image size."""
     minutes: Annotated[float, Field(gt=0)] = 10.0
-    """Time for all of it."""
+    """Total time in minutes."""
     image_size: Count | None = None
     """Side of the input in pixels; default: by the size of the images and the time."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"

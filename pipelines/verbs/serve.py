@@ -60,7 +60,7 @@ class Arguments(Frozen):
     even if only as "none"."""
     hosts: tuple[str, ...] = ()
     """Names of this endpoint that a request's Host header may have. On a loopback address, those of the loopback
-    interface are always accepted, and no others; on other addresses, any name is unless some are given."""
+    interface are always accepted, and no others; on other addresses, any name is accepted unless some are given."""
     queue: Annotated[int, Field(ge=1)] = 1024
     """Images that may wait for each model version; more are refused with 503."""
     timeout: Annotated[float, Field(gt=0)] = 30.0

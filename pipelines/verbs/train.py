@@ -29,7 +29,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --run DIR                     run directory (default: runs/RECIPE)
   --from RUN                    start from the weights of a trained net: a run directory or a .keras file
   --resume RUN                  resume an interrupted run
-  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 2% of the time)
+  --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
 Ctrl-C and SIGTERM finish the step and save, with status 130 and 143; a second one ends at once.
@@ -63,7 +63,7 @@ class _NewRun(Config):
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
-    """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
+    """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
 
 
 class _ResumedRun(Frozen):
@@ -74,7 +74,7 @@ class _ResumedRun(Frozen):
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
-    """Steps between two checkpoints; "auto" keeps their cost below 2% of the time."""
+    """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
 
 
 def main(arguments: list[str]) -> None:

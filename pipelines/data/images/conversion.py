@@ -24,11 +24,11 @@ RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
 # Names in `ConversionParts`.
 GREY, STORED = "grey", "stored"
 WHITE = 255.0
-# Of the bars of a padded image: near the mean of photographs, which preprocessing subtracts.
+# Grey level of the bars of a padded image: near the mean of photographs, which preprocessing subtracts.
 BARS = 127.0
 OPAQUE = 255
 # Pixels of an image file for each pixel of the input, along a side, that are enough: with more, the input of noisy
-# photographs changes by less than 1 of 255 on average (docs/log.md).
+# photographs changes by less than 1 of 255 on average.
 ENOUGH = 3
 # Red, green and blue, float32 [h, w] each, 0 to 255.
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]

@@ -29,8 +29,8 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
     if by_split and len(by_split) < len(folders):
         other = next(one.name for one in folders if one not in by_split)
         raise UserError(
-            f"{path} has folders for splits ({', '.join(one.name for one in by_split)}) and the folder {other}, which "
-            "is none. Move the images of each split into train, validation or test."
+            f"{path} has folders for splits ({', '.join(one.name for one in by_split)}) and another folder, {other}. "
+            "Move the images of each split into train, validation or test."
         )
     if by_split:
         for folder, split in by_split.items():

@@ -169,7 +169,7 @@ def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
         raise UserError(f"all images have the label {found.labels[0]!r}, and a classifier needs two classes or more.")
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
-        raise UserError(f"{_classes(missing)} without training images. Add some, or move some there.")
+        raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
 
 
 def notes(found: Scan, splits: Sequence[Split]) -> Iterator[str]:
@@ -187,7 +187,7 @@ def notes(found: Scan, splits: Sequence[Split]) -> Iterator[str]:
     if found.damaged:
         yield f"damaged images, which are left out: {len(found.damaged):,}."
     if not counts["test"]:
-        yield "there is no test split, so that the accuracy on new images stays unknown."
+        yield "there is no test split, so the accuracy on new images cannot be measured."
     for split in ("validation", "test"):
         missing = [label for label in found.labels if counts[split] and not counts[split][label]]
         if missing:

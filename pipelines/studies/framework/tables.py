@@ -28,17 +28,6 @@ class Table:
     note: str = ""
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats a table in Markdown.
-
-    Example:
-        markdown(("depth", "accuracy"), [("5", "90.30%")])
-    """
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 def measured(shares: Sequence[float], runs: int) -> str:
     """Formats the accuracies of an arm in percent: best (mean ± std, n).
 
@@ -79,7 +68,7 @@ def spread(best: float | None, mean: float | None, std: float | None, count: int
 
 def mean(values: Sequence[float], digits: int = 3) -> str:
     """Formats the mean of some numbers; `MISSING` if there are none."""
-    return f"{statistics.mean(values):.{digits}f}" if values else MISSING
+    return f"{statistics.mean(values):,.{digits}f}" if values else MISSING
 
 
 def number(count: int) -> str:

@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipelines.core import environment
+from pipelines.core import environment, markdown
 from pipelines.core.durations import clock
 from pipelines.core.files import write_text
 from pipelines.core.run import Code, Run
 from pipelines.studies.framework.figures import FigureFile, Figures
 from pipelines.studies.framework.study import Found, Study
-from pipelines.studies.framework.tables import Table, markdown
+from pipelines.studies.framework.tables import Table
 
 FOLDERS = ("--to", "--data-dir")
 """Options of `highway reproduce` that name a folder."""
@@ -65,7 +65,7 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         parts += [f"## {figure.title}", image, *([f"*{caption}*"] if caption else [])]
     parts += [
         "## How it was made",
-        markdown(("", ""), _made(study.name, results.runs)),
+        markdown.table(("", ""), _made(study.name, results.runs)),
         "Every run: [results.csv](results.csv).",
     ]
     parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
@@ -82,7 +82,7 @@ def _reservation(label: str) -> str:
 
 def _shown(each: Table, marked: str) -> list[str]:
     note = f"{each.note}{marked}".strip()
-    return [markdown(each.head, each.rows), *([f"*{note[0].upper()}{note[1:]}.*"] if note else [])]
+    return [markdown.table(each.head, each.rows), *([f"*{note[0].upper()}{note[1:]}.*"] if note else [])]
 
 
 def _made(name: str, runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -165,9 +165,9 @@ def _row(one: Traffic, plain: Traffic | None) -> tuple[str, ...]:
     least = one.weights + one.activations
     return (
         tables.number(one.parameters),
-        f"{one.counted / 1e6:.1f}",
+        f"{one.counted / 1e6:,.1f}",
         f"{one.counted / plain.counted:.2f}" if plain else tables.MISSING,
-        f"{least / 1e6:.1f}",
+        f"{least / 1e6:,.1f}",
         f"{one.activations / least:.0%}",
         f"{1000 * one.seconds:.2f}",
         f"{one.seconds / plain.seconds:.2f}" if plain else tables.MISSING,

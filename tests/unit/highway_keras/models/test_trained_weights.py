@@ -54,7 +54,7 @@ def test_another_number_of_outputs_gets_a_new_classifier(trained):
     [
         (PRESET, {"width": 8}, "only the number of outputs may differ"),
         (PRESET, {"batch_normalization": True}, "only the number of outputs may differ"),
-        ("mnist_conv_32", {}, f"trained weights of {PRESET}"),
+        ("mnist_conv_32", {}, f"Available: {PRESET}"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(trained, preset, overrides, message):

@@ -1,7 +1,7 @@
 import statistics
 
 from pipelines.studies.framework.study import Published
-from pipelines.studies.framework.tables import markdown, mean, measured, spread
+from pipelines.studies.framework.tables import mean, measured, spread
 
 
 def test_best_mean_and_deviation():
@@ -27,10 +27,6 @@ def test_a_source_that_names_its_runs():
     assert (known.best, known.count, known.loss) == (0.926, 3, 0.189)
     assert known.std == statistics.stdev([0.926, 0.904, 0.893])
     assert (Published.of(0.9).mean, Published.of(0.9).std) == (None, None)
-
-
-def test_a_cell_cannot_break_its_table():
-    assert markdown(("a", "b"), [("1|2", "3")]) == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
 
 
 def test_a_mean_of_nothing_is_missing():
