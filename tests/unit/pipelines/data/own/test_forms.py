@@ -135,7 +135,7 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
         ({}, "has none of the forms|there are no images"),
         ({"a/readme.txt": b""}, "there are no images"),
         ({"0.png": b"", "a/1.png": b""}, "is in no folder for its class"),
-        ({"train/a/0.png": b"", "other/a/1.png": b""}, "the folder other, which is none"),
+        ({"train/a/0.png": b"", "other/a/1.png": b""}, "another folder, other"),
         ({"a.csv": b"file,kind\n0.png,a\n"}, "no column for the label.*It has: file, kind"),
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
         ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),
