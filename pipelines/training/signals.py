@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: a training run saves and ends; a process that has started others ends them first."""
+"""SIGTERM, SIGHUP and Ctrl-C: a training run saves and ends; a process that has started others ends them first."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pipelines.core.errors import StoppedError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -28,11 +28,11 @@ class StopRequest:
 
 @contextmanager
 def noted(console: Console) -> Iterator[StopRequest]:
-    """Records the first SIGINT or SIGTERM in the block; a second one ends the process at once.
+    """Records the first of these signals in the block; a second one ends the process at once.
 
     Python runs a signal handler only when the framework returns to it, which can take many seconds while a program
-    compiles. A thread responds at once, also to a second signal. An ignored signal, as in a background job, stays
-    ignored. Outside the main thread, which gets all signals, nothing changes.
+    compiles. A thread responds at once, also to a second signal. An ignored signal, as in a background job or under
+    nohup, stays ignored. Outside the main thread, which gets all signals, nothing changes.
 
     Args:
         console: where to report signals.
@@ -52,7 +52,8 @@ def noted(console: Console) -> Iterator[StopRequest]:
     read, write = os.pipe()
     os.set_blocking(write, False)
     handlers = _handlers()
-    listener = threading.Thread(target=_listen, args=(read, stop, console), name="signals", daemon=True)
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    listener = threading.Thread(target=_listen, args=(read, stop, console, terminals), name="signals", daemon=True)
     listener.start()
     before = signal.set_wakeup_fd(write)
     try:
@@ -74,7 +75,7 @@ def raised() -> Iterator[None]:
     """Turns signals in the block into errors, so that a process can end the ones that it started.
 
     Raises:
-        StoppedError: SIGTERM or SIGINT came.
+        StoppedError: one of the signals came.
     """
 
     def stop(number: int, _: Any) -> None:
@@ -95,11 +96,17 @@ def _handlers() -> dict[signal.Signals, Any]:
     return {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
 
-def _listen(descriptor: int, stop: StopRequest, console: Console) -> None:
+def _listen(descriptor: int, stop: StopRequest, console: Console, terminals: list[int]) -> None:
     while number := os.read(descriptor, 1):
         if number[0] not in SIGNALS:
             continue
         received, again = signal.Signals(number[0]), stop.by is not None
+        if received == signal.SIGHUP:
+            # The terminal is closed: from here on, writing to it would be an error that prevents saving.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for terminal in terminals:
+                os.dup2(nowhere, terminal)
+            os.close(nowhere)
         stop.by = stop.by or received
         end = "ends at once" if again else "finishes the step and saves; a second signal ends at once"
         # The terminal may be closed.

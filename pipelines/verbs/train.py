@@ -32,7 +32,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
-Ctrl-C and SIGTERM finish the step and save, with status 130 and 143; a second one ends at once.
+Ctrl-C, SIGTERM and SIGHUP finish the step and save, with status 130, 143 and 129; a second one ends at once.
 
 recipes:
   {recipes}

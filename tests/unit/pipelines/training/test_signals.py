@@ -1,4 +1,6 @@
 import io
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -18,6 +20,21 @@ from pipelines.training.signals import noted
 with noted(Console()):
     print("ready", flush=True)
     time.sleep(600)
+"""
+
+# Shows progress on a terminal until it is asked to stop, and then saves.
+SAVES = """
+import sys, time
+from pathlib import Path
+from rich.console import Console
+from pipelines.training.signals import noted
+console = Console()
+with noted(console) as stop:
+    while not stop.by:
+        console.print("step")
+        time.sleep(0.01)
+    console.print("saving")
+    Path(sys.argv[1]).write_text(stop.by.name)
 """
 
 
@@ -93,3 +110,15 @@ def test_in_another_thread_nothing_is_changed():
     thread.start()
     thread.join()
     assert found == [None, before]
+
+
+def test_a_closed_terminal_does_not_prevent_saving(tmp_path):
+    saved = tmp_path / "saved"
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(sys.executable, [sys.executable, "-c", SAVES, str(saved)])
+    while b"step" not in os.read(terminal, 1000):
+        pass
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert saved.read_text() == "SIGHUP"
