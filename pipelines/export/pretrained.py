@@ -22,21 +22,24 @@ from pipelines.core.files import write_text
 from pipelines.core.run import load_model, open_run
 from pipelines.export import parity
 from pipelines.export.export import export
+from pipelines.training import evaluation
 from serving import files, manifest
-from serving.manifest import LABELS, ONNX, PICTURE, WEIGHTS
+from serving.manifest import LABELS, ONNX, PICTURE, PROBABILITIES, WEIGHTS
 
 if TYPE_CHECKING:
     import keras
 
-# Largest accepted difference of a probability: rounding the weights to float16 moves it by more than an exact form may.
-TOLERANCE = 0.02
+# Largest accepted differences of a probability and of the test accuracy: rounding the weights to float16 moves
+# probabilities by more than an exact form may.
+TOLERANCE, ACCURACY = 0.02, 0.0002
+BATCH = 500
 
 
 def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
     """Writes a trained net with float16 weights, as version 1 of a model.
 
     Args:
-        path: a finished run with validation images, on which probabilities are calibrated.
+        path: an evaluated run with validation images, on which probabilities are calibrated.
         to: folder of the model's versions; must not exist.
         data_dir: folder of prepared data; None for the TFDS default.
 
@@ -44,13 +47,16 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
         The version folder.
 
     Raises:
-        UserError: the run cannot be exported, or the folder exists.
+        UserError: the run cannot be exported or has not been evaluated, the net is less accurate with weights in
+            float16, or the folder exists.
 
     Example:
         write(Path("runs/cifar10"), Path("highway_keras/trained/cifar10"))
     """
     if to.exists():
         raise UserError(f"{to} exists already. Remove it first, or name another model.")
+    if evaluation.of_run(open_run(path)) is None:
+        raise UserError(f"{path} has not been evaluated. Evaluate it first: highway evaluate {path}")
     with TemporaryDirectory() as temporary:
         exact = export(path, Path(temporary) / to.name, data_dir=data_dir, gates=True, calibrate=True)
         folder = Path(temporary) / "compact" / to.name / "1"
@@ -59,8 +65,10 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
             shutil.copy(exact / name, folder / name)
         content = manifest.read(exact)
         mean = _write_net(path, content, folder)
+        tested = _evaluated(path, content, folder, data_dir)
         described = content.model_copy(
             update={
+                "run": content.run.model_copy(update={"test": tested}),
                 "files": files.digests(folder),
                 "parity": content.parity.model_copy(update={"onnx": _agreement(folder, exact, content)}),
                 # For users of the Keras net; the graphs have it inside.
@@ -70,6 +78,30 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
         write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
         shutil.copytree(folder.parent, to)
     return to / "1"
+
+
+def _evaluated(path: Path, content: manifest.Manifest, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+    """Evaluates the written net on the test split, with calibrated probabilities."""
+    from pipelines.data import sources
+    from pipelines.export import onnx_model
+
+    assert content.run.test, "checked before"
+    config = open_run(path).config
+    examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
+    assert isinstance(examples, sources.Examples), "nets of the package are trained on data that fit into memory"
+    predict = onnx_model.predictor(folder / ONNX)
+    batches = [examples.images[start : start + BATCH] for start in range(0, len(examples), BATCH)]
+    probabilities = np.concatenate([predict(batch)[PROBABILITIES] for batch in batches])
+    logits = np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))
+    found = evaluation.evaluate(
+        logits, examples.labels, content.labels, content.model.weights, content.run.test["data"]
+    )
+    if abs(found.accuracy - content.run.test["accuracy"]) > ACCURACY:
+        raise UserError(
+            f"with weights in float16, {found.accuracy:.2%} of the test images are right, and "
+            f"{content.run.test['accuracy']:.2%} with those of the run."
+        )
+    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})
 
 
 def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> Any:

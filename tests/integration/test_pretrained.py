@@ -14,6 +14,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import load_model
 from pipelines.export import graph
 from pipelines.export.pretrained import write
+from pipelines.training import evaluation
+from pipelines.training.evaluate import evaluate
 from pipelines.verbs.cli import main
 from serving import manifest, repository
 from serving.model import open_model
@@ -27,6 +29,7 @@ def written(tmp_path_factory, mnist_5k):
     """A run, and its net as the package would ship it."""
     home = tmp_path_factory.mktemp("written")
     run = finished(home / "run", tiny_net(), validation=500)
+    evaluate(run.path, data_dir=mnist_5k)
     return run, write(run.path, home / "nets" / "tiny", mnist_5k)
 
 
@@ -47,6 +50,16 @@ def test_one_file_of_weights_serves_onnx_runtime_and_keras(written):
     found = open_model(folder).predict(images)
     np.testing.assert_allclose(found[manifest.PROBABILITIES], keras.ops.softmax(logits), atol=2e-6)
     assert found[manifest.GATE_MEANS].shape == (5, len(content.gates))
+    # Calibrated: measured on the test split, on which the temperature was not fitted.
+    assert content.run.test["count"] == 500
+    assert content.run.test["loss"] < evaluation.of_run(run).loss
+
+
+def test_a_net_that_has_not_been_evaluated_is_not_shipped(tmp_path, mnist_5k):
+    run = finished(tmp_path / "run", tiny_net(), validation=500)
+    with pytest.raises(UserError, match="Evaluate it first: highway evaluate"):
+        write(run.path, tmp_path / "nets" / "tiny", mnist_5k)
+    assert not (tmp_path / "nets").exists()
 
 
 def test_damaged_weights_are_refused(written, tmp_path, capsys):
