@@ -53,11 +53,11 @@ def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Pred
     from serving.manifest import PROBABILITIES
     from serving.model import open_model, top
 
-    listing = Listing(sources([str(image) for image in images], None))
     try:
         opened = open_model(model)
     except ServingError as error:
         raise UserError(str(error)) from error
+    listing = Listing(sources([str(image) for image in images], None))
     labels, convert = opened.manifest.labels, converter(opened)
     found = Predictions(opened.folder, [], [])
     for batch in batches(listing.fetched()):

@@ -13,6 +13,7 @@ from highway_keras.models.trained_weights import REPOSITORY, pretrained
 from pipelines.core.errors import UserError
 from pipelines.core.run import load_model
 from pipelines.export import graph
+from pipelines.export.export import export
 from pipelines.export.pretrained import write
 from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
@@ -29,6 +30,7 @@ def written(tmp_path_factory, mnist_5k):
     """A run, and its net as the package would ship it."""
     home = tmp_path_factory.mktemp("written")
     run = finished(home / "run", tiny_net(), validation=500)
+    run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
     evaluate(run.path, data_dir=mnist_5k)
     return run, write(run.path, home / "nets" / "tiny", mnist_5k)
 
@@ -81,8 +83,8 @@ def test_calibration_needs_images_that_were_held_out(tmp_path, mnist_5k):
     run = finished(tmp_path / "run", tiny_net())
     run.update(data=run.record.data.model_copy(update={"counts": {"train": 4000, "test": 500}}))
     with pytest.raises(UserError, match="Train with --validation NUMBER"):
-        write(run.path, tmp_path / "tiny", mnist_5k)
-    assert not (tmp_path / "tiny").exists()
+        export(run.path, tmp_path / "models" / "tiny", data_dir=mnist_5k, calibrate=True)
+    assert not (tmp_path / "models").exists()
 
 
 @pytest.mark.parametrize("preset", sorted(pretrained()))
