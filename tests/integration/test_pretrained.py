@@ -19,7 +19,10 @@ from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
 from pipelines.verbs.cli import main
 from serving import manifest, repository
+from serving.engine.settings import Settings
+from serving.http.app import make_app
 from serving.model import open_model
+from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
 MOST_BYTES = 15 * 10**6
@@ -104,3 +107,12 @@ def test_shipped_nets_are_small_and_found_by_name(tmp_path, monkeypatch):
     for folder in repository.models(REPOSITORY):
         assert repository.find(Path(folder.name)) == folder / "1"
         assert json.loads((folder / "1" / manifest.NAME).read_text())["run"]["test"]["split"] == "test"
+
+
+def test_shipped_nets_are_served_and_name_a_photograph():
+    settings = Settings(repository.pretrained(), threads=1, decoders=1)
+    with LoadedClient(make_app(settings)) as client:
+        photograph = (Path(__file__).parents[2] / "docs" / "images" / "cat.jpg").read_bytes()
+        answer = client.post("/predict/cifar10", files={"image": photograph}).json()
+        assert answer["predictions"][0]["top"][0]["label"] == "cat"
+        assert {one["name"] for one in client.get("/v1/models").json()["models"]} >= {"cifar10"}

@@ -8,6 +8,7 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
+from serving import repository
 
 
 def given(*words):
@@ -80,3 +81,17 @@ def test_the_folder_must_be_one_of_models(tmp_path, capsys):
     # Served all the same: models may come later.
     serve._check_models(tmp_path)
     assert "has no models yet. Export one with `highway export RUN --to " in capsys.readouterr().err
+
+
+def test_the_nets_of_the_package_are_served_where_there_are_no_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    served = []
+    monkeypatch.setattr(serve, "_serve", lambda given, *_, **__: served.append(given.models))
+    serve.main(["--port", "0"])
+    assert "serving the nets that come with the package" in capsys.readouterr().err
+    (tmp_path / "models").mkdir()
+    serve.main(["--port", "0"])
+    assert served == [repository.pretrained(), Path("models")]
+    (tmp_path / "models").rmdir()
+    with pytest.raises(UserError, match="there is no folder models"):
+        serve.main(["models", "--port", "0"])
