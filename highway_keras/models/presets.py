@@ -295,7 +295,7 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
         Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, Tables 1 to 3 and sections 3.1 and 4.
     """
     if name not in PRESETS:
-        close = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0.7)
         hint = f"Did you mean '{close[0]}'? " if close else ""
         raise ValueError(f"There is no such preset. {hint}Choices: {', '.join(PRESETS)}. Received: name={name!r}")
     preset = PRESETS[name]

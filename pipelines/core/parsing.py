@@ -25,6 +25,16 @@ from pipelines.core.field_help import explain, is_group, members, options, place
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Settings = TypeVar("Settings", bound=Config)
+# What people type for the name of a field.
+ABBREVIATIONS = {
+    "lr": "learning-rate",
+    "wd": "weight-decay",
+    "bs": "batch-size",
+    "batch": "batch-size",
+    "dataset": "data",
+    "epoch": "epochs",
+    "gate-bias": "transform-bias",
+}
 
 
 def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str = "") -> Arguments:
@@ -248,6 +258,7 @@ def _unknown(
             )
     known = sorted(_options(kind, chosen, hidden))
     # Typing --momentum for --optimizer.momentum is the most common slip, which string similarity often misses.
-    close = next((option for option in known if option.rpartition(".")[2] == word.strip("-")), nearest(word, known))
+    name = ABBREVIATIONS.get(word.strip("-").replace("_", "-"), word.strip("-"))
+    close = next((option for option in known if option.rpartition(".")[2].strip("-") == name), nearest(word, known))
     hint = f"Did you mean '{close}'? " if close else ""
     return UserError(f"there is no option '{word}'. {hint}`{prog} --help` lists them all.")

@@ -116,6 +116,8 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --ema 0.9", "Did you mean '--optimizer.ema'?"),
         ("demo --kind step", "Did you mean '--schedule.kind'?"),
         ("demo --transform-bias 1", "Did you mean '--model.transform-bias'?"),
+        ("demo --lr 0.1", "Did you mean '--optimizer.learning-rate'?"),
+        ("demo --bs 10", "Did you mean '--batch-size'?"),
         ("demo --recipe x", "there is no option '--recipe'."),
         (
             "demo --optimizer.name adam --optimizer.momentum 0.5",
