@@ -1,4 +1,5 @@
-"""`make demo`: trains, evaluates, exports and predicts once, on 5,000 real digits, without a download.
+"""`make demo`: trains, evaluates, exports and predicts once, on 5,000 real digits, without a download; then a trained
+net of the package names a photograph.
 
 Every step is a verb of `highway` and prints its command.
 """
@@ -25,6 +26,8 @@ from serving.schemas import Prediction
 RECIPE = "demo"
 SHOWN = 40
 LISTED = 5
+# A net of the package, and a photograph in the repository.
+TRAINED, PHOTOGRAPH = "cifar10", Path("docs/images/cat.jpg")
 NEXT = """[bold]try next[/]
   source .venv/bin/activate
   highway serve models   [dim]# a page to draw digits on[/]
@@ -35,7 +38,7 @@ NEXT = """[bold]try next[/]
 
 
 def main() -> None:
-    """Trains, evaluates, exports and predicts, then prints where the results are and what to try next."""
+    """Trains, evaluates, exports, predicts, names a photograph, and prints where the results are and what to try next."""
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()
@@ -53,6 +56,8 @@ def main() -> None:
     predictions = predict(version, files).predictions
     console.print(table(predictions[:LISTED]))
     _draw(run, files, truth, predictions)
+    _title(console, f"highway predict {TRAINED} {PHOTOGRAPH}")
+    console.print(table(predict(Path(TRAINED), [PHOTOGRAPH]).predictions))
     console.print()
     console.print(_summary(run, version, result.accuracy, time.perf_counter() - started))
     console.print(NEXT.format(run=run, version=version), highlight=False, soft_wrap=True)
