@@ -38,7 +38,7 @@ NEXT = """[bold]try next[/]
 
 
 def main() -> None:
-    """Trains, evaluates, exports, predicts, names a photograph, and prints where the results are and what to try next."""
+    """Trains, evaluates, exports and predicts, names a photograph, and prints where everything is."""
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()
