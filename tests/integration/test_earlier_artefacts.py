@@ -96,7 +96,7 @@ def test_a_stopped_search_has_the_same_fingerprint_and_trials(artefacts):
     plan = parse_tune(TUNE[1:]).plan
     search_plan.keep(plan, folder)
     oracle = oracles.make(plan, search_state.read(folder).objective)
-    oracle.endure(plan, folder)
+    oracle.make_fault_tolerant(plan, folder)
     # Workers refuse a chief with another digest.
     assert oracle.get_space().values[oracles.FINGERPRINT] == plan.fingerprint
     assert len(oracle.trials) == 2

@@ -41,7 +41,7 @@ def lead(plan: SearchPlan, folder: Path, data_dir: Path | None, ends: float | No
     oracle = oracles.make(plan, trials.objective(plan.config, data_dir))
     if search_state.read(folder) is None:
         _check_trainable(plan, data_dir)
-    oracle.endure(plan, folder)
+    oracle.make_fault_tolerant(plan, folder)
     failures: list[BaseException] = []
 
     def serve() -> None:

@@ -45,7 +45,7 @@ class Enduring(keras_tuner.Oracle):
     It serializes every method that a worker calls, so that an error cannot leave KerasTuner's lock held.
     """
 
-    def endure(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:
+    def make_fault_tolerant(self, plan: SearchPlan, folder: Path, now: Callable[[], float] = time.time) -> None:
         """Begins or resumes the search in its folder.
 
         Args:

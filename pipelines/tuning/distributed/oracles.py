@@ -46,7 +46,7 @@ class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
 
 
 def make(plan: SearchPlan, objective: Objective) -> Enduring:
-    """Builds the oracle of a plan; `endure` must be called next.
+    """Builds the oracle of a plan; `make_fault_tolerant` must be called next.
 
     Args:
         plan: algorithm, space, number of trials and seed.

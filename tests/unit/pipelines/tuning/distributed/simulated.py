@@ -25,7 +25,7 @@ class Search:
     def restart(self):
         self.oracle = make(self.plan, self.objective)
         self.oracle._set_project_dir(str(self.folder), "kerastuner")
-        self.oracle.endure(self.plan, self.folder, self.time)
+        self.oracle.make_fault_tolerant(self.plan, self.folder, self.time)
 
     def ask(self, worker):
         return self.oracle.create_trial(worker)
