@@ -12,7 +12,7 @@ from serving.engine.backends import ServedVersion
 from serving.engine.catalog import Catalog
 from serving.errors import UnknownModelError
 from serving.http.openapi import BINARY, operation
-from serving.manifest import ONNX
+from serving.manifest import ONNX, WEIGHTS
 from serving.schemas import ModelInput, ServedModel, VersionFacts
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def _facts(served: ServedVersion) -> VersionFacts:
         created=content.created,
         net=content.model.preset,
         parameters=content.model.parameters,
-        size=content.files[ONNX].size,
+        size=sum(content.files[name].size for name in (ONNX, WEIGHTS) if name in content.files),
         data=_of_type(str, content.run.data.get("name")),
         test_accuracy=_of_type(float, test.get("accuracy")),
         test_images=_of_type(int, test.get("count")),

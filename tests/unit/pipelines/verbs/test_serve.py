@@ -85,8 +85,14 @@ def test_the_folder_must_be_one_of_models(tmp_path, capsys):
 
 def test_the_nets_of_the_package_are_served_where_there_are_no_others(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("serving.http.logs.configure_log", lambda **_: None)
     served = []
-    monkeypatch.setattr(serve, "_serve", lambda given, *_, **__: served.append(given.models))
+
+    def note(given, key, origins, trust, listening, **_):
+        served.append(given.models)
+        listening.close()
+
+    monkeypatch.setattr(serve, "_serve", note)
     serve.main(["--port", "0"])
     assert "serving the nets that come with the package" in capsys.readouterr().err
     (tmp_path / "models").mkdir()
