@@ -1,5 +1,6 @@
 """Chooses net, input size, batch and schedule for data of the user's own, and says why."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ FEWEST, MOST = 8, 60
 STEPS, BATCH = 20, 250
 # Share of the time that is left for preparation, validation, evaluation and export.
 REST = 0.25
-# The learning rate relative to the recipe's if training starts from trained weights.
+# The learning rate relative to that of new weights if training starts from trained ones.
 FINE_TUNING = 0.25
 
 
@@ -51,8 +52,12 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     if train < 2:
         raise UserError(f"{own.source} has {train} training images. Expected at least 2.")
     batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
-    reasons = [f"batch size {batch}: {train // batch} steps per epoch for {train:,} images"]
-    config = base.model_copy(update={"batch_size": batch})
+    reasons = [
+        f"batch size {batch}: {train // batch} steps per epoch for {train:,} images, with a learning rate to match"
+    ]
+    rate = base.optimizer.learning_rate * math.sqrt(batch / base.batch_size)
+    optimizer = base.optimizer.model_copy(update={"learning_rate": rate})
+    config = base.model_copy(update={"batch_size": batch, "optimizer": optimizer})
     config, sources = _weights(config, own)
     reasons += sources
     shorter = float(np.median([min(image.size) for image in own.found.images]))

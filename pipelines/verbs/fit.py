@@ -27,7 +27,7 @@ class Arguments(Frozen):
     """Inspects labelled images, picks a net and a training schedule, then trains, evaluates and exports."""
 
     data: tyro.conf.Positional[str]
-    """Your images: a folder of folders, a table, an `.npz` file, tar files; or a TFDS data set of any image size."""
+    """Your images: a folder of folders, a table, an `.npz` file, tar files."""
     minutes: Annotated[float, Field(gt=0)] = 10.0
     """Total time in minutes."""
     image_size: Count | None = None
