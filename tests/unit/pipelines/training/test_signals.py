@@ -24,10 +24,12 @@ with noted(Console()):
 
 # Shows progress on a terminal until it is asked to stop, and then saves.
 SAVES = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from rich.console import Console
 from pipelines.training.signals import noted
+# The first terminal that the leader of a session opens becomes that of the session.
+os.open(sys.argv[2], os.O_RDWR)
 console = Console()
 with noted(console) as stop:
     while not stop.by:
@@ -114,11 +116,12 @@ def test_in_another_thread_nothing_is_changed():
 
 def test_a_closed_terminal_does_not_prevent_saving(tmp_path):
     saved = tmp_path / "saved"
-    process, terminal = pty.fork()
-    if not process:
-        os.execv(sys.executable, [sys.executable, "-c", SAVES, str(saved)])
-    while b"step" not in os.read(terminal, 1000):
-        pass
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    terminal, other_end = pty.openpty()
+    words = [sys.executable, "-c", SAVES, str(saved), os.ttyname(other_end)]
+    with subprocess.Popen(words, stdout=other_end, stderr=other_end, start_new_session=True) as process:
+        os.close(other_end)
+        while b"step" not in os.read(terminal, 1000):
+            pass
+        os.close(terminal)
+        assert process.wait(60) == 0
     assert saved.read_text() == "SIGHUP"
