@@ -59,7 +59,7 @@ def with_temperature(model: keras.Model, temperature: float) -> keras.Model:
         with_temperature(model, 1.4)
     """
     scaled = keras.layers.Rescaling(1 / temperature, dtype="float32", name="temperature")(model.output)
-    return keras.Model(model.inputs, scaled, name=model.name)
+    return keras.Model(model.input, scaled, name=model.name)
 
 
 def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:

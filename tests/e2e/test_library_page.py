@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 
 import highway_keras
 
@@ -46,6 +47,8 @@ def test_the_examples_of_other_pages_run(capsys, monkeypatch):
     assert [layer.name for layer in names["single"].layers if isinstance(layer, highway_keras.Highway)]
     assert float(capsys.readouterr().out.splitlines()[-1]) > 0
     run("api/README.md", {})
+    assert run("models.md", {})["other"].output_shape == (None, 3)
+    assert run("your-data.md", {})["small"]((8, 8, 1), 3).output_shape == (None, 3)
 
     rng = np.random.default_rng(0)
     inputs = outputs = rng.normal(size=(4, 512)).astype("float32")
@@ -63,4 +66,12 @@ def test_the_examples_of_other_pages_run(capsys, monkeypatch):
 
 def test_no_page_with_examples_is_left_out():
     pages = {page for page in DOCS.rglob("*.md") if examples(page)}
-    assert pages - OTHERS == {DOCS / "library.md", DOCS / "depth.md", DOCS / "api/README.md", DOCS / "api/weights.md"}
+    names = ("library", "depth", "models", "your-data", "where-to-run", "api/README", "api/weights")
+    assert pages - OTHERS == {DOCS / f"{name}.md" for name in names}
+
+
+@pytest.mark.slow
+def test_a_notebook_trains_without_a_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run("where-to-run.md", {})
+    assert 0.5 < float(capsys.readouterr().out.splitlines()[-1]) <= 1
