@@ -23,9 +23,9 @@ from serving.model import Model, open_model
 # A photograph: the image, uint8 [32, 32, 3], as a file.
 Photograph = Callable[[np.ndarray], bytes]
 BATCH = 250
-IMAGES, QUICK = 10_000, 50
+IMAGES, QUICK = 2_000, 50
 # Approximate seconds per image file.
-FILE_COST = 0.006
+FILE_COST = 0.015
 WHITE = 255
 
 
