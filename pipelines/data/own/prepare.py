@@ -64,7 +64,7 @@ class ImageForm(NamedTuple):
     shape: tuple[int, ...]
     """Height, width and channels."""
     kind: PictureKind
-    """How they get their aspect ratio; see `conversion.natural`."""
+    """How images are fitted to that shape; see `conversion.natural`."""
 
 
 def is_own(data: str) -> bool:
@@ -114,7 +114,7 @@ def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: Pictur
         own: the result of `read`.
         sides: height and width of the prepared images; they are grey if no image has colours.
         console: where to print progress.
-        kind: how they get their aspect ratio; see `conversion.natural`.
+        kind: how images are fitted to that shape; see `conversion.natural`.
 
     Returns:
         The folder of the data set.
