@@ -71,7 +71,8 @@ def main(arguments: list[str]) -> None:
     choice = choose(own, recipes.get(RECIPE).config.model_copy(update=fields), given.minutes, given.image_size)
     for reason in choice.reasons:
         console.print(f"chosen: {reason}", highlight=False, soft_wrap=True)
-    train(choice.config, run, console=console)
+    # Prepared here, because the images have been read.
+    train(prepare.with_prepared(choice.config, own, console), run, console=console)
     if own.counts["test"]:
         result = evaluate(run)
         assert isinstance(result, Evaluation), "images have classes"

@@ -161,6 +161,20 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
         own = _scanned(config.data, builder.name, list(_published(builder)), console)
+    return with_prepared(config, own, console)
+
+
+def with_prepared(config: Config, own: OwnData, console: Console) -> Config:
+    """Returns a configuration with the prepared form of data that have been read.
+
+    Args:
+        config: the configuration.
+        own: the data.
+        console: where to print progress, and what is unusual about the data.
+
+    Raises:
+        UserError: the data cannot be prepared, or no classifier can be trained from them.
+    """
     scans.refuse(own.found, own.splits, config.skip_damaged)
     for note in scans.notes(own.found, own.splits):
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
