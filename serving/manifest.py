@@ -57,7 +57,7 @@ GATE_MAPS = "gate_maps"
 
 # How an image of any size becomes the input: as a digit of MNIST; or as a photograph that is cropped, padded or
 # squashed to the aspect ratio of the input.
-PictureKind = Literal["digit", "natural", "padded", "squashed"]
+ConversionKind = Literal["digit", "natural", "padded", "squashed"]
 
 Format = Literal[1]
 Count = Annotated[int, Field(ge=0)]
@@ -252,7 +252,7 @@ class Manifest(_Part):
     """Outputs by name."""
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the classes, by index."""
-    pictures: PictureKind | None = None
+    pictures: ConversionKind | None = None
     """Conversion of images of any size: like MNIST's digits; or the centre of a photograph, all of it with grey bars,
     or all of it squashed. Null in versions without `picture.onnx`."""
     gates: tuple[str, ...] | None = None

@@ -13,7 +13,7 @@ from pipelines.core.run import Run, Weights, load_model, model_file, open_run
 from pipelines.export import forms, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
-from serving.manifest import PictureKind
+from serving.manifest import ConversionKind
 
 if TYPE_CHECKING:
     import keras
@@ -31,7 +31,7 @@ def export(
     gates: bool = False,
     int8: bool = False,
     calibrate: bool = False,
-    pictures: PictureKind | None = None,
+    pictures: ConversionKind | None = None,
     sign: Path | None = None,
     force: bool = False,
 ) -> Path:

@@ -22,7 +22,7 @@ from serving.manifest import (
     Manifest,
     Net,
     Parity,
-    PictureKind,
+    ConversionKind,
     Tensor,
     TrainingRecord,
 )  # fmt: skip
@@ -39,7 +39,7 @@ def describe(
     folder: Path,
     *,
     test: dict[str, Any] | None,
-    kind: PictureKind,
+    kind: ConversionKind,
     gates: tuple[str, ...] | None,
     maps: tuple[GateMap, ...],
     temperature: float | None,

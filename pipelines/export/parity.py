@@ -17,7 +17,7 @@ from serving.manifest import (
     Agreement,
     Files,
     Parity,
-    PictureKind,
+    ConversionKind,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def measure(
     *,
     split: str,
     labels: Sequence[str],
-    kind: PictureKind,
+    kind: ConversionKind,
     precision: Agreement | None,
 ) -> Parity:
     """Measures the forms of a version against the answers of the Keras model.

@@ -13,7 +13,7 @@ from PIL import Image
 from highway_keras.analysis import GateModel
 from pipelines.core.errors import UserError
 from pipelines.data import preprocess
-from serving.manifest import INPUT, REFERENCE, PictureKind
+from serving.manifest import INPUT, REFERENCE, ConversionKind
 from serving.reference import CLASSES
 
 # Number of images that become files, and by which factor these are larger than the net's input.
@@ -35,7 +35,7 @@ class Reference:
     seen_probabilities: np.ndarray
     """float32 `[files, classes]`."""
 
-    def files(self, kind: PictureKind) -> list[bytes]:
+    def files(self, kind: ConversionKind) -> list[bytes]:
         """Returns some of the images as larger PNG files; digits are dark on light, as people write them."""
         return [_file(image, kind) for image in self.images[:FILES]]
 
@@ -52,7 +52,7 @@ def compute(
     images: np.ndarray,
     *,
     convert: tf.types.experimental.PolymorphicFunction,
-    kind: PictureKind,
+    kind: ConversionKind,
     gates: bool,
 ) -> tuple[Reference, tuple[str, ...]]:
     """Computes the answers of the Keras model.
@@ -105,18 +105,18 @@ def load(folder: Path) -> Reference:
         raise UserError(f"{path} is damaged ({error}). Export the run again.") from None
 
 
-def _enlarged(image: np.ndarray, kind: PictureKind) -> np.ndarray:
+def _enlarged(image: np.ndarray, kind: ConversionKind) -> np.ndarray:
     large = image.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
     return 255 - large if kind == "digit" else large
 
 
-def _rgba(image: np.ndarray, kind: PictureKind) -> np.ndarray:
+def _rgba(image: np.ndarray, kind: ConversionKind) -> np.ndarray:
     enlarged = _enlarged(image, kind)
     opaque = np.full((*enlarged.shape[:2], 1), 255, np.uint8)
     return np.concatenate([np.broadcast_to(enlarged, (*enlarged.shape[:2], 3)), opaque], axis=-1)
 
 
-def _file(image: np.ndarray, kind: PictureKind) -> bytes:
+def _file(image: np.ndarray, kind: ConversionKind) -> bytes:
     enlarged = _enlarged(image, kind)
     file = io.BytesIO()
     Image.fromarray(enlarged[..., 0] if enlarged.shape[-1] == 1 else enlarged).save(file, "PNG")

@@ -18,7 +18,7 @@ from pipelines.export import graph, metadata, parity, reference
 from pipelines.export.form import Form, Split, TracedNet
 from pipelines.training.evaluation import fit_temperature
 from serving import manifest
-from serving.manifest import PictureKind
+from serving.manifest import ConversionKind
 
 # Most held-out images that a temperature is fitted on, and how many of them are computed at once.
 CALIBRATION, BATCH = 10_000, 500
@@ -32,7 +32,7 @@ class ExportJob:
     weights: Weights
     trained: keras.Model
     test: dict[str, Any] | None
-    kind: PictureKind
+    kind: ConversionKind
     gates: bool
     data_dir: Path | None
     split: Split
@@ -49,7 +49,7 @@ def prepare(
     weights: Weights,
     trained: keras.Model,
     *,
-    kind: PictureKind | None,
+    kind: ConversionKind | None,
     gates: bool,
     calibrate: bool,
     data_dir: Path | None,

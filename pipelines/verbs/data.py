@@ -168,7 +168,7 @@ def _describe(data: "OwnData") -> None:
     from rich.table import Table
 
     from pipelines.data.own.item import Split
-    from pipelines.data.own.scan import notes
+    from pipelines.data.own.survey import notes
 
     console = Console()
     table = Table(box=None, pad_edge=False)

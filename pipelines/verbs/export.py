@@ -12,7 +12,7 @@ from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.export.export import export, verify
 from pipelines.export.summary import agreement, report
-from serving.manifest import PictureKind
+from serving.manifest import ConversionKind
 
 
 class Arguments(Frozen):
@@ -33,7 +33,7 @@ class Arguments(Frozen):
     calibrate: bool = False
     """Divide the logits by a temperature, fitted on the validation split, so that predictions made with a probability
     of 90% are right 90% of the time."""
-    pictures: PictureKind | None = None
+    pictures: ConversionKind | None = None
     """Preprocessing of image files: centre a digit as in MNIST; or crop (natural), pad or squash a photograph to the
     aspect ratio of the input. Default: chosen from the data set and the run's `image_fit`."""
     force: bool = False

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
     console = Console()
     frameworks.load()
-    from pipelines.data.own import prepare, scan
+    from pipelines.data.own import prepare, survey
     from pipelines.training.choice import choose
 
     if not prepare.is_own(given.data):
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     own = prepare.read(given.data, given.group, console)
     run = given.run or Path("runs") / own.name
     refuse_existing(run)
-    scan.refuse(own.found, own.splits, given.skip_damaged)
+    survey.refuse(own.found, own.splits, given.skip_damaged)
     fields = {name: getattr(given, name) for name in ("data", "image_fit", "group", "skip_damaged", "seed")}
     choice = choose(own, recipes.get(RECIPE).config.model_copy(update=fields), given.minutes, given.image_size)
     for reason in choice.reasons:

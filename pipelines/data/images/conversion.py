@@ -13,11 +13,11 @@ from pipelines.data.images import digit
 from pipelines.data.images.digit import SIDE
 from pipelines.data.images.resampling import smooth
 from serving import image_files
-from serving.manifest import BOXES, INPUT, RGBA, PictureKind
+from serving.manifest import BOXES, INPUT, RGBA, ConversionKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
-FITS: dict[str, PictureKind] = {"crop": "natural", "pad": "padded", "squash": "squashed"}
+FITS: dict[str, ConversionKind] = {"crop": "natural", "pad": "padded", "squash": "squashed"}
 # Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
 RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
@@ -34,13 +34,13 @@ ENOUGH = 3
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def kind_of(data: str, fit: Literal["crop", "pad", "squash"] = "crop") -> PictureKind:
+def kind_of(data: str, fit: Literal["crop", "pad", "squash"] = "crop") -> ConversionKind:
     """Returns the kind of the images of a data set, by its TFDS name and how its images got their aspect ratio."""
     return "digit" if data in DIGITS else FITS[fit]
 
 
 @cache
-def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimental.PolymorphicFunction:
+def converter(kind: ConversionKind, shape: tuple[int, ...]) -> tf.types.experimental.PolymorphicFunction:
     """Returns the function from an image of any size to the input of a net.
 
     Args:
@@ -74,7 +74,7 @@ def converter(kind: PictureKind, shape: tuple[int, ...]) -> tf.types.experimenta
     return convert
 
 
-def side_of(kind: PictureKind, shape: tuple[int, ...]) -> int:
+def side_of(kind: ConversionKind, shape: tuple[int, ...]) -> int:
     """Returns the length of an image's shorter side that is enough before conversion; see `serving.image_files`.
 
     Args:
@@ -124,7 +124,7 @@ def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:
     return {INPUT: image, BOXES: tf.ensure_shape(seen.boxes, (None, 4))}
 
 
-def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: PictureKind = "natural") -> tf.Tensor:
+def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: ConversionKind = "natural") -> tf.Tensor:
     """Gives a photograph the right aspect ratio and resizes it.
 
     Transparent parts show white paper, as in a viewer. Downscaling averages, upscaling interpolates; an image of the

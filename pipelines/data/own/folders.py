@@ -8,7 +8,7 @@ from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden
 
 
 def matches(path: Path) -> bool:
-    """Returns whether the data are a folder; other forms of folders are recognized before."""
+    """Returns whether the data are a folder; other formats of folders are recognized before."""
     return path.is_dir()
 
 

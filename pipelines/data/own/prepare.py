@@ -24,13 +24,13 @@ from pipelines.data import sources
 from pipelines.data.catalog import INFO, KNOWN, silence
 from pipelines.data.images import conversion
 from pipelines.data.own import arrow
-from pipelines.data.own import scan as scans
-from pipelines.data.own.forms import find_items
+from pipelines.data.own import survey as surveys
+from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
-from pipelines.data.own.scan import Scan, assign, scan
+from pipelines.data.own.survey import Survey, assign, survey
 from pipelines.data.parallel import fixed
 from pipelines.data.sources import SizesError
-from serving.manifest import PictureKind
+from serving.manifest import ConversionKind
 
 # Description of where a data set comes from, next to the files of TFDS.
 SOURCE = "source.json"
@@ -47,7 +47,7 @@ class OwnData:
     """Absolute path of the file or folder, or the name of a published data set."""
     name: str
     """Name of the prepared data set."""
-    found: Scan
+    found: Survey
     """The images."""
     splits: Sequence[Split]
     """The split of each image."""
@@ -63,7 +63,7 @@ class ImageForm(NamedTuple):
 
     shape: tuple[int, ...]
     """Height, width and channels."""
-    kind: PictureKind
+    kind: ConversionKind
     """How images are fitted to that shape; see `conversion.natural`."""
 
 
@@ -90,21 +90,21 @@ def read(data: str, group: str | None, console: Console) -> OwnData:
         console: where to print progress.
 
     Raises:
-        UserError: the data cannot be read; see `forms.find_items`.
+        UserError: the data cannot be read; see `formats.find_items`.
     """
     path = Path(data).expanduser().absolute()
-    return _scanned(str(path), _name(path), find_items(path, group), console)
+    return _surveyed(str(path), _name(path), find_items(path, group), console)
 
 
-def _scanned(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
+def _surveyed(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
     with _progress(console, f"reading {name}", len(items)) as advance:
-        found = scan(items, advance)
+        found = survey(items, advance)
     if not found.images:
         raise UserError(f"none of the {len(items):,} images of {source} can be read. The first: {found.damaged[0]}")
     return OwnData(source, name, found, assign(found.images))
 
 
-def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: PictureKind = "natural") -> Path:
+def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: ConversionKind = "natural") -> Path:
     """Returns the prepared data set of the user's own data, preparing it if necessary.
 
     Every image is decoded and converted as by the endpoint. The folder is named after the content: unchanged data are
@@ -160,7 +160,7 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
-        own = _scanned(config.data, builder.name, list(_published(builder)), console)
+        own = _surveyed(config.data, builder.name, list(_published(builder)), console)
     return with_prepared(config, own, console)
 
 
@@ -175,8 +175,8 @@ def with_prepared(config: Config, own: OwnData, console: Console) -> Config:
     Raises:
         UserError: the data cannot be prepared, or no classifier can be trained from them.
     """
-    scans.refuse(own.found, own.splits, config.skip_damaged)
-    for note in scans.notes(own.found, own.splits):
+    surveys.refuse(own.found, own.splits, config.skip_damaged)
+    for note in surveys.notes(own.found, own.splits):
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
     return config.model_copy(
         update={"data": str(prepare(own, config.height_and_width, console, conversion.FITS[config.image_fit]))}
@@ -277,7 +277,7 @@ def _examples(
     for number, (image, its) in enumerate(zip(own.found.images, own.splits, strict=True)):
         if its == split:
             item = image.item
-            rgba = scans.pixels(item.read(), item.name, side)
+            rgba = surveys.pixels(item.read(), item.name, side)
             converted = convert(tf.constant(rgba))["image"].numpy()
             yield f"{number:09}", {"image": converted, "label": item.label, "name": item.name}
             advance(1)

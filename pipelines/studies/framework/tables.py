@@ -7,8 +7,11 @@ from dataclasses import dataclass
 MISSING = "-"
 """Cell without a number."""
 
-SPREAD = "best (mean ± standard deviation over seeds, n = runs)"
-"""Format of `measured`, for table notes."""
+MEAN = "mean ± standard deviation over seeds, n = runs"
+"""Format of means, for the notes of tables whose rows have several runs."""
+
+SPREAD = f"best ({MEAN})"
+"""Format of `measured`, for the same notes."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,15 @@ def spread(best: float | None, mean: float | None, std: float | None, count: int
     known = f"({', '.join(inside)}{more})" if inside else ""
     first = "" if best is None else f"{100 * best:.2f}"
     return " ".join(part for part in (first, known) if part) or MISSING
+
+
+def score_format(rows: Sequence[Sequence[str]], several: str = SPREAD) -> str:
+    """Describes the scores of a table for its note: as `several` if a cell has a spread, else as single runs.
+
+    Example:
+        score_format([("10 layers", "95.28 (n = 1)")])  # "one run each (n = 1)"
+    """
+    return SPREAD if any("±" in cell for row in rows for cell in row) else "one run each (n = 1)"
 
 
 def mean(values: Sequence[float], digits: int = 3) -> str:

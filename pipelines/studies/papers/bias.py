@@ -49,14 +49,14 @@ def arm(depth: int, bias: float) -> str:
 def make_tables(results: Results) -> list[Table]:
     """Tabulates accuracy and loss over depth and bias."""
 
-    def over_depth(title: str, cell: Any, note: str) -> Table:
+    def over_depth(title: str, cell: Any, note: str | None = None) -> Table:
         rows = [(str(depth), *(cell(arm(depth, bias)) for bias in BIASES)) for depth in DEPTHS]
         rows.append(("1, no gates", cell(ALONE), *(MISSING,) * (len(BIASES) - 1)))
         head = ("layers", *(f"bias {bias:g}" for bias in BIASES))
-        return Table(title, head, tuple(rows), f"{note}. The source gives no numbers")
+        return Table(title, head, tuple(rows), f"{note or tables.score_format(rows)}. The source gives no numbers")
 
     return [
-        over_depth("Accuracy on test images, in percent", results.accuracy, tables.SPREAD),
+        over_depth("Accuracy on test images, in percent", results.accuracy),
         over_depth(
             LOSS_TITLE,
             lambda name: tables.mean(results.final_losses(name)),

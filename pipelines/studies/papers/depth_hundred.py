@@ -36,12 +36,13 @@ def make_tables(results: Results) -> list[Table]:
             tables.mean([one.run.record.seconds for one in results.of(name)], 0),
         )
 
+    rows = tuple(map(row, NETS))
     return [
         Table(
             "100 blocks on all of MNIST",
             ("net", "parameters", "accuracy on test images, in percent", "training loss", "seconds of training"),
-            tuple(map(row, NETS)),
-            f"accuracy: {tables.SPREAD}; training loss: mean over the last epoch; guessing gives "
+            rows,
+            f"accuracy: {tables.score_format(rows)}; training loss: mean over the last epoch; guessing gives "
             f"ln 10 = {GUESSING:.3f}. Seconds do not compare the nets: other work ran at the same time",
         )
     ]

@@ -59,18 +59,21 @@ def probe(run: Run, data_dir: Path | None) -> Probe:
 def make_tables(results: Results) -> list[Table]:
     """Tabulates accuracy after the first epochs next to earlier trials, and after training next to the source."""
     head = ("gate bias", *(cell for epoch in range(1, EPOCHS + 1) for cell in (f"after {epoch}", "earlier trial")))
+    early = tuple((f"{bias:g}", *_first_epochs(results, bias)) for bias in BIASES)
+    late = tuple((f"{bias:g}", *_at_the_end(results, bias)) for bias in BIASES)
     return [
         Table(
             "Accuracy on test images after 1, 2 and 3 epochs, in percent",
             head,
-            tuple((f"{bias:g}", *_first_epochs(results, bias)) for bias in BIASES),
-            "mean ± standard deviation over seeds, n = runs; earlier trials: one seed, same settings",
+            early,
+            f"{tables.score_format(early, tables.MEAN)}; earlier trials: one seed, same settings",
         ),
         Table(
             "After training",
             ("gate bias", "test accuracy, in percent", "source", "training loss in the last epoch"),
-            tuple((f"{bias:g}", *_at_the_end(results, bias)) for bias in BIASES),
-            f"{tables.SPREAD}, and the mean loss over the last epoch; guessing gives ln 10 = {GUESSING:.3f}",
+            late,
+            f"accuracy: {tables.score_format(late)}; training loss: mean over the last epoch; guessing gives "
+            f"ln 10 = {GUESSING:.3f}",
         ),
     ]
 

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.data.own.item import Item
-from pipelines.data.own.scan import Scanned, assign
+from pipelines.data.own.survey import SurveyedImage, assign
 
 
 def images(labels, groups=None, splits=None, start=0):
     return [
-        Scanned(
+        SurveyedImage(
             Item(str(number), label, bytes, splits[number] if splits else None, groups[number] if groups else None),
             f"digest {start + number}",
             (1, 1),

@@ -1,4 +1,4 @@
-"""The forms in which data of the user's own are read."""
+"""The formats in which data of the user's own are read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from pipelines.data.own.item import Item
 
 
 @dataclass(frozen=True)
-class DataForm:
-    """A form of data."""
+class DataFormat:
+    """A format of labelled images."""
 
     name: str
     """Name in messages."""
     matches: Callable[[Path], bool]
-    """Returns whether a path has this form."""
+    """Returns whether a path has this format."""
     items: Callable[[Path, str | None], Iterator[Item]]
     """Lists the images of a path, given the name of a column of groups or None."""
 
 
 # The first that matches is taken.
-FORMS = (
-    DataForm("NumPy arrays (.npz)", arrays.matches, arrays.items),
-    DataForm("a table of images (.csv, .tsv, .parquet)", tables.matches, tables.items),
-    DataForm("a data set saved by Hugging Face's datasets", arrow.matches, arrow.items),
-    DataForm("tar files of WebDataset", tars.matches, tars.items),
-    DataForm("a folder with a subfolder for each class", folders.matches, folders.items),
+FORMATS = (
+    DataFormat("NumPy arrays (.npz)", arrays.matches, arrays.items),
+    DataFormat("a table of images (.csv, .tsv, .parquet)", tables.matches, tables.items),
+    DataFormat("a data set saved by Hugging Face's datasets", arrow.matches, arrow.items),
+    DataFormat("tar files of WebDataset", tars.matches, tars.items),
+    DataFormat("a folder with a subfolder for each class", folders.matches, folders.items),
 )
 
 
 def find_items(path: Path, group: str | None = None) -> list[Item]:
-    """Lists the labelled images of data in any form.
+    """Lists the labelled images of data in any format.
 
     Args:
         path: file or folder.
@@ -42,18 +42,19 @@ def find_items(path: Path, group: str | None = None) -> list[Item]:
         The images, in a fixed order.
 
     Raises:
-        UserError: nothing is there, the form is unknown, there is no image, or an image has no label or split.
+        UserError: nothing is there, the format is unknown, there is no image, or an image has no label or split.
 
     Example:
         {item.label for item in find_items(Path("shapes"))}  # {"circle", "square", "triangle"}
     """
-    form = next((one for one in FORMS if one.matches(path)), None) if path.exists() else None
-    if form is None:
-        problem = "has none of the forms that are read" if path.exists() else "does not exist"
-        raise UserError(f"{path} {problem}. Expected {', '.join(one.name for one in FORMS[:-1])}, or {FORMS[-1].name}.")
-    found = list(form.items(path, group))
+    data_format = next((one for one in FORMATS if one.matches(path)), None) if path.exists() else None
+    if data_format is None:
+        problem = "has none of the formats that are read" if path.exists() else "does not exist"
+        *names, last = (one.name for one in FORMATS)
+        raise UserError(f"{path} {problem}. Expected {', '.join(names)}, or {last}.")
+    found = list(data_format.items(path, group))
     if not found:
-        raise UserError(f"there are no images in {path}, read as {form.name}.")
+        raise UserError(f"there are no images in {path}, read as {data_format.name}.")
     split = [item for item in found if item.split is not None]
     if split and len(split) < len(found):
         without = next(item.name for item in found if item.split is None)

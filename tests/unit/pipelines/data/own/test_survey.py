@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 
 from pipelines.core.errors import UserError
-from pipelines.data.own.forms import find_items
+from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import Item
-from pipelines.data.own.scan import notes, pixels, refuse, scan
+from pipelines.data.own.survey import notes, pixels, refuse, survey
 from serving.errors import ImageError
 from tests import shapes
 from tests.shapes import encoded
@@ -28,7 +28,7 @@ def test_every_image_is_described(tmp_path):
     (tmp_path / "square" / "cut.png").write_bytes(encoded("square", 0)[:100])
     (tmp_path / "square" / "gone.png").symlink_to("nothing.png")
     done = []
-    found = scan(find_items(tmp_path), done.append)
+    found = survey(find_items(tmp_path), done.append)
     assert sum(done) == 8
     assert len(found.images) == 7
     assert found.labels == shapes.CLASSES
@@ -39,8 +39,8 @@ def test_every_image_is_described(tmp_path):
 
 
 def test_classes_that_are_numbers_are_sorted_as_numbers():
-    assert scan(items("10", "9", "1")).labels == ("1", "9", "10")
-    assert scan(items("10", "9", "a")).labels == ("10", "9", "a")
+    assert survey(items("10", "9", "1")).labels == ("1", "9", "10")
+    assert survey(items("10", "9", "a")).labels == ("10", "9", "a")
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (5, 4, 1), (5, 4, 3), (5, 4, 4)])
@@ -56,7 +56,7 @@ def test_arrays_are_images(shape):
 
 def test_damaged_images_are_refused_unless_they_are_skipped():
     broken = [*items("a", "b"), Item("broken", "a", lambda: b"")]
-    found = scan(broken)
+    found = survey(broken)
     with pytest.raises(UserError, match=r"(?s)1 of 3 images cannot be read:\n  broken .*--skip-damaged"):
         refuse(found, ["train"] * 2, skip_damaged=False)
     refuse(found, ["train"] * 2, skip_damaged=True)
@@ -65,9 +65,9 @@ def test_damaged_images_are_refused_unless_they_are_skipped():
 
 def test_too_few_classes_are_refused():
     with pytest.raises(UserError, match="all images have the label 'a', and a classifier needs two"):
-        refuse(scan(items("a", "a")), ["train", "train"], skip_damaged=False)
+        refuse(survey(items("a", "a")), ["train", "train"], skip_damaged=False)
     with pytest.raises(UserError, match="b is a class without training images"):
-        refuse(scan(items("a", "b")), ["train", "test"], skip_damaged=False)
+        refuse(survey(items("a", "b")), ["train", "test"], skip_damaged=False)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_too_few_classes_are_refused():
     ],
 )
 def test_what_is_unusual_is_noted(labels, splits, same, expected):
-    assert any(re.search(expected, note) for note in notes(scan(items(*labels, same=same)), splits))
+    assert any(re.search(expected, note) for note in notes(survey(items(*labels, same=same)), splits))
 
 
 def test_nothing_is_noted_about_good_data():
     labels, splits = "abab" * 2, ("train", "train", "test", "test") * 2
-    assert list(notes(scan(items(*labels)), splits)) == []
+    assert list(notes(survey(items(*labels)), splits)) == []

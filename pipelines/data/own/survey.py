@@ -29,7 +29,7 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class Scanned:
+class SurveyedImage:
     """An image that can be decoded."""
 
     item: Item
@@ -42,10 +42,10 @@ class Scanned:
 
 
 @dataclass(frozen=True)
-class Scan:
+class Survey:
     """All images of the data."""
 
-    images: Sequence[Scanned]
+    images: Sequence[SurveyedImage]
     damaged: Sequence[str]
     """A sentence for each image that cannot be decoded."""
 
@@ -61,7 +61,7 @@ class Scan:
         return all(image.is_grey for image in self.images)
 
 
-def scan(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> Scan:
+def survey(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> Survey:
     """Decodes every image once.
 
     Args:
@@ -72,21 +72,21 @@ def scan(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None
         The images in order, without the damaged ones.
 
     Example:
-        scan(find_items(Path("shapes"))).damaged
+        survey(find_items(Path("shapes"))).damaged
     """
-    images: list[Scanned] = []
+    images: list[SurveyedImage] = []
     damaged: list[str] = []
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         for start in range(0, len(items), CHUNK):
             # Read here, because some data can be read in order only; decoded in the threads.
             part = [(item, _content(item)) for item in items[start : start + CHUNK]]
-            for found in executor.map(_scanned, part):
+            for found in executor.map(_surveyed, part):
                 if isinstance(found, str):
                     damaged.append(found)
                 else:
                     images.append(found)
             progress(len(items[start : start + CHUNK]))
-    return Scan(images, damaged)
+    return Survey(images, damaged)
 
 
 def pixels(content: Content, name: str, side: int = image_files.SIDE) -> np.ndarray:
@@ -114,7 +114,7 @@ def pixels(content: Content, name: str, side: int = image_files.SIDE) -> np.ndar
     return image_files.shrunk(np.ascontiguousarray(rgba), side)
 
 
-def assign(images: Sequence[Scanned], validation: float = VALIDATION, test: float = TEST) -> list[Split]:
+def assign(images: Sequence[SurveyedImage], validation: float = VALIDATION, test: float = TEST) -> list[Split]:
     """Assigns images to splits.
 
     A hash of the image, or of its group, is its place between 0 and 1; the lowest places are the test split, the next
@@ -148,7 +148,7 @@ def assign(images: Sequence[Scanned], validation: float = VALIDATION, test: floa
     return [found[key] for key in keys]
 
 
-def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
+def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
     """Refuses data from which no classifier can be trained.
 
     Args:
@@ -172,7 +172,7 @@ def refuse(found: Scan, splits: Sequence[Split], skip_damaged: bool) -> None:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
 
 
-def notes(found: Scan, splits: Sequence[Split]) -> Iterator[str]:
+def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
     """Yields a sentence for everything that is unusual about data, though a classifier can be trained from them.
 
     Args:
@@ -216,7 +216,7 @@ def _content(item: Item) -> Content | str:
         return f"{item.name} cannot be read: {error.strerror}."
 
 
-def _scanned(read: tuple[Item, Content | str]) -> Scanned | str:
+def _surveyed(read: tuple[Item, Content | str]) -> SurveyedImage | str:
     item, content = read
     if isinstance(content, str):
         return content
@@ -230,10 +230,10 @@ def _scanned(read: tuple[Item, Content | str]) -> Scanned | str:
     else:
         size, digest = content.shape[:2], hashlib.sha256(content.tobytes())
     is_grey = bool((rgba[..., 0] == rgba[..., 1]).all() and (rgba[..., 0] == rgba[..., 2]).all())
-    return Scanned(item, digest.hexdigest(), size, is_grey)
+    return SurveyedImage(item, digest.hexdigest(), size, is_grey)
 
 
-def _counts(found: Scan, splits: Sequence[Split]) -> dict[Split, Counter[str]]:
+def _counts(found: Survey, splits: Sequence[Split]) -> dict[Split, Counter[str]]:
     counts: dict[Split, Counter[str]] = {"train": Counter(), "validation": Counter(), "test": Counter()}
     for image, split in zip(found.images, splits, strict=True):
         counts[split][image.item.label] += 1
@@ -246,7 +246,7 @@ def _classes(labels: Sequence[str]) -> str:
     )
 
 
-def _pairs(found: Scan, groups: Sequence[Sequence[int]]) -> str:
+def _pairs(found: Survey, groups: Sequence[Sequence[int]]) -> str:
     return ", ".join(
         _some([" = ".join(found.images[number].item.name for number in numbers[:2]) for numbers in groups])
     )

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.data.own.forms import find_items
-from pipelines.data.own.scan import pixels
+from pipelines.data.own.formats import find_items
+from pipelines.data.own.survey import pixels
 from tests import shapes
 from tests.shapes import CLASSES, encoded
 
@@ -132,7 +132,7 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "has none of the forms|there are no images"),
+        ({}, "has none of the formats|there are no images"),
         ({"a/readme.txt": b""}, "there are no images"),
         ({"0.png": b"", "a/1.png": b""}, "is in no folder for its class"),
         ({"train/a/0.png": b"", "other/a/1.png": b""}, "another folder, other"),
