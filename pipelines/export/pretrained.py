@@ -24,7 +24,8 @@ from pipelines.export import parity
 from pipelines.export.export import export
 from pipelines.training import evaluation
 from serving import files, manifest
-from serving.manifest import LABELS, ONNX, PICTURE, PROBABILITIES, WEIGHTS
+from serving.manifest import GATE_MEANS, LABELS, ONNX, PICTURE, PROBABILITIES, REFERENCE, WEIGHTS
+from serving.reference import CLASSES, SHOWN
 
 if TYPE_CHECKING:
     import keras
@@ -65,6 +66,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
             shutil.copy(exact / name, folder / name)
         content = manifest.read(exact)
         mean = _write_net(path, content, folder)
+        _write_samples(exact, folder)
         tested = _evaluated(path, content, folder, data_dir)
         described = content.model_copy(
             update={
@@ -164,6 +166,21 @@ def _offsets(path: Path) -> dict[str, int]:
             np.lib.format.read_array_header_1_0(file)
             found[member.filename.removesuffix(".npy")] = file.tell()
     return found
+
+
+def _write_samples(exact: Path, folder: Path) -> None:
+    """Writes one image of each class with the answers of the written net: to try it when it is opened, and to show."""
+    from pipelines.export import onnx_model, reference
+
+    with np.load(exact / REFERENCE, allow_pickle=False) as kept:
+        images, classes = kept["images"], kept[CLASSES]
+    _, first = np.unique(classes, return_index=True)
+    first = first[np.linspace(0, len(first) - 1, min(SHOWN, len(first))).astype(int)]
+    found = onnx_model.predictor(folder / ONNX)(images[first])
+    probabilities = found[PROBABILITIES]
+    none = images[:0], probabilities[:0]
+    samples = reference.Reference(images[first], probabilities, found[GATE_MEANS], *none)
+    reference.save(samples, classes[first], folder)
 
 
 def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> manifest.Agreement:

@@ -22,6 +22,7 @@ from serving import manifest, repository
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.model import open_model
+from serving.reference import SHOWN
 from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
@@ -41,7 +42,7 @@ def written(tmp_path_factory, mnist_5k):
 def test_one_file_of_weights_serves_onnx_runtime_and_keras(written):
     run, folder = written
     content = manifest.read(folder)
-    assert sorted(content.files) == ["labels.txt", "model.onnx", "picture.onnx", "weights.npz"]
+    assert sorted(content.files) == ["labels.txt", "model.onnx", "parity.npz", "picture.onnx", "weights.npz"]
     net = load_model(run)
     trained = net.get_weights()
     net.set_weights([np.zeros_like(weight) for weight in trained])
@@ -94,6 +95,9 @@ def test_calibration_needs_images_that_were_held_out(tmp_path, mnist_5k):
 def test_shipped_nets_give_the_same_answers_in_onnx_runtime_and_keras(preset):
     folder = pretrained()[preset]
     opened = open_model(folder)
+    assert opened.samples
+    assert {sample.label for sample in opened.samples.shown} <= set(opened.manifest.labels)
+    assert len(opened.samples.shown) == min(SHOWN, len(opened.manifest.labels))
     images = np.random.default_rng(0).integers(0, 256, (4, *opened.manifest.input.shape[1:]), dtype="uint8")
     net = graph.with_temperature(from_preset(preset, weights=True), opened.manifest.temperature)
     x = images * np.float32(opened.manifest.preprocess["scale"]) - np.float32(opened.manifest.preprocess["mean_values"])

@@ -1,6 +1,11 @@
 """Weights that resample a row of pixels onto a grid of cells."""
 
+import math
+
 import tensorflow as tf
+
+# Lobes of Lanczos's filter on each side.
+LOBES = 3
 
 
 def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -29,8 +34,8 @@ def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> 
     return inside * overlap / tf.maximum(total, 1e-6), inside[:, 0]
 
 
-def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf.Tensor:
-    """Computes weights of a triangle filter two cells wide, or two pixels if cells are smaller.
+def lanczos(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes weights of Lanczos's filter, six cells wide, or six pixels if cells are smaller, as in Pillow.
 
     Args:
         start: start of the first cell, in pixels; may be outside the row.
@@ -39,11 +44,21 @@ def smooth(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tf
         size: number of pixels in the row.
 
     Returns:
-        Weights, float32 [count, size], which sum to 1 per cell, or to 0 for a cell far outside the row.
+        Weights, float32 [count, size], which sum to 1 per cell, or to 0 for a cell with its middle outside the row; and
+        whether the middle of each cell is in the row, bool [count].
     """
     middle = start + cell * (tf.range(count, dtype=tf.float32)[:, None] + 0.5)
     pixel = tf.range(tf.cast(size, tf.float32))[None] + 0.5
-    weights = tf.nn.relu(1 - tf.abs(pixel - middle) / tf.maximum(cell, 1.0))
+    distance = tf.abs(pixel - middle) / tf.maximum(cell, 1.0)
+    weights = tf.where(distance < LOBES, _sinc(distance) * _sinc(distance / LOBES), 0.0)
     # Pixels outside the grid have no weight.
     weights *= tf.cast((pixel > start) & (pixel < start + cell * count), tf.float32)
-    return weights / tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1e-6)
+    # Beyond the row, negative weights can prevail.
+    inside = (middle > 0) & (middle < tf.cast(size, tf.float32))
+    weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1e-6)
+    return tf.where(inside, weights, 0.0), inside[:, 0]
+
+
+def _sinc(x: tf.Tensor) -> tf.Tensor:
+    angle = math.pi * tf.maximum(x, 1e-6)
+    return tf.sin(angle) / angle

@@ -36,7 +36,7 @@ from serving.manifest import ConversionKind
 SOURCE = "source.json"
 VERSION = "1.0.0"
 # Part of the digest: another number if images are converted differently.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def test_an_image_of_the_right_size_stays_as_it_is():
 @pytest.mark.parametrize("size", [(64, 64), (100, 100), (480, 480), (20, 20)])
 def test_an_image_is_scaled_as_by_pillow(size):
     smooth = Image.fromarray(rgba(6, 6)[..., :3]).resize(size, Image.Resampling.BICUBIC)
-    expected = np.asarray(smooth.resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+    expected = np.asarray(smooth.resize((32, 32), Image.Resampling.LANCZOS)).astype(int)
     pixels = np.dstack([np.asarray(smooth), np.full(size, 255, np.uint8)])
     np.testing.assert_allclose(small(pixels).astype(int), expected, atol=2)
 
@@ -64,7 +64,7 @@ def test_a_padded_image_is_whole_between_grey_bars(channels):
 def test_a_padded_image_is_scaled_to_the_longer_side():
     smooth = np.asarray(Image.fromarray(rgba(6, 6)[..., :3]).resize((64, 96), Image.Resampling.BICUBIC))
     found = small(np.dstack([smooth, np.full((96, 64), 255, np.uint8)]), kind="padded")
-    expected = np.asarray(Image.fromarray(smooth).resize((21, 32), Image.Resampling.BILINEAR)).astype(int)
+    expected = np.asarray(Image.fromarray(smooth).resize((21, 32), Image.Resampling.LANCZOS)).astype(int)
     # 64 pixels are 21.3 cells: the grid starts within a cell.
     assert (found[:, :5] == 127).all()
     assert (found[:, 27:] == 127).all()
@@ -74,7 +74,7 @@ def test_a_padded_image_is_scaled_to_the_longer_side():
 @pytest.mark.parametrize("size", [(64, 100), (48, 32)])
 def test_a_squashed_image_is_scaled_as_by_pillow(size):
     smooth = np.asarray(Image.fromarray(rgba(6, 6)[..., :3]).resize(size[::-1], Image.Resampling.BICUBIC))
-    expected = np.asarray(Image.fromarray(smooth).resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+    expected = np.asarray(Image.fromarray(smooth).resize((32, 32), Image.Resampling.LANCZOS)).astype(int)
     pixels = np.dstack([smooth, np.full(size, 255, np.uint8)])
     np.testing.assert_allclose(small(pixels, kind="squashed").astype(int), expected, atol=2)
 
