@@ -63,6 +63,22 @@ def blend_for_inference(block: Any, inputs: Any, transform: Any) -> Any:
     return inputs + transform * (block - inputs)
 
 
+def blend_in_torch(block: Any, inputs: Any, transform: Any) -> Any:
+    """Computes the coupled equation in one operation of PyTorch, and its gradient in three.
+
+    Args:
+        block: block state H, a tensor of PyTorch.
+        inputs: x.
+        transform: transform gate T.
+
+    Returns:
+        y, which rounds like `blend_for_inference` for T below 0.5, and equals H with T = 1.
+    """
+    import torch
+
+    return torch.lerp(inputs, block, transform)
+
+
 def partials(block: Any, inputs: Any, transform: Any) -> Partials:
     """Computes the partial derivatives of the coupled equation (arXiv 1507.06228, equations 3 to 5).
 

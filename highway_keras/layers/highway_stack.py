@@ -12,7 +12,7 @@ from highway_keras.layers.arguments import positive_integer
 from highway_keras.layers.base import Shape
 from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
-from highway_keras.layers.layer_math import WIDE, LayerMath, Weights, layer_math
+from highway_keras.layers.layer_math import LayerMath, Weights, layer_math
 from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
@@ -141,22 +141,23 @@ class HighwayStack(AffineHighway):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Computes the output of the last layer."""
-        x, weights, math = self._feature_major(inputs), self._stacked_weights(), self._math_for(inputs)
+        math = self._math_for(inputs)
+        x, weights = self._entered(inputs, math), self._stacked_weights(math)
         if (lesion := next_lesion(self.name)) is not None:
             y = self._lesioned(x, weights, math, lesion)
         elif is_recording_outputs():
             transform, outputs = stack_loop.gates_and_outputs(x, weights, math)
-            arrays = self._layers_last(transform, inputs), self._layers_last(outputs, inputs)
-            record(self, *arrays, depth=self.depth, mask=mask)
+            gates = self._layers_last(transform, inputs, math)
+            record(self, gates, self._layers_last(outputs, inputs, math), depth=self.depth, mask=mask)
             y = outputs[-1]
         elif is_recording():
             y, transform = stack_loop.gates(x, weights, math)
-            record(self, self._layers_last(transform, inputs), depth=self.depth, mask=mask)
+            record(self, self._layers_last(transform, inputs, math), depth=self.depth, mask=mask)
         elif training and math.has_gradient:
             y = stack_loop.train(x, weights, math, rematerialize=self.rematerialize)
         else:
             y = stack_loop.infer(x, weights, math)
-        y = ops.transpose(y)
+        y = math.leave(y)
         return ops.cast(y if len(inputs.shape) == 2 else ops.reshape(y, ops.shape(inputs)), self.compute_dtype)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
@@ -177,9 +178,10 @@ class HighwayStack(AffineHighway):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(inputs.shape))
-        x, weights, math = self._feature_major(inputs), self._stacked_weights(), self._math_for(inputs)
+        math = self._math_for(inputs)
+        x, weights = self._entered(inputs, math), self._stacked_weights(math)
         _, transform = stack_loop.gates(x, weights, math)
-        return self._layers_last(transform, inputs)
+        return self._layers_last(transform, inputs, math)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments in JSON-serializable form."""
@@ -202,40 +204,38 @@ class HighwayStack(AffineHighway):
         shape = ops.shape(inputs)
 
         def as_single_layers(sums: Any) -> Any:
-            block = self._activated(ops.reshape(ops.transpose(sums), shape))
-            return ops.transpose(ops.reshape(block, (-1, shape[-1])))
+            block = self._activated(ops.reshape(self._math.leave(sums), shape))
+            return self._math.enter(ops.reshape(block, (-1, shape[-1])))
 
         return replace(self._math, activation=as_single_layers)
 
-    def _stacked_weights(self) -> Weights:
-        kernels: tuple[Any, ...] = self.kernel, self.transform_kernel
-        if kernels[0].shape[-1] < WIDE:
-            kernels = (ops.concatenate(kernels, axis=2),)
+    def _stacked_weights(self, math: LayerMath) -> Weights:
+        kernels = math.joined(self.kernel, self.transform_kernel)
         transform_bias = ops.cast(self.transform_bias, self._gate_dtype)
         bias = ops.zeros_like(transform_bias) if self.bias is None else ops.cast(self.bias, self._gate_dtype)
         return Weights(tuple(ops.cast(kernel, self._gate_dtype) for kernel in kernels), bias, transform_bias)
 
     def _lesioned(self, x: Any, weights: Weights, math: LayerMath, lesion: Lesion) -> Any:
-        """Returns the lesioned output, `[units, examples]`, computed from the last intact layer with a known output."""
+        """Returns the lesioned output, computed from the last intact layer with a known output."""
         if lesion.outputs is None:
             return stack_loop.lesioned(x, weights, math, lesion.closed, 0)
         intact = lesion.outputs
 
         def last_intact() -> Any:
-            return self._feature_major(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2))
+            return self._entered(ops.take(intact, lesion.spared - 1, axis=len(intact.shape) - 2), math)
 
         x = ops.cond(ops.greater(lesion.spared, 0), last_intact, lambda: x)
         return stack_loop.lesioned(x, weights, math, lesion.closed, lesion.spared)
 
-    def _feature_major(self, inputs: Any) -> Any:
-        """Reshapes inputs to `[units, examples]`."""
+    def _entered(self, inputs: Any, math: LayerMath) -> Any:
+        """Arranges inputs of any rank for the loop."""
         x = ops.cast(inputs, self._gate_dtype)
-        return ops.transpose(x if len(inputs.shape) == 2 else ops.reshape(x, (-1, inputs.shape[-1])))
+        return math.enter(x if len(inputs.shape) == 2 else ops.reshape(x, (-1, inputs.shape[-1])))
 
-    def _layers_last(self, array: Any, inputs: Any) -> Any:
-        """Reshapes T or y of all layers from `[depth, units, examples]` to `[batch, ..., depth, units]`."""
+    def _layers_last(self, array: Any, inputs: Any, math: LayerMath) -> Any:
+        """Reshapes T or y of all layers from the loop to `[batch, ..., depth, units]`."""
         *examples, units = ops.shape(inputs)
-        return ops.reshape(ops.transpose(array, (2, 0, 1)), (*examples, self.depth, units))
+        return ops.reshape(math.layers_last(array), (*examples, self.depth, units))
 
     def _kernel_shape(self, input_shape: Shape) -> Shape:
         return (self.depth, input_shape[-1], input_shape[-1])

@@ -1,44 +1,45 @@
 """A loop of the highway equation over stacked weights, with a hand-written gradient.
 
-Activations are feature-major, `[units, examples]`, which makes the small products faster on every backend. The forward
-loop saves x, H and T of each layer; the backward loop carries a single array, and one batched product after it yields
-the gradients of all weights.
+Activations are arranged as the maths of a layer takes them (`LayerMath.enter`). The forward loop saves x, H and T of
+each layer; the backward loop carries a single array, and one batched product after it yields the gradients of all
+weights. PyTorch differentiates the forward loop itself, as fast.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import isqrt
 from typing import Any
 
 from keras import ops
 
-from highway_keras.layers.equations import DERIVATIVES, blend, close, gradients
-from highway_keras.layers.layer_math import LayerMath, Weights
-from highway_keras.layers.scan import is_traced, scan, stacked
+from highway_keras.layers.equations import DERIVATIVES, close, gradients
+from highway_keras.layers.layer_math import LayerMath, TorchLayerMath, Weights
+from highway_keras.layers.scan import scan, stacked
 
 
 def infer(x: Any, weights: Weights, math: LayerMath) -> Any:
     """Computes the output of the last layer.
 
     Args:
-        x: `[units, examples]`, in the gate's dtype.
+        x: inputs as `math.enter` arranges them, in the gate's dtype.
         weights: weights of `depth` layers, in the gate's dtype.
         math: maths of each layer.
 
     Returns:
-        y, `[units, examples]`.
+        y, arranged like x.
     """
-    return scan(_layer(math), x, math.slices(weights))[0]
+    return scan(_layer(math), x, weights.arrays)[0]
 
 
 def gates(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
-    """Computes the output of the last layer and all transform gates, `[depth, units, examples]`; see `infer`."""
-    y, (transform,) = scan(_layer(math, "gate"), x, math.slices(weights), kept=1)
+    """Computes the output of the last layer and all transform gates, `[depth, ...]`, arranged like x; see `infer`."""
+    y, (transform,) = scan(_layer(math, "gate"), x, weights.arrays, kept=1)
     return y, stacked(transform)
 
 
 def gates_and_outputs(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, Any]:
-    """Computes transform gates and outputs of all layers, each `[depth, units, examples]`; see `infer`."""
-    transform, outputs = scan(_layer(math, "gate", "y"), x, math.slices(weights), kept=2)[1]
+    """Computes transform gates and outputs of all layers, each `[depth, ...]`, arranged like x; see `infer`."""
+    transform, outputs = scan(_layer(math, "gate", "y"), x, weights.arrays, kept=2)[1]
     return stacked(transform), stacked(outputs)
 
 
@@ -46,20 +47,20 @@ def lesioned(x: Any, weights: Weights, math: LayerMath, closed: Any, first: Any)
     """Computes the output of the last layer with some gates closed, starting at a given layer.
 
     Args:
-        x: input of layer `first`, `[units, examples]`, in the gate's dtype.
+        x: input of layer `first`, as for `infer`.
         weights: see `infer`.
         math: see `infer`.
         closed: bool, `[depth, units]`: units with closed gates.
         first: int or int tensor: index of the first layer to compute; `depth` computes none.
 
     Returns:
-        y, `[units, examples]`.
+        y, arranged like x.
     """
-    closed, slices = ops.convert_to_tensor(closed, dtype="bool"), math.slices(weights)
+    closed, slices = ops.convert_to_tensor(closed, dtype="bool"), weights.arrays
 
     def body(row: Any, x: Any) -> Any:
         block, gate = math.block_and_gate(x, tuple(ops.take(array, row, axis=0) for array in slices))
-        return close(blend(block, x, gate, None), x, ops.expand_dims(ops.take(closed, row, axis=0), -1))
+        return close(math.blend(block, x, gate), x, math.enter(ops.take(closed, row, axis=0)[None]))
 
     return ops.fori_loop(first, weights.depth, body, x)
 
@@ -75,15 +76,21 @@ def train(x: Any, weights: Weights, math: LayerMath, *, rematerialize: bool = Fa
             backward pass: memory grows with the square root of depth, at about a third more computation.
 
     Returns:
-        y, `[units, examples]`.
+        y, arranged like x.
     """
+    if isinstance(math, TorchLayerMath) and not rematerialize:
+        return infer(x, weights, math)
     if not rematerialize:
         return _differentiable(_forward, _backward, x, weights, math)
     length = isqrt(weights.depth)
     head = weights.depth % length
     if head:
-        x = _differentiable(_forward, _backward, x, Weights.of(array[:head] for array in weights.arrays), math)
+        x = train(x, Weights.of(array[:head] for array in weights.arrays), math)
     segments = Weights.of(ops.reshape(array[head:], (-1, length, *array.shape[1:])) for array in weights.arrays)
+    if isinstance(math, TorchLayerMath):
+        for segment in zip(*segments.arrays, strict=True):
+            x = math.checkpointed(partial(infer, weights=Weights.of(segment), math=math), x)
+        return x
     return _differentiable(_forward_segments, _backward_segments, x, segments, math)
 
 
@@ -92,7 +99,7 @@ def _layer(math: LayerMath, *saved: str) -> Callable[[Any, Any], tuple[Any, tupl
 
     def body(x: Any, layer: Any) -> tuple[Any, tuple]:
         block, gate = math.block_and_gate(x, layer)
-        y = blend(block, x, gate, None)
+        y = math.blend(block, x, gate)
         values = {"x": x, "block": block, "gate": gate, "y": y}
         return y, tuple(values[name] for name in saved)
 
@@ -104,28 +111,16 @@ def _differentiable(forward: Callable, backward: Callable, x: Any, weights: Weig
     def run(x: Any, *weights: Any) -> Any:
         y, saved = forward(x, Weights.of(weights), math)
 
-        def gradient(*arguments: Any, upstream: Any = None) -> tuple:
-            if upstream is None:
-                return backward(*arguments, saved, Weights.of(weights), math)
-            # PyTorch passes x and the weights, and the upstream gradient by name.
-            x, *tracked = arguments
-            values = forward(x, Weights.of(tracked), math)[1] if _is_differentiated_again() else saved
-            return backward(upstream, values, Weights.of(tracked), math)
+        def gradient(upstream: Any) -> tuple:
+            return backward(upstream, saved, Weights.of(weights), math)
 
         return y, gradient
 
     return run(x, *weights.arrays)
 
 
-def _is_differentiated_again() -> bool:
-    """Tests whether PyTorch records this backward pass, for which saved tensors are constants."""
-    import torch
-
-    return torch.is_grad_enabled()
-
-
 def _forward(x: Any, weights: Weights, math: LayerMath) -> tuple[Any, tuple]:
-    return scan(_layer(math, "x", "block", "gate"), x, math.slices(weights), kept=3)
+    return scan(_layer(math, "x", "block", "gate"), x, weights.arrays, kept=3)
 
 
 def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) -> tuple:
@@ -139,19 +134,11 @@ def _backward(upstream: Any, saved: tuple, weights: Weights, math: LayerMath) ->
         upstream = local.inputs
         for kernel, part in zip(kernels, sums, strict=True):
             upstream = math.add_product(upstream, kernel, part)
-        return upstream, sums if at_once else weight_gradients(x, sums)
+        return upstream, sums
 
-    def weight_gradients(x: Any, sums: tuple) -> tuple:
-        kernels, biases = zip(*(math.weight_gradients(x, part) for part in sums), strict=True)
-        return (*kernels, *biases)
-
-    # A compiled loop is faster with one product for all layers after it, a Python loop with one for each.
-    at_once = is_traced()
     count = len(weights.kernels)
-    kept = count if at_once else 2 * count
-    upstream, found = scan(body, upstream, (*saved, *weights.kernels), kept=kept, reverse=True)
-    found = weight_gradients(saved[0], found) if at_once else tuple(map(stacked, found))
-    kernels, biases = found[:count], found[count:]
+    upstream, sums = scan(body, upstream, (*saved, *weights.kernels), kept=count, reverse=True)
+    kernels, biases = zip(*(math.weight_gradients(saved[0], part) for part in sums), strict=True)
     return (upstream, *kernels, *(biases if count == 2 else ops.split(biases[0], 2, axis=1)))
 
 

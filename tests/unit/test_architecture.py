@@ -35,9 +35,9 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/analysis/gradients.py": {"jax", "tensorflow", "torch"},
     "highway_keras/analysis/plots.py": {"matplotlib"},
     "highway_keras/layers/fused_blend.py": {"tensorflow"},
+    "highway_keras/layers/equations.py": {"torch"},
     "highway_keras/layers/layer_math.py": {"torch"},
     "highway_keras/layers/scan.py": {"tensorflow", "torch"},
-    "highway_keras/layers/stack_loop.py": {"torch"},
 }
 
 # Modules that import others by a name in a string, which the rules cannot follow: readers of weights by the suffix of

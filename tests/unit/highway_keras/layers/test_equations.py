@@ -8,8 +8,16 @@ import pytest
 
 from highway_keras import HighwayStack
 from highway_keras.analysis import gradients as analysis
-from highway_keras.layers import equations, stack_loop
-from highway_keras.layers.equations import DERIVATIVES, Partials, blend, blend_for_inference, gradients, partials
+from highway_keras.layers import equations, layer_math, stack_loop
+from highway_keras.layers.equations import (
+    DERIVATIVES,
+    Partials,
+    blend,
+    blend_for_inference,
+    blend_in_torch,
+    gradients,
+    partials,
+)
 from highway_keras.surgery.stacking import layers_of
 from tests.unit.highway_keras.backend import BACKEND, PRECISE, array, gradient_tensors, inputs
 from tests.unit.highway_keras.stacks import random_stack
@@ -27,6 +35,16 @@ def test_the_forms_of_the_equation_agree():
         np.testing.assert_allclose(partial, (blend(*above, None) - blend(*below, None)) / (2 * step), rtol=0, atol=1e-9)
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's own operation")
+def test_the_operation_of_pytorch_is_the_equation():
+    import torch
+
+    block, x, gate = (torch.tensor(values, dtype=torch.float64) for values in (H, X, T))
+    np.testing.assert_allclose(blend_in_torch(block, x, gate), blend(H, X, T, None), rtol=1e-14)
+    assert (blend_in_torch(block, x, torch.zeros_like(gate)) == x).all()
+    assert (blend_in_torch(block, x, torch.ones_like(gate)) == block).all()
+
+
 def test_gradients_are_the_partials_times_the_derivatives():
     upstream, slopes = np.arange(5.0), (lambda h: 2 * h, lambda t: 3 * t)
     of = partials(H, X, T)
@@ -39,7 +57,9 @@ def test_a_stack_follows_a_change_of_the_equation(monkeypatch):
         return Partials(0 * upstream, 0 * upstream, upstream)
 
     stack = random_stack(3, (None, 4), activation="tanh")
-    monkeypatch.setattr(stack_loop, "blend", lambda block, inputs, transform, carry: inputs)
+    monkeypatch.setattr(layer_math, "blend", lambda block, inputs, transform, carry: inputs)
+    # PyTorch differentiates what it computes: all three arguments must have a gradient.
+    monkeypatch.setattr(layer_math, "blend_in_torch", lambda block, inputs, transform: inputs + 0 * block * transform)
     monkeypatch.setattr(stack_loop, "gradients", of_x_alone)
     x, upstream = inputs(5, 4), inputs(5, 4, seed=2)
     of_x, *of_weights = (array(each) for each in gradient_tensors(stack, x, upstream, training=True))

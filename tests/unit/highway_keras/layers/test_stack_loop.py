@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highway_keras.layers import highway_stack, recording, stack_loop
+from highway_keras.layers import layer_math, recording, stack_loop
 from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.lesion import Lesion, lesioned
 from tests.unit.highway_keras.backend import (
@@ -138,7 +138,7 @@ def test_a_wide_stack_keeps_the_kernels_apart_and_computes_the_same(policy, rema
         return {"y": array(stack(x)), "T": array(stack.gates(x)), "lesion": lesion, **gradients(stack, x, upstream)}
 
     expected = results()
-    monkeypatch.setattr(highway_stack, "WIDE", 3)
+    monkeypatch.setattr(layer_math, "WIDE", 3)
     calls, gates = [], stack_loop.gates
     monkeypatch.setattr(stack_loop, "gates", lambda x, weights, math: calls.append(weights) or gates(x, weights, math))
     found = results()
