@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipelines.core.frozen import Angle, AtLeastOne, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
+from pipelines.core.frozen import Angle, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
 from pipelines.core.optimizers import SGD, ConstantSchedule, Optimizer, Schedule
 
 
@@ -76,9 +76,6 @@ class Augment(Frozen):
     """Largest angle in degrees by which an image is rotated, in either direction; 0 skips it."""
     elastic: Extent = 0.0
     """Elastic distortion: standard deviation, in pixels, of the smooth random displacements of an image; 0 skips it."""
-    coarse: AtLeastOne = 1.0
-    """Loss of sharpness: largest side in pixels of cells over which an image is averaged before it is scaled up again;
-    sides are uniform from 1 to this. 1 skips it."""
     cutout: NonNegative = 0
     """Side in pixels of a square that is erased around a random pixel; 0 skips it."""
     mixup: Extent = 0.0
@@ -206,8 +203,6 @@ class Space(Frozen):
     """Range of `augment.rotate`."""
     elastic: tuple[Extent, ...] = ()
     """Range of `augment.elastic`."""
-    coarse: tuple[AtLeastOne, ...] = ()
-    """Range of `augment.coarse`."""
     cutout: tuple[NonNegative, ...] = ()
     """Choice of `augment.cutout`."""
     mixup: tuple[Extent, ...] = ()

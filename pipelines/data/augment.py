@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from pipelines.core.config import Augment
-from pipelines.data.coarse import DRAWS, coarse
 from pipelines.data.mixing import erased, mixed, shares
 from pipelines.data.warp import displacements, warp
 
@@ -100,12 +99,10 @@ def augment(
     if settings.pad or settings.mirror:
         images = move(images, draw(whole, settings, seed).rows(part))
     # Seeds of their own: adding one kind of augmentation changes the draws of no other.
-    for_warp, for_cutout, for_shares, for_boxes, for_cells = (tf.random.fold_in(seed, number) for number in range(1, 6))
+    for_warp, for_cutout, for_shares, for_boxes = (tf.random.fold_in(seed, number) for number in range(1, 5))
     if settings.rotate or settings.elastic:
         height, width = images.shape[1:3]
         images = warp(images, displacements(whole, (height, width), settings, for_warp)[part])
-    if settings.coarse > 1:
-        images = coarse(images, settings.coarse, tf.random.stateless_uniform([whole, DRAWS], for_cells)[part])
     if settings.cutout:
         images = erased(images, settings.cutout, tf.random.stateless_uniform([whole, 2], for_cutout)[part])
     alpha = settings.mixup or settings.cutmix

@@ -72,7 +72,6 @@ def _augmentation(config: Config) -> Iterator[str]:
         "random mirror": augment.mirror,
         f"rotation by up to {augment.rotate:g} degrees": augment.rotate,
         f"elastic displacements of {augment.elastic:g} pixels": augment.elastic,
-        f"averages over up to {augment.coarse:g} pixels": augment.coarse > 1,
         f"squares of {augment.cutout} pixels erased": augment.cutout,
         f"mixup of {augment.mixup:g}": augment.mixup,
         f"CutMix of {augment.cutmix:g}": augment.cutmix,

@@ -25,7 +25,6 @@ FIELDS = {
     "label_smoothing": "label_smoothing",
     "rotate": "augment.rotate",
     "elastic": "augment.elastic",
-    "coarse": "augment.coarse",
     "cutout": "augment.cutout",
     "mixup": "augment.mixup",
     "cutmix": "augment.cutmix",

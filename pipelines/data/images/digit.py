@@ -3,8 +3,7 @@
 MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
 centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
 after the middle. Here the paper is estimated first, as a plane of brightness; strokes are what lies far from that plane
-and is neither a table, a frame nor a speck. Strokes of markers and of coarse scans are redrawn as thin and as sharp as
-those of MNIST.
+and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,8 @@ LARGE = 1.5
 FINE = 6
 # Width of strokes in pixels from which they are thinned to it: three quarters of MNIST's are thinner.
 WIDTH = 2.8
-# Width of the edges of strokes in pixels from which they are sharpened: 99% of MNIST's are narrower, enlarged or not.
+# Width of the edges of strokes in pixels from which they are left alone, as those of scans with coarse cells: redrawing
+# would lose the faint ones. 99% of MNIST's are narrower, enlarged or not.
 SOFT = 1.7
 # Shares of the strongest ink that become paper and ink in sharpened strokes.
 LOW, HIGH = 0.2, 0.7
@@ -65,7 +65,7 @@ class Redrawn(NamedTuple):
     ink: tf.Tensor
     """float32 [n, n], from 0 to 1."""
     needed: tf.Tensor
-    """True if the original strokes are thick or blurred; bool scalar."""
+    """True if the original strokes are thick, and sharp enough to be redrawn; bool scalar."""
 
 
 def digit(grey: tf.Tensor) -> NormalizedDigit:
@@ -141,7 +141,7 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
 
 
 def redraw(ink: tf.Tensor) -> Redrawn:
-    """Sharpens strokes, and thins them to the width of those that wrote MNIST.
+    """Thins strokes to the width of those that wrote MNIST, and sharpens them.
 
     Args:
         ink: float32 [n, n], not negative, in cells of which `FINE` are a pixel of MNIST.
@@ -165,7 +165,7 @@ def redraw(ink: tf.Tensor) -> Redrawn:
         return number + 1, drawn - tf.minimum(rounds - number, 1.0) * (drawn - eroded)
 
     _, thin = tf.while_loop(lambda number, _: number < rounds, erode, (0.0, sharp))
-    return Redrawn(thin, (rounds > 0.5) | (edge > SOFT * FINE))
+    return Redrawn(thin, (rounds > 0.5) & (edge < SOFT * FINE))
 
 
 def _outline(ink: tf.Tensor) -> tf.Tensor:

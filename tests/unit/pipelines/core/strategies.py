@@ -74,7 +74,6 @@ augments = st.builds(
     mirror=st.booleans(),
     rotate=st.floats(0, 180),
     elastic=extents,
-    coarse=st.floats(1, 8),
     cutout=st.integers(0, 100),
     mixup=extents,
 )

@@ -25,7 +25,6 @@ VALUES = {
     "label_smoothing": st.floats(0, 0.99),
     "rotate": st.floats(0, 45),
     "elastic": st.floats(0, 5),
-    "coarse": st.floats(1, 4),
     "cutout": st.integers(0, 32),
     "mixup": st.floats(0, 2),
     "cutmix": st.floats(0, 2),
@@ -113,7 +112,7 @@ def test_every_recipe_can_be_searched(name):
 
 def test_choices_and_ranges_are_distinguished_by_what_a_space_accepts():
     for name in FIELDS:
-        one = {"activation": "relu", "precision": "float32", "coarse": 1.5}.get(name, 1 if name in CHOICES else 0.5)
+        one = {"activation": "relu", "precision": "float32"}.get(name, 1 if name in CHOICES else 0.5)
         if name in CHOICES:
             assert searched(Space(**{name: (one,)})) == {name: (one,)}
         else:

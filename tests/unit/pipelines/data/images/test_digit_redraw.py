@@ -36,12 +36,9 @@ def test_strokes_of_a_pen_are_left_alone(width, angle, blur):
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.floats(0, np.pi), st.floats(2.2, 4))
-def test_blurred_strokes_become_sharper(angle, blur):
-    drawn = redraw(line(2.0, angle, blur))
-    assert drawn.needed
-    before, after = (np.mean((ink > 0.25) & (ink < 0.75)) for ink in (line(2.0, angle, blur), drawn.ink.numpy()))
-    assert after < before
+@given(st.floats(1.5, 6), st.floats(0, np.pi), st.floats(2.2, 4))
+def test_blurred_strokes_are_left_alone(width, angle, blur):
+    assert not redraw(line(width, angle, blur)).needed
 
 
 def test_paper_without_ink_is_left_alone():
