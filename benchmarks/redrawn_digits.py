@@ -5,8 +5,6 @@ The files are processed as by the endpoint: decoded, converted to the net's inpu
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,8 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import data, drawings, serving
-from benchmarks.controller import ROOT
+from benchmarks import data, drawings
 from benchmarks.drawings import Drawing
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
@@ -31,14 +28,14 @@ BATCH = 256
 DIGITS, SEVERAL = 1000, 3
 # Digits of each drawing in the figure, and the colour of transparent pixels.
 SHOWN, CLEAR = 3, "#cfe2f3"
-# Approximate seconds of training, and per image file.
-TRAIN_COST, FILE_COST = 500.0, 0.015
+# Approximate seconds per image file.
+FILE_COST = 0.015
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Evaluates `mnist_conv_32_modern` after 6 epochs on each drawing; if quick, another net on ten digits."""
+    """Evaluates the net of the package on each drawing of test digits; if quick, of ten."""
     name = "mnist" if data.is_prepared("mnist") and not session.quick else "mnist_5k"
-    model = open_model(_exported(session, name))
+    model = open_model(Path("mnist"))
     from pipelines.data import sources
 
     examples = sources.load(name, "test")
@@ -74,30 +71,12 @@ def run(session: Session) -> Iterator[Row]:
 def cost(session: Session) -> float:
     """Estimates how many seconds `run` takes."""
     files = (len(drawings.DRAWINGS) + len(drawings.WITHOUT_DIGITS) + 1) * DIGITS
-    return 1.0 if session.quick else TRAIN_COST + files * FILE_COST
+    return 1.0 if session.quick else files * FILE_COST
 
 
 BENCHMARK = Benchmark(
-    "redrawn_digits", "How accurate is a net on digits as people write and photograph them?", run, cost
+    "redrawn_digits", "How accurate is the net of the package on digits as people write and photograph them?", run, cost
 )
-
-
-def _exported(session: Session, name: str) -> Path:
-    to = session.folder / "models" / "redrawn"
-    if session.quick:
-        # The version of the other benchmarks is without the graph from image files to digits.
-        serving.exported(session)
-        run = session.folder / "runs" / "dense"
-    else:
-        run = session.folder / "redrawn"
-        _run("train", "mnist_conv_32_modern", "--data", name, "--epochs", "6", "--run", str(run))
-        session.spent(TRAIN_COST, "redrawn digits: the net is trained")
-    _run("export", str(run), "--to", str(to))
-    return to / "1"
-
-
-def _run(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
 
 
 def _see(model: Model, draw: Drawing, digits: np.ndarray) -> list[Seen]:

@@ -127,7 +127,7 @@ def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:
 def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: ConversionKind = "natural") -> tf.Tensor:
     """Gives a photograph the right aspect ratio and resizes it.
 
-    Transparent parts show white paper, as in a viewer. Downscaling averages, upscaling interpolates; an image of the
+    Transparent parts show white paper, as in a viewer. The filter is Lanczos's, as in Pillow; an image of the
     right size is unchanged.
 
     Args:
