@@ -119,4 +119,5 @@ def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
                     axes.set(xticks=[], yticks=[])
                     axes.grid(visible=False)
                     axes.spines[:].set(visible=True, linewidth=0.5)
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110)
