@@ -17,12 +17,12 @@ from serving.manifest import (
     GATE_MEANS,
     LABEL,
     PROBABILITIES,
+    ConversionKind,
     GateMap,
     Input,
     Manifest,
     Net,
     Parity,
-    ConversionKind,
     Tensor,
     TrainingRecord,
 )  # fmt: skip

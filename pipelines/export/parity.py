@@ -15,9 +15,9 @@ from serving.manifest import (
     LABEL,
     PROBABILITIES,
     Agreement,
+    ConversionKind,
     Files,
     Parity,
-    ConversionKind,
 )  # fmt: skip
 
 if TYPE_CHECKING:

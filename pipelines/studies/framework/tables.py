@@ -75,7 +75,7 @@ def score_format(rows: Sequence[Sequence[str]], several: str = SPREAD) -> str:
     Example:
         score_format([("10 layers", "95.28 (n = 1)")])  # "one run each (n = 1)"
     """
-    return SPREAD if any("±" in cell for row in rows for cell in row) else "one run each (n = 1)"
+    return several if any("±" in cell for row in rows for cell in row) else "one run each (n = 1)"
 
 
 def mean(values: Sequence[float], digits: int = 3) -> str:

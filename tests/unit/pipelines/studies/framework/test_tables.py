@@ -32,3 +32,10 @@ def test_a_source_that_names_its_runs():
 def test_a_mean_of_nothing_is_missing():
     assert mean([0.1, 0.2]) == "0.150"
     assert mean([]) == "-"
+
+
+def test_a_note_names_a_spread_only_if_a_cell_has_one():
+    single, several = tables.measured([0.9], 1), tables.measured([0.9, 0.8], 2)
+    assert tables.score_format([("net", single)]) == "one run each (n = 1)"
+    assert tables.score_format([("net", single), ("other", several)]) == tables.SPREAD
+    assert tables.score_format([("net", several)], tables.MEAN) == tables.MEAN
