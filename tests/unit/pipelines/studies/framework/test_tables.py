@@ -1,7 +1,7 @@
 import statistics
 
 from pipelines.studies.framework.study import Published
-from pipelines.studies.framework.tables import mean, measured, spread
+from pipelines.studies.framework.tables import MEAN, SPREAD, mean, measured, score_format, spread
 
 
 def test_best_mean_and_deviation():
@@ -35,7 +35,7 @@ def test_a_mean_of_nothing_is_missing():
 
 
 def test_a_note_names_a_spread_only_if_a_cell_has_one():
-    single, several = tables.measured([0.9], 1), tables.measured([0.9, 0.8], 2)
-    assert tables.score_format([("net", single)]) == "one run each (n = 1)"
-    assert tables.score_format([("net", single), ("other", several)]) == tables.SPREAD
-    assert tables.score_format([("net", several)], tables.MEAN) == tables.MEAN
+    single, several = measured([0.9], 1), measured([0.9, 0.8], 2)
+    assert score_format([("net", single)]) == "one run each (n = 1)"
+    assert score_format([("net", single), ("other", several)]) == SPREAD
+    assert score_format([("net", several)], MEAN) == MEAN
