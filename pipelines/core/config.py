@@ -126,6 +126,10 @@ class Config(Frozen):
     """Examples per step."""
     label_smoothing: Rate = 0.0
     """Share of each target spread over all classes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """Weights of the classes in the training loss; "balanced" gives each class the same sum of weights."""
+    patience: NonNegative = 0
+    """Epochs without a better validation score after which training ends; 0 trains all epochs."""
     seed: NonNegative = 0
     """Seed of initial weights, order of the data, augmentation and dropout."""
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"

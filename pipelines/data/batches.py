@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from pipelines.core.config import Augment
@@ -27,6 +28,7 @@ def training(
     first_step: int = 0,
     steps: int,
     classes: int,
+    class_weights: np.ndarray | None = None,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Returns the batches of a training run. Each depends only on the seed and the step.
@@ -40,11 +42,13 @@ def training(
         first_step: the step to start at; batches are the same as in a run from step 0.
         steps: the step to stop before, also counted from 0.
         classes: length of the one-hot labels; 0 leaves targets unchanged.
+        class_weights: weight of each class, float [classes]; the weight of a mixed image is mixed like its label. None
+            leaves all examples equal.
         shard: (index, count) of this host; it receives one of `count` equal slices of each batch.
 
     Returns:
         A dataset of `steps - first_step` pairs: images float32 [b, h, w, c], labels float32 [b, classes]; or vectors
-        float32 [b, f], targets float32 [b, 1].
+        float32 [b, f], targets float32 [b, 1]. With `class_weights`, triples: the weights float32 [b] come third.
 
     Raises:
         UserError: the batch size is not a multiple of the number of hosts (with mixup or CutMix: of twice the number).
@@ -61,19 +65,36 @@ def training(
         raise UserError(f"{hosts} hosts cannot mix images of a batch of {batch_size}. Use a multiple of {2 * hosts}.")
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
-    def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = apply(fitted, images)
         y = _targets(labels, classes)
-        if augment == Augment():
-            return x, y
-        drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
-        return augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
+        if augment != Augment():
+            drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
+            x, y = augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
+        return (x, y) if class_weights is None else (x, y, tf.linalg.matvec(y, tf.constant(class_weights, y.dtype)))
 
     if isinstance(examples, Stream):
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     else:
         batches = _from_memory(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
+
+
+def balanced(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Computes weights of classes whose sums over the examples of each class are equal, and whose mean is 1.
+
+    Args:
+        labels: class of each training example, int [n].
+        classes: number of classes.
+
+    Returns:
+        float64 [classes]; 0 for a class without examples.
+
+    Example:
+        balanced(np.array([0, 0, 0, 1]), 2)  # [0.667, 2.0]
+    """
+    counts = np.bincount(labels, minlength=classes)
+    return np.where(counts > 0, len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1)), 0.0)
 
 
 def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, classes: int) -> tf.data.Dataset:

@@ -89,6 +89,29 @@ class StopOnNaN(keras.callbacks.Callback):
             raise DivergedError(self.progress.step)
 
 
+class StopEarly(keras.callbacks.Callback):
+    """Ends training after an epoch if the validation score has not improved for some epochs; comes after `SaveRun`.
+
+    Args:
+        progress: the progress of the run.
+        patience: number of epochs; 0 never ends training.
+    """
+
+    def __init__(self, progress: Progress, patience: int) -> None:
+        super().__init__()
+        self.progress = progress
+        self.patience = patience
+
+    def on_epoch_end(self, epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.model.stop_training = out_of_patience(self.progress, self.patience, epoch + 1)
+
+
+def out_of_patience(progress: Progress, patience: int, epochs: int) -> bool:
+    """Returns whether the best of `epochs` epochs is at least `patience` epochs ago; 0 waits for ever."""
+    return bool(patience) and epochs - progress.best_epoch >= patience
+
+
 class ValidateAveraged(keras.callbacks.Callback):
     """Validates with the moving average of the weights."""
 

@@ -23,8 +23,10 @@ from pipelines.training.callbacks import (
     ProbeCallback,
     SaveRun,
     StepCounter,
+    StopEarly,
     StopOnNaN,
     ValidateAveraged,
+    out_of_patience,
     record,
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
@@ -120,6 +122,7 @@ def _fit(training: Training) -> None:
         if options.probe
         else []
     )
+    weights = batches.balanced(examples.labels, classes) if config.class_weights == "balanced" else None
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
@@ -145,6 +148,7 @@ def _fit(training: Training) -> None:
                 stop=stop,
                 curves=curves,
             ),
+            StopEarly(progress, config.patience),
             *options.callbacks,
         ]
 
@@ -159,6 +163,7 @@ def _fit(training: Training) -> None:
                 first_step=progress.step,
                 steps=epochs * steps_per_epoch,
                 classes=classes,
+                class_weights=weights,
             )
             model.fit(
                 rest,
@@ -174,13 +179,22 @@ def _fit(training: Training) -> None:
         if progress.step % steps_per_epoch:
             # The rest of an epoch needs its own call, as all epochs of a `fit` have the same length. Any call to `fit`
             # ends by replacing the weights with their average, which the copy undoes.
-            weights: list[np.ndarray] = []
-            copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: weights.extend(_values(model)))
+            values: list[np.ndarray] = []
+            copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: values.extend(_values(model)))
             train(progress.step // steps_per_epoch + 1, copy)
-            for variable, value in zip(model.trainable_variables, weights, strict=True):
+            for variable, value in zip(model.trainable_variables, values, strict=True):
                 variable.assign(value)
-        if progress.step < config.epochs * steps_per_epoch:
+        epochs = progress.step // steps_per_epoch
+        if epochs < config.epochs and not out_of_patience(progress, config.patience, epochs):
             train(config.epochs)
+    epochs = progress.step // steps_per_epoch
+    if epochs < config.epochs:
+        options.console.print(
+            f"stopped after epoch {epochs}: no better validation score in {config.patience} epochs; the best is that "
+            f"of epoch {progress.best_epoch} (--weights best)",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _values(model: keras.Model) -> list[np.ndarray]:

@@ -33,12 +33,14 @@ def text(run: Run) -> str:
     commit = f"{record.code.commit}{' with changes' if record.code.dirty else ''}" if record.code else "not a checkout"
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     task = f"{len(data.labels)} classes" if data.labels else "a number to predict from features"
+    epochs = record.step // record.steps_per_epoch
+    of = "" if epochs == config.epochs else f" of {config.epochs}"
     made = [
         ("command", f"`{record.command}`"),
         ("recipe", config.recipe),
         ("net", f"{config.model.preset}, {record.parameters:,} parameters"),
         ("data", f"{data.name} {data.version}: {counts}; {task}, {'x'.join(map(str, data.shape))}"),
-        ("steps", f"{record.step:,} of {config.batch_size} examples ({config.epochs} epochs), seed {config.seed}"),
+        ("steps", f"{record.step:,} of {config.batch_size} examples ({epochs}{of} epochs), seed {config.seed}"),
         ("time", f"{record.seconds:.0f} s ({record.created}), validation included"),
         ("precision", f"{record.precision.policy}: {record.precision.reason}"),
         ("machine", f"{machine.cpu}, {machine.cores} cores, {' '.join(machine.cpu_features)}"),

@@ -13,7 +13,7 @@ from rich.console import Console
 from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
-from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, TrapezoidSchedule
+from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, StepSchedule, TrapezoidSchedule
 from pipelines.training import figures
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
@@ -45,6 +45,17 @@ OTHERS = {
     # Executions of two steps, which reach a multiple of three with the sixteenth step.
     "executions": ({"steps_per_execution": 2, "precision": "float32", "optimizer": SGD(learning_rate=0.1)}, 3, 16),
     "convolutions": (CONVOLUTIONS.model_dump(), 1, 13),
+    "patience": (
+        {
+            "class_weights": "balanced",
+            "patience": 2,
+            "epochs": 6,
+            # Nothing improves after the first epoch.
+            "schedule": StepSchedule(boundaries=(10,), factor=1e-9),
+        },
+        1,
+        14,
+    ),
     "lion": ({"optimizer": Lion(weight_decay=0.1, ema=0.9), "schedule": TrapezoidSchedule()}, 1, 14),
     "muon": ({"optimizer": Muon(weight_decay=0.1), "schedule": TrapezoidSchedule()}, 1, 14),
 }

@@ -251,3 +251,18 @@ def test_the_command_line_trains_in_a_folder_named_after_the_recipe(toy, tmp_pat
     assert record["state"] == "finished"
     assert main(["train", "--resume", "runs/mnist_dense_50"]) == 2
     assert "is finished" in capsys.readouterr().err
+
+
+def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):
+    schedule = StepSchedule(boundaries=(10,), factor=1e-9)
+    run, output = train_run(tmp_path / "run", toy_config(epochs=8, patience=2, schedule=schedule))
+    assert (run.record.state, run.record.step, len(table.read(run.path / "metrics.csv"))) == ("finished", 30, 3)
+    assert "stopped after epoch 3: no better validation score in 2 epochs; the best is that of epoch 1" in output
+    assert "(3 of 8 epochs)" in (run.path / "report.md").read_text()
+
+
+def test_patience_needs_validation_examples(toy, tmp_path):
+    toy.counts = {**toy.counts, "validation": 0}
+    with pytest.raises(UserError, match="patience needs validation examples"):
+        train_run(tmp_path / "run", toy_config(patience=2))
+    assert not (tmp_path / "run").exists()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.config import Augment, Preprocess
 from pipelines.core.errors import UserError
-from pipelines.data.batches import evaluation, throughput, training
+from pipelines.data.batches import balanced, evaluation, throughput, training
 from pipelines.data.preprocess import Fitted, apply, fit
 from pipelines.data.sources import Examples
 
@@ -154,3 +154,19 @@ def test_images_are_counted_over_the_time(monkeypatch):
 def test_too_few_batches_are_an_error():
     with pytest.raises(ValueError, match="ran out"):
         throughput(empty_batches(3))
+
+
+def test_balanced_classes_weigh_the_same_in_all():
+    labels = np.array([0] * 30 + [1] * 10 + [3] * 8)
+    weights = balanced(labels, 5)
+    np.testing.assert_allclose(np.bincount(labels, weights[labels], 5), [16, 16, 0, 16, 0])
+    assert weights[labels].mean() == pytest.approx(1)
+
+
+def test_the_weight_of_an_example_is_that_of_its_class_also_when_mixed():
+    weights = np.arange(1.0, CLASSES + 1)
+    for x, y, weight in batches(numbered(50), class_weights=weights):
+        np.testing.assert_array_equal(weight, weights[x[:, 0, 0, 0].astype(int) % CLASSES])
+        np.testing.assert_array_equal(weight, y @ weights)
+    for _, y, weight in batches(numbered(50), class_weights=weights, augment=Augment(mixup=1.0)):
+        np.testing.assert_allclose(weight, y @ weights, rtol=1e-6)
