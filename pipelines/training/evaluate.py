@@ -1,15 +1,17 @@
-"""Evaluates a run on the test split, which training never sees."""
+"""Evaluates a run on the test split, which training never sees, or on other data."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from rich.console import Console
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
-from pipelines.core.run import Weights, load_model, model_file, open_run
+from pipelines.core.run import Run, Weights, load_model, model_file, open_run
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
 
@@ -17,27 +19,37 @@ if TYPE_CHECKING:
     from pipelines.data.sources import Examples
     from pipelines.data.stream import Stream
 
-# Images in the figure of errors.
-ERRORS = 20
+FILE = "evaluation.json"
+# Images in the figure of errors, and names of classes in a message.
+ERRORS, SHOWN = 20, 5
 
 
 def evaluate(
-    path: Path, weights: Weights = "final", data_dir: Path | None = None, *, mirror: bool = False
+    path: Path,
+    weights: Weights = "final",
+    data_dir: Path | None = None,
+    *,
+    mirror: bool = False,
+    data: str | None = None,
+    console: Console | None = None,
 ) -> Evaluation | Regression:
-    """Evaluates a run on the test split and writes evaluation.json, report.md and figures.
+    """Evaluates a run on the test split, or on other data, and writes evaluation.json and figures.
 
     Args:
         path: the run directory.
         weights: "final" or "best".
         data_dir: folder of prepared data; None for the TFDS default.
         mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
+        data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
+            evaluates the run's own test split, and writes report.md too.
+        console: where to print progress of preparing other data; None prints to standard error.
 
     Returns:
         The metrics: a `Regression` if the data have no classes.
 
     Raises:
         UserError: the run lacks these weights, its data have no images to mirror, a file is damaged, or the data has no
-            test split or another version.
+            test split or another version; or other data have other classes, or images of another size.
 
     Example:
         evaluate(Path("runs/demo")).accuracy
@@ -45,42 +57,113 @@ def evaluate(
     run = open_run(path)
     model_file(run, weights)
     frameworks.load()
-    from pipelines.data import batches, preprocess, sources
+    from pipelines.data import batches, preprocess
     from pipelines.training import figures, report
 
     model = load_model(run, weights)
     fitted = preprocess.load(run.path / "preprocess.npz")
+    labels = run.record.data.labels
+    found = _own(run, data_dir) if data is None else _other(run, data, data_dir, console or Console(stderr=True))
+    dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
+    if mirror and not labels:
+        raise UserError(f"--mirror is for images. {path} was trained on vectors.")
+    outputs = model.predict(dataset, verbose=0)
+    truth = found.examples.labels
+    to = folder(path, data)
+    (to / "figures").mkdir(parents=True, exist_ok=True)
+    if not labels:
+        measured = evaluation.measure_regression(outputs, truth, _training_mean(run, data_dir), weights, found.name)
+        figures.draw_forecast(run, measured, outputs, truth)
+        write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
+        report.write(run)
+        return measured
+    result = evaluation.evaluate(outputs, truth, labels, weights, found.name)
+    update: dict[str, Any] = {"split": found.split}
+    if mirror:
+        both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)
+        update["mirrored"] = float((both.argmax(axis=1) == truth).mean())
+    result = result.model_copy(update=update)
+    write_text(to / FILE, result.model_dump_json(indent=2) + "\n")
+    figures.draw_confusion(to / "figures" / "confusion.png", run.config.recipe, result)
+    _draw_errors(to / "figures" / "errors.png", found.examples, outputs, labels)
+    if data is None:
+        report.write(run)
+    return result
+
+
+def folder(path: Path, data: str | None) -> Path:
+    """Returns where `evaluate` writes: the run directory, or a folder in it for other data.
+
+    Args:
+        path: the run directory.
+        data: the other data; None for the run's own.
+    """
+    return path if data is None else path / "evaluations" / re.sub(r"\W+", "_", Path(data).name)
+
+
+class _Found(NamedTuple):
+    """Examples to evaluate on."""
+
+    examples: "Examples | Stream"
+    name: str
+    """Name and version of the data."""
+    split: str
+
+
+def _own(run: Run, data_dir: Path | None) -> _Found:
+    from pipelines.data import sources
+
     config, record = run.config, run.record.data
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"{path} was trained on {record.name} {record.version}, and the data found is {info.name} "
+            f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
             f"{info.version}. Point --data-dir at the former."
         )
     examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)
-    dataset = batches.evaluation(examples, fitted, batch_size=config.batch_size, classes=len(record.labels))
-    if mirror and not record.labels:
-        raise UserError(f"--mirror is for images. {path} was trained on vectors.")
-    outputs = model.predict(dataset, verbose=0)
-    name = f"{record.name} {record.version}"
-    result: Evaluation | Regression
-    if record.labels:
-        result = evaluation.evaluate(outputs, examples.labels, record.labels, weights, name)
-        if mirror:
-            both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)
-            result = result.model_copy(update={"mirrored": float((both.argmax(axis=1) == examples.labels).mean())})
-    else:
-        training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
-        mean = float(training.labels.mean(dtype=float))
-        result = evaluation.measure_regression(outputs, examples.labels, mean, weights, name)
-    write_text(run.path / "evaluation.json", result.model_dump_json(indent=2) + "\n")
-    if isinstance(result, Regression):
-        figures.draw_forecast(run, result, outputs, examples.labels)
-    else:
-        figures.draw_confusion(run, result)
-        _draw_errors(run.path / "figures" / "errors.png", examples, outputs, record.labels)
-    report.write(run)
-    return result
+    return _Found(examples, f"{record.name} {record.version}", "test")
+
+
+def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Found:
+    from pipelines.data import sources
+    from pipelines.data.images import conversion
+    from pipelines.data.own import prepare as own
+
+    config, record = run.config, run.record.data
+    if not record.labels:
+        raise UserError(f"--data is for classifiers. {run.path} predicts a number.")
+    name = data
+    if is_own := own.is_own(data):
+        kind = conversion.kind_of(record.name, config.image_fit)
+        name = str(own.prepare_for(record.shape, kind, data, config.group, console))
+    info = sources.describe(name, data_dir)
+    if info.shape != record.shape:
+        raise UserError(
+            f"{run.path} takes images of {' x '.join(map(str, record.shape))}, and those of {data} have "
+            f"{' x '.join(map(str, info.shape))}. A folder of image files is converted."
+        )
+    unknown = [label for label in info.labels if label not in record.labels]
+    if unknown:
+        raise UserError(
+            f"{data} has classes that {run.path} was not trained on: {', '.join(unknown[:SHOWN])}. It knows: "
+            f"{', '.join(record.labels[:SHOWN])}{', ...' if len(record.labels) > SHOWN else ''}."
+        )
+    split: Literal["train", "test"] = "test" if info.counts["test"] else "train"
+    examples = sources.load(name, split, data_dir)
+    if info.labels != record.labels:
+        if not isinstance(examples, sources.Examples):
+            raise UserError(f"{data} does not fit into memory, and its classes have another order than the run's.")
+        classes = np.array([record.labels.index(label) for label in info.labels])
+        examples = sources.Examples(examples.images, classes[examples.labels])
+    return _Found(examples, f"{info.name} {info.version}", "all" if is_own and split == "train" else split)
+
+
+def _training_mean(run: Run, data_dir: Path | None) -> float:
+    from pipelines.data import sources
+
+    config = run.config
+    training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
+    return float(training.labels.mean(dtype=float))
 
 
 def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, labels: Sequence[str]) -> None:

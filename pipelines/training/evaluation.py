@@ -39,7 +39,7 @@ class Evaluation(Frozen):
     data: str
     """Name and version of the data."""
     split: str = "test"
-    """Always the test split."""
+    """The test split; for other data than those of training, "all" if they have no splits."""
     count: int
     """Number of examples."""
     correct: int

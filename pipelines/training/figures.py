@@ -1,6 +1,7 @@
 """The figures of a run, drawn from the content of its folder."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -30,16 +31,17 @@ def draw_training(run: Run) -> None:
             gates(figure, rows, run.record.gates, f"{name}: mean transform gate")
 
 
-def draw_confusion(run: Run, result: Evaluation) -> None:
-    """Draws figures/confusion.png.
+def draw_confusion(path: Path, recipe: str, result: Evaluation) -> None:
+    """Draws the confusion matrix.
 
     Args:
-        run: the run.
-        result: its evaluation.
+        path: the figure to write.
+        recipe: name of the recipe, for the title.
+        result: the evaluation.
     """
     side = 6.4 if len(result.classes) <= 20 else 8.0
-    with saved(run.path / "figures" / "confusion.png", (side + 0.6, side)) as figure:
-        confusion(figure, result, f"{run.config.recipe} on {result.data}, test")
+    with saved(path, (side + 0.6, side)) as figure:
+        confusion(figure, result, f"{recipe} on {result.data}, {result.split}")
 
 
 def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""`highway evaluate`: evaluates a run on the test split."""
+"""`highway evaluate`: evaluates a run on the test split, or on other data."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.training import evaluation
-from pipelines.training.evaluate import evaluate
+from pipelines.training.evaluate import FILE, evaluate, folder
 from pipelines.training.evaluation import Evaluation, Regression
 
 
@@ -21,6 +21,9 @@ class Arguments(Frozen):
     """The run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the best epoch on validation."""
+    data: str | None = None
+    """Other data of the same classes, in place of those of training: a TFDS name, or a path as for `highway train`. All
+    examples are used if there is no test split."""
     mirror: bool = False
     """Also measure the accuracy of logits averaged over each image and its mirror image (test-time augmentation)."""
     data_dir: Path | None = None
@@ -38,14 +41,17 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway evaluate")
     console = Console()
-    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror)
+    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data)
+    to = folder(given.run, given.data)
     console.print(table(result))
     names = ("forecast.png",) if isinstance(result, Regression) else ("confusion.png", "errors.png")
-    drawn = ", ".join(str(given.run / "figures" / name) for name in names if (given.run / "figures" / name).exists())
+    written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
+    if given.data is None:
+        written.append(given.run / "report.md")
     # Only classifiers of images can be exported.
-    then = "" if isinstance(result, Regression) else f"\nnext: highway export {given.run}"
+    then = "" if isinstance(result, Regression) or given.data else f"\nnext: highway export {given.run}"
     console.print(
-        f"written: {given.run / 'evaluation.json'}, {drawn}, {given.run / 'report.md'}{then}",
+        f"written: {', '.join(map(str, written))}{then}",
         highlight=False,
         soft_wrap=True,
     )

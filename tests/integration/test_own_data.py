@@ -27,6 +27,19 @@ def test_a_folder_is_trained_on_evaluated_exported_and_predicted(tmp_path, capsy
     # Neither the folder nor the shell's directory matters from here on.
     shutil.move(tmp_path / "shapes", tmp_path / "elsewhere")
     assert main(["evaluate", "run"]) == 0
+    # Other images, all of which are used, of some of the classes.
+    shapes.write(tmp_path / "others", 5, start=50)
+    shutil.rmtree(tmp_path / "others" / shapes.CLASSES[0])
+    assert main(["evaluate", "run", "--data", "others"]) == 0
+    found = json.loads((tmp_path / "run" / "evaluations" / "others" / "evaluation.json").read_text())
+    assert (found["split"], found["count"]) == ("all", 5 * (len(shapes.CLASSES) - 1))
+    assert [row["count"] for row in found["classes"]] == [0, *[5] * (len(shapes.CLASSES) - 1)]
+    assert (tmp_path / "run" / "evaluations" / "others" / "figures" / "confusion.png").exists()
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["split"] == "test"
+    (tmp_path / "others" / "square").rename(tmp_path / "others" / "moon")
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--data", "others"]) == 2
+    assert "has classes that run was not trained on: moon. It knows: circle," in capsys.readouterr().err
     assert main(["export", "run", "--to", "models/shapes"]) == 0
     capsys.readouterr()
     assert main(["predict", "models/shapes", "elsewhere/circle/000.png", "--format", "json"]) == 0

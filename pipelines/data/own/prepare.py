@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,7 +104,7 @@ def _surveyed(source: str, name: str, items: Sequence[Item], console: Console) -
     return OwnData(source, name, found, assign(found.images))
 
 
-def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: ConversionKind = "natural") -> Path:
+def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: ConversionKind = "natural") -> Path:
     """Returns the prepared data set of the user's own data, preparing it if necessary.
 
     Every image is decoded and converted as by the endpoint. The folder is named after the content: unchanged data are
@@ -112,7 +112,8 @@ def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: Conver
 
     Args:
         own: the result of `read`.
-        sides: height and width of the prepared images; they are grey if no image has colours.
+        shape: height and width of the prepared images, and their channels; without these, they are grey if no image
+            has colours.
         console: where to print progress.
         kind: how images are fitted to that shape; see `conversion.natural`.
 
@@ -125,7 +126,7 @@ def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: Conver
     Example:
         prepare(read("shapes", None, Console()), (32, 32), Console())
     """
-    form = ImageForm((*sides, 1 if own.found.is_grey else 3), kind)
+    form = ImageForm(shape if len(shape) > 2 else (*shape, 1 if own.found.is_grey else 3), kind)
     digest = _digest(own, form)
     target = user_cache() / "own" / digest[:16] / own.name / VERSION
     if not (target / INFO).is_file():
@@ -139,6 +140,30 @@ def prepare(own: OwnData, sides: tuple[int, int], console: Console, kind: Conver
         soft_wrap=True,
     )
     return target
+
+
+def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: str | None, console: Console) -> Path:
+    """Returns the user's own data as a trained net takes them; images without a split belong to "train", all of them.
+
+    Args:
+        shape: height, width and channels of the net's input.
+        kind: how images are converted to it.
+        data: path of the data.
+        group: column of groups; None for no groups.
+        console: where to print progress.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        UserError: the data cannot be read or prepared.
+    """
+    own = read(data, group, console)
+    for damage in own.found.damaged:
+        console.print(f"left out: {damage}", highlight=False, soft_wrap=True)
+    if all(image.item.split is None for image in own.found.images):
+        own = replace(own, splits=["train"] * len(own.splits))
+    return prepare(own, shape, console, kind)
 
 
 def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
