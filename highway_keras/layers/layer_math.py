@@ -98,14 +98,14 @@ class LayerMath:
         return summand + self._product(left, right, summand.dtype)
 
     def weight_gradients(self, x: Any, sums: Any) -> tuple[Any, Any]:
-        """Computes the gradients of a kernel and its biases for one layer, or for all layers stacked.
+        """Computes the gradients of a kernel and its biases for all layers in one product.
 
         Args:
-            x: inputs, `[..., units, examples]`.
-            sums: gradients of the pre-activations, `[..., n, examples]` with n the last axis of the kernel.
+            x: inputs, `[depth, units, examples]`.
+            sums: gradients of the pre-activations, `[depth, n, examples]` with n the last axis of the kernel.
 
         Returns:
-            `[..., units, n]` and `[..., n]`.
+            `[depth, units, n]` and `[depth, n]`.
         """
         return self._product(x, ops.swapaxes(sums, -1, -2), x.dtype), ops.sum(sums, axis=-1)
 
