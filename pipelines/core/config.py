@@ -113,6 +113,8 @@ class Config(Frozen):
     start_from: str | None = Field(None, alias="from")
     """Run directory or `.keras` file of a net whose weights training starts from, or a preset with trained weights; the
     last layer is new if the number of classes differs. None draws all weights by the seed."""
+    freeze: NonNegative | Literal["all"] = 0
+    """Layers with weights, counted from the input, whose weights are not trained; "all" trains the last layer only."""
     validation: NonNegative = 0
     """Training examples held out for validation, drawn with a fixed seed; ignored for data with a validation split."""
     subset: Subset = Subset()

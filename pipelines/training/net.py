@@ -1,7 +1,7 @@
 """Builds and compiles the net of a configuration."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
@@ -51,7 +51,18 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
         ) from error
 
     _check_own(net, preset, data.shape, outputs)
+    _freeze(net, config.freeze)
     return net
+
+
+def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:
+    layers = [layer for layer in net.layers if layer.weights]
+    if count == "all":
+        count = len(layers) - 1
+    if count >= len(layers):
+        raise UserError(f"--freeze must leave a layer to train. The net has {len(layers)}. Received: {count}.")
+    for layer in layers[:count]:
+        layer.trainable = False
 
 
 def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> None:

@@ -47,6 +47,17 @@ def test_errors_of_the_library_become_user_errors(model, message):
         net.build(toy_config(model=model), DATA, "float32")
 
 
+@pytest.mark.parametrize(("frozen", "trained"), [(0, 3), (1, 2), ("all", 1)])
+def test_frozen_layers_are_counted_from_the_input(frozen, trained):
+    built = net.build(toy_config(freeze=frozen), DATA, "float32")
+    assert [layer.trainable for layer in built.layers if layer.weights] == [False] * (3 - trained) + [True] * trained
+
+
+def test_something_must_be_trained():
+    with pytest.raises(UserError, match=r"must leave a layer to train. The net has 3. Received: 3"):
+        net.build(toy_config(freeze=3), DATA, "float32")
+
+
 OWN = """
 import keras
 
