@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
-from pipelines.core.run import Run, Weights, load_model, model_file, open_run
+from pipelines.core.run import FILES, Run, Weights, load_model, model_file, open_run
 from pipelines.export import forms, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
@@ -53,7 +53,7 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished, damaged or not an image classifier, its data or the key cannot be read, it has
+        UserError: the run is unfinished (its best weights so far can be exported), damaged or not an image classifier, its data or the key cannot be read, it has
             no validation split to calibrate on, the folder cannot be used, or an exported form does not compute what
             the Keras model computes. In all these cases nothing is written.
 
@@ -61,9 +61,10 @@ def export(
         export(Path("runs/demo"))  # models/demo/1
     """
     run = open_run(path)
-    if run.record.state == "running":
+    if run.record.state == "running" and weights == "final":
+        best = " Or export its best epoch so far: --weights best." if (path / FILES["best"]).exists() else ""
         raise UserError(
-            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
+            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`.{best}"
         )
     if not run.record.data.labels:
         raise UserError(f"{path} predicts a number from a vector. Only image classifiers can be exported.")

@@ -17,6 +17,8 @@ BUDGET = {
     "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4 --schedule.warmup-steps 1",
     "--examples 500": "--examples 50",
     "epochs=10": "epochs=1",
+    "--minutes 2": "--minutes 0.1",
+    '("shapes", 200,': '("shapes", 40,',
 }
 
 
@@ -94,3 +96,15 @@ def test_the_tutorial_on_own_layers(serve, tmp_path, capsys):
     assert [name.removeprefix("gate/") for name, _, _ in printed] == layers
     assert list(names["lesions"].layout.layers) == layers
     assert (tmp_path / "mine.keras").is_file()
+
+
+@pytest.mark.slow
+def test_the_tutorial_on_own_images(serve, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = {"__name__": "tutorial"}
+    run_page("own-images", names, serve)
+    said = capsys.readouterr().out
+    assert said.count("damaged: ") == 2
+    assert "test images right" in said
+    assert (tmp_path / "runs" / "shapes" / "evaluations" / "newer" / "evaluation.json").is_file()
+    assert names["answer"].predictions[0].top[0].label in names["SIDES"]

@@ -189,6 +189,14 @@ def test_a_checkpoint_of_an_unfinished_run_is_refused_too(tiny_run, data_dir, ca
     assert "is unfinished" in refused(capsys, export(tiny_run.path, data_dir))
 
 
+def test_the_best_epoch_of_a_stopped_run_is_exported(tiny_run, home, data_dir, capsys):
+    tiny_run.update(state="running")
+    (tiny_run.path / "model.keras").rename(tiny_run.path / "best.keras")
+    assert "Or export its best epoch so far: --weights best." in refused(capsys, export(tiny_run.path, data_dir))
+    assert export(tiny_run.path, data_dir, "--weights", "best") == 0
+    assert read(home / "models" / tiny_run.path.name / "1").model.weights == "best"
+
+
 @pytest.mark.parametrize("name", ["model.keras", "preprocess.npz", "run.json", "config.json", "evaluation.json"])
 @pytest.mark.parametrize("damage", ["cut", "empty"])
 def test_a_damaged_file_is_refused_by_name(tiny_run, data_dir, capsys, name, damage):
