@@ -53,9 +53,10 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished (its best weights so far can be exported), damaged or not an image classifier, its data or the key cannot be read, it has
-            no validation split to calibrate on, the folder cannot be used, or an exported form does not compute what
-            the Keras model computes. In all these cases nothing is written.
+        UserError: the run is unfinished (its best weights so far can be exported), damaged or not an image classifier,
+            its data or the key cannot be read, it has no validation split to calibrate on, the folder cannot be used,
+            or an exported form does not compute what the Keras model computes. In all these cases
+            nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -64,7 +65,8 @@ def export(
     if run.record.state == "running" and weights == "final":
         best = " Or export its best epoch so far: --weights best." if (path / FILES["best"]).exists() else ""
         raise UserError(
-            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`.{best}"
+            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
+            f"{best}"
         )
     if not run.record.data.labels:
         raise UserError(f"{path} predicts a number from a vector. Only image classifiers can be exported.")
