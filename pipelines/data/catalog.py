@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import re
 import tempfile
 import urllib.error
@@ -15,68 +14,16 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import user_cache
-from pipelines.data import fama_french, mnist_5k
+from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
+from pipelines.data.roots import INFO, KNOWN, OWN, base_name, is_writable, roots
 
-# Data sets made from installed packages, without a download; importing their modules registers them with TFDS.
-OWN = (mnist_5k.NAME, fama_french.NAME)
-KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
-INFO = "dataset_info.json"
 # Seconds that a server may take to respond. Without a network, TFDS itself retries for 200 s.
 PATIENCE = 5
-
-
-def data_root(data_dir: Path | None) -> Path:
-    """Returns the folder of data sets: the given one, else TFDS_DATA_DIR, else ~/tensorflow_datasets.
-
-    Args:
-        data_dir: the folder given on the command line, if any.
-
-    Returns:
-        The folder. Only ~/tensorflow_datasets may be missing.
-
-    Raises:
-        UserError: the given folder or TFDS_DATA_DIR is missing.
-    """
-    named = data_dir or os.environ.get("TFDS_DATA_DIR")
-    if not named:
-        return Path.home() / "tensorflow_datasets"
-    root = Path(named).expanduser()
-    if not root.is_dir():
-        origin = "--data-dir" if data_dir else "TFDS_DATA_DIR"
-        raise UserError(f"there is no folder '{root}' ({origin}). Create it, or name the folder of your data sets.")
-    return root
-
-
-def roots(data: str, data_dir: Path | None) -> list[Path]:
-    """Lists the folders that may hold a data set, in order of preference.
-
-    Our own data sets are stored in the user's cache if the folder of data sets is not writable.
-
-    Args:
-        data: TFDS name.
-        data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
-    """
-    root = data_root(data_dir)
-    if base_name(data) not in OWN or is_writable(root):
-        return [root]
-    return [root, user_cache() / "datasets"]
-
-
-def is_writable(root: Path) -> bool:
-    """Returns whether data sets can be created in a folder that may be missing."""
-    existing = next(folder for folder in (root, *root.parents) if folder.exists())
-    # Root may write anywhere, but a folder without any write permission counts as read-only even for root.
-    return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
 def is_folder(data: str) -> bool:
     """Returns whether `data` is the path of a prepared data set, not a TFDS name ("cifar10", "name/config:1.0.0")."""
     return data.startswith(("/", ".", "~")) or ("/" in data and Path(data).is_dir())
-
-
-def base_name(data: str) -> str:
-    """Returns the name without config and version."""
-    return re.split("[/:]", data)[0]
 
 
 def find(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import tyro
 from rich.console import Console
@@ -65,7 +65,6 @@ def main(arguments: list[str]) -> None:
     if parsed.action == "list":
         if parsed.name is not None:
             raise UserError(f"'list' takes no name. Did you mean: highway data show {parsed.name}")
-        load_frameworks()
         _list(parsed.data_dir)
         return
     if parsed.name is None:
@@ -80,54 +79,25 @@ def main(arguments: list[str]) -> None:
 
 def _list(data_dir: Path | None) -> None:
     """Prints the known data sets, and all others that are prepared in the folder of data sets."""
+    from rich.filesize import decimal
     from rich.table import Table
 
-    from pipelines.data.catalog import INFO, KNOWN, OWN, data_root, find, open_folder
+    from pipelines.data.listing import SPLITS, listed
+    from pipelines.data.roots import data_root
 
-    root = data_root(data_dir)
     console = Console()
     if not console.is_terminal:
         # Output to a program must not be wrapped.
         console = Console(width=400)
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
-    for column in ("data", "version", "inputs", "classes", "train", "validation", "test", "on disk", "where"):
+    for column in ("data", "version", "inputs", "classes", *SPLITS, "on disk", "where"):
         table.add_column(column, overflow="fold", justify="right" if column in NUMBERS else "left")
-    listed = set()
-    for name in KNOWN:
-        try:
-            builder = find(name, data_dir)
-        except UserError as error:
-            table.add_row(name, *[""] * 7, str(error))
-            continue
-        if builder is None:
-            hint = "prepared on first use" if name in OWN else f"highway data prepare {name} downloads it"
-            table.add_row(name, *[""] * 7, f"not prepared; {hint}")
-        else:
-            listed.add(Path(builder.data_dir).resolve())
-            table.add_row(name, *_cells(builder))
-    for folder in sorted(path.parent for path in [*root.glob(f"*/*/{INFO}"), *root.glob(f"*/*/*/{INFO}")]):
-        if folder.resolve() in listed or folder.parts[len(root.parts)].startswith("."):
-            continue
-        try:
-            builder = open_folder(folder)
-            table.add_row(builder.name, *_cells(builder))
-        except UserError as error:
-            table.add_row(str(folder.relative_to(root)), *[""] * 7, str(error))
+    for data in listed(data_dir):
+        counts = [f"{data.counts[split]:,}" if data.counts[split] else "-" for split in data.counts] or [""] * 3
+        size = decimal(data.size) if data.counts else ""
+        table.add_row(data.name, data.version, data.inputs, data.classes, *counts, size, data.where)
     console.print(table)
-    console.print(f"Data sets are in {root} (--data-dir, TFDS_DATA_DIR).", highlight=False)
-
-
-def _cells(builder: Any) -> list[str]:
-    from pipelines.data.sources import summary
-
-    folder = str(builder.data_dir)
-    try:
-        info = summary(builder)
-    except UserError as error:
-        return [str(builder.version), *[""] * 6, f"{folder}: {error}"]
-    counts = [f"{info.counts[split]:,}" if info.counts[split] else "-" for split in info.counts]
-    inputs = " x ".join(map(str, info.shape))
-    return [info.version, inputs, str(len(info.labels) or "-"), *counts, str(builder.info.dataset_size), folder]
+    console.print(f"Data sets are in {data_root(data_dir)} (--data-dir, TFDS_DATA_DIR).", highlight=False)
 
 
 def _prepare(given: Arguments) -> None:

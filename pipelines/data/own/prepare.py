@@ -21,7 +21,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import user_cache, write_text
 from pipelines.data import sources
-from pipelines.data.catalog import INFO, KNOWN, silence
+from pipelines.data.catalog import silence
 from pipelines.data.images import conversion
 from pipelines.data.own import arrow
 from pipelines.data.own import survey as surveys
@@ -29,6 +29,7 @@ from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
 from pipelines.data.own.survey import Survey, assign, survey
 from pipelines.data.parallel import fixed
+from pipelines.data.roots import INFO, KNOWN
 from pipelines.data.sources import SizesError
 from serving.manifest import ConversionKind
 

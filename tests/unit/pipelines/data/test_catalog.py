@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.data.catalog import data_root, find, is_folder, reason, roots
+from pipelines.data.catalog import find, is_folder, reason
+from pipelines.data.roots import data_root, roots
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,10 @@ from rich.console import Console
 from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.data import sources
-from pipelines.data.catalog import INFO
 from pipelines.data.images import conversion
 from pipelines.data.own import arrow
 from pipelines.data.own.prepare import SOURCE, is_own, prepare, read, resolved
+from pipelines.data.roots import INFO
 from serving import image_files
 from tests import shapes
 

@@ -1,0 +1,63 @@
+"""Names of data sets, and the folders that hold prepared ones. Imports no framework."""
+
+import os
+import re
+from pathlib import Path
+
+from pipelines.core.errors import UserError
+from pipelines.core.files import user_cache
+
+# Data sets made from installed packages, without a download.
+OWN = ("mnist_5k", "fama_french")
+KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
+# File in the folder of a prepared data set, which TFDS writes last.
+INFO = "dataset_info.json"
+
+
+def data_root(data_dir: Path | None) -> Path:
+    """Returns the folder of data sets: the given one, else TFDS_DATA_DIR, else ~/tensorflow_datasets.
+
+    Args:
+        data_dir: the folder given on the command line, if any.
+
+    Returns:
+        The folder. Only ~/tensorflow_datasets may be missing.
+
+    Raises:
+        UserError: the given folder or TFDS_DATA_DIR is missing.
+    """
+    named = data_dir or os.environ.get("TFDS_DATA_DIR")
+    if not named:
+        return Path.home() / "tensorflow_datasets"
+    root = Path(named).expanduser()
+    if not root.is_dir():
+        origin = "--data-dir" if data_dir else "TFDS_DATA_DIR"
+        raise UserError(f"there is no folder '{root}' ({origin}). Create it, or name the folder of your data sets.")
+    return root
+
+
+def roots(data: str, data_dir: Path | None) -> list[Path]:
+    """Lists the folders that may hold a data set, in order of preference.
+
+    Our own data sets are stored in the user's cache if the folder of data sets is not writable.
+
+    Args:
+        data: TFDS name.
+        data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
+    """
+    root = data_root(data_dir)
+    if base_name(data) not in OWN or is_writable(root):
+        return [root]
+    return [root, user_cache() / "datasets"]
+
+
+def is_writable(root: Path) -> bool:
+    """Returns whether data sets can be created in a folder that may be missing."""
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    # Root may write anywhere, but a folder without any write permission counts as read-only even for root.
+    return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
+
+
+def base_name(data: str) -> str:
+    """Returns the name without config and version."""
+    return re.split("[/:]", data)[0]
