@@ -89,6 +89,26 @@ def parse_over(kind: type[Settings], default: Settings, arguments: list[str], pr
     return _checked(kind, {"recipe": default.recipe, **values})
 
 
+def every_option(kind: type[BaseModel]) -> list[str]:
+    """Lists the options of a verb, with those of every member of a tagged union, such as every optimizer.
+
+    Args:
+        kind: the verb's pydantic model; see `parse`.
+
+    Example:
+        every_option(Config)  # ["--recipe", "--model.preset", ..., "--optimizer.momentum", ...]
+    """
+    found: dict[str, None] = {}
+    for name, field in kind.model_fields.items():
+        groups: list[Any] = [*members(field).values()] or [field.annotation]
+        for group in groups:
+            if is_group(group):
+                found |= dict.fromkeys(_options(group, {}, (), (name,)))
+            elif not _positional(field):
+                found[_option((field.alias or name,))] = None
+    return list(found)
+
+
 def _read(
     kind: type[BaseModel],
     arguments: list[str],

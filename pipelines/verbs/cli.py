@@ -22,6 +22,7 @@ VERBS = {
     "predict": "classify images with an exported model",
     "recipes": "list the recipes, or show the numbers of one and their sources",
     "data": "list data sets, prepare one, show its images, measure its throughput",
+    "completion": "print a script that completes commands in bash, zsh or fish",
 }
 """Summary of each verb, by the name of its module in this folder."""
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
@@ -75,7 +76,7 @@ def _run(verb: str, words: list[str]) -> None:
 
 
 def _help() -> str:
-    verbs = "\n".join(f"  {verb:<10}{summary}" for verb, summary in VERBS.items())
+    verbs = "\n".join(f"  {verb:<12}{summary}" for verb, summary in VERBS.items())
     return f"""usage: highway VERB [ARGUMENT ...]
        highway VERB --help
        highway --version

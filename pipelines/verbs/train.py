@@ -55,7 +55,7 @@ class TrainArguments:
     """Steps between two checkpoints."""
 
 
-class _NewRun(Config):
+class NewRun(Config):
     """The configuration of a run, and its folder."""
 
     run: Path | None = None
@@ -126,9 +126,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             f"which recipe? The command is {TRAIN} RECIPE [--field VALUE ...]. Choices: {', '.join(recipes.names())}."
         )
     recipe = recipes.named_recipe(arguments[0])
-    default = _NewRun(**dict(recipe.config))
+    default = NewRun(**dict(recipe.config))
     about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
-    chosen = parse_over(_NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
+    chosen = parse_over(NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.

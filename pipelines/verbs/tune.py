@@ -50,7 +50,7 @@ class TuneArguments:
     data_dir: Path | None
 
 
-class _Search(Config):
+class NewSearch(Config):
     """A search over a recipe."""
 
     search: Space
@@ -122,13 +122,13 @@ def parse_tune(words: list[str]) -> TuneArguments:
             "its own folder; an existing folder of `highway tune depth_study` stays unchanged."
         )
     base = named_recipe(words[0])
-    default = _Search(**dict(base.config), search=base.search)
+    default = NewSearch(**dict(base.config), search=base.search)
     about = f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
-    parsed = parse_over(_Search, default, words[1:], f"{TUNE} {words[0]}", about)
+    parsed = parse_over(NewSearch, default, words[1:], f"{TUNE} {words[0]}", about)
     return _arguments(parsed, base.config.recipe)
 
 
-def _arguments(parsed: _Search, name: str) -> TuneArguments:
+def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
     config = Config(**{field: getattr(parsed, field) for field in Config.model_fields})
     space.check(parsed.search, config)
     if parsed.algorithm == "hyperband" and parsed.trials:
