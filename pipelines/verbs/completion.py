@@ -13,8 +13,10 @@ from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import every_option, parse
 from pipelines.verbs.cli import VERBS
 
-# The model of the options of verbs that have more than `Arguments`.
-MODELS = {"train": "NewRun", "tune": "NewSearch"}
+# The models of the options of verbs that have more than `Arguments`.
+MODELS = {"train": ("NewRun", "ResumedRun"), "tune": ("NewSearch",)}
+# A field of configurations, and no option.
+RECIPE = "--recipe"
 NAMES = dict.fromkeys(("train", "tune", "recipes", "data"), recipes.names) | {"reproduce": studies.names}
 """Names that the words after a verb may be."""
 BASH = """_highway() {{
@@ -66,12 +68,13 @@ def main(arguments: list[str]) -> None:
 
 def _words(verb: str) -> Iterator[str]:
     """Yields the words that may follow a verb."""
-    model: type[BaseModel] = getattr(importlib.import_module(f"pipelines.verbs.{verb}"), MODELS.get(verb, "Arguments"))
-    for field in model.model_fields.values():
+    module = importlib.import_module(f"pipelines.verbs.{verb}")
+    models: list[type[BaseModel]] = [getattr(module, name) for name in MODELS.get(verb, ("Arguments",))]
+    for field in models[0].model_fields.values():
         if tyro.conf.Positional in field.metadata and get_origin(kind := field.annotation) is Literal:
             yield from map(str, get_args(kind))
     yield from NAMES[verb]() if verb in NAMES else ()
-    yield from every_option(model)
+    yield from dict.fromkeys(option for model in models for option in every_option(model) if option != RECIPE)
     yield "--help"
 
 

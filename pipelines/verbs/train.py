@@ -66,7 +66,7 @@ class NewRun(Config):
     """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
 
 
-class _ResumedRun(Frozen):
+class ResumedRun(Frozen):
     """Resumes an interrupted run with the configuration it was started with."""
 
     resume: Path
@@ -114,7 +114,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     """
     if any(word.partition("=")[0] == "--resume" for word in arguments):
         try:
-            resumed = parse(_ResumedRun, arguments, TRAIN)
+            resumed = parse(ResumedRun, arguments, TRAIN)
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
         return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)

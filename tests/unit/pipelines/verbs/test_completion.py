@@ -29,6 +29,8 @@ def script(tmp_path_factory):
         (["train", "demo", "--optimizer.mo"], {"--optimizer.momentum"}),
         (["train", "demo", "--schedule.b"], {"--schedule.boundaries"}),
         (["tune", "--search.transform"], {"--search.transform-bias"}),
+        (["train", "--res"], {"--resume"}),
+        (["train", "demo", "--reci"], set()),
         (["data", "sh"], {"show"}),
         (["reproduce", "depth"], {name for name in studies.names() if name.startswith("depth")}),
         (["recipes", "show", "fit"], {name for name in recipes.names() if name.startswith("fit")}),
