@@ -195,10 +195,14 @@ def _fitted(run: Run, examples: Examples | Stream) -> Fitted:
 
 def _announce(run: Run, console: Console) -> None:
     record, data, epochs = run.record, run.record.data, run.config.epochs
+    rest = data.counts["train"] % run.config.batch_size
+    further = f"; {rest} more examples start the next epoch" if rest and epochs > 1 else ""
     console.print(
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "
-        f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps\n"
+        f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
         highlight=False,
         soft_wrap=True,
     )
+    if run.config.validation not in (0, data.counts["validation"]):
+        console.print(f"note: --validation is ignored, because {data.name} has a validation split", highlight=False)
