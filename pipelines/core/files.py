@@ -10,6 +10,24 @@ from pathlib import Path
 
 from pipelines.core.errors import UserError, disk_is_full
 
+# Formats of figures.
+FIGURES = (".png", ".pdf", ".svg")
+
+
+def check_figure(path: Path, option: str) -> None:
+    """Refuses a figure in another format than `FIGURES`.
+
+    Args:
+        path: the figure.
+        option: the option that names it, for the message.
+
+    Raises:
+        UserError: its suffix is another.
+    """
+    if path.suffix not in FIGURES:
+        *others, last = FIGURES
+        raise UserError(f"{option} must end in {', '.join(others)} or {last}. Received: {path}.")
+
 
 @contextmanager
 def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:

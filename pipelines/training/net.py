@@ -100,6 +100,7 @@ def compiled(
     *,
     regression: bool = False,
     devices: int | None = None,
+    rate: keras.optimizers.schedules.LearningRateSchedule | None = None,
 ) -> keras.Model:
     """Compiles a model that shares the weights of a net, with loss, metric and a built optimizer.
 
@@ -111,6 +112,7 @@ def compiled(
         accelerated: whether there is a GPU or TPU.
         regression: whether the net predicts a number, with the mean squared error as its loss.
         devices: number of devices of a resumed run; None chooses it. Only stacks on JAX can use several.
+        rate: learning rate in place of the configuration's schedule.
 
     Returns:
         The compiled model.
@@ -118,7 +120,8 @@ def compiled(
     Raises:
         UserError: the schedule does not fit the number of steps.
     """
-    rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
+    if rate is None:
+        rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate)
     loss = (
         keras.losses.MeanSquaredError()

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
+from pipelines.core.files import check_figure
 from pipelines.core.frameworks import load as load_frameworks
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
@@ -114,8 +115,7 @@ def _prepare(given: Arguments) -> None:
 def _show(given: Arguments) -> None:
     config = _any(given)
     path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
-    if path.suffix not in {".png", ".pdf", ".svg"}:
-        raise UserError(f"--to must end in .png, .pdf or .svg. Received: {path}.")
+    check_figure(path, "--to")
     load_frameworks()
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own

@@ -8,8 +8,10 @@ from typing import Literal
 from rich.console import Console
 
 from pipelines import recipes
+from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
+from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
@@ -28,6 +30,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   highway recipes               the recipes and their sources
   --run DIR                     run directory (default: runs/RECIPE)
   --from RUN                    start from the weights of a trained net: a run directory or a .keras file
+  --find-rate FIGURE            suggest a learning rate instead of training
   --resume RUN                  resume an interrupted run
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
@@ -53,6 +56,8 @@ class TrainArguments:
     """Folder of prepared data; None for the TFDS default."""
     interval: int | Literal["auto"] = "auto"
     """Steps between two checkpoints."""
+    find_rate: Path | None = None
+    """Figure of a sweep of the learning rate, in place of training; None trains."""
 
 
 class NewRun(Config):
@@ -64,6 +69,9 @@ class NewRun(Config):
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
+    find_rate: Path | None = None
+    """Figure to write (.png, .pdf or .svg). Instead of training, raises the learning rate step by step, and suggests
+    one."""
 
 
 class ResumedRun(Frozen):
@@ -88,6 +96,9 @@ def main(arguments: list[str]) -> None:
     """
     given = parse_train(arguments)
     console = Console()
+    if given.config and given.find_rate:
+        _find_rate(given.config, given.data_dir, given.find_rate, console)
+        return
     if given.config is None:
         run = resume(folder(given), data_dir=given.data_dir, interval=given.interval, console=console)
     else:
@@ -133,7 +144,22 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps)
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate)
+
+
+def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Console) -> None:
+    check_figure(path, "--find-rate")
+    frameworks.load()
+    from pipelines.training import rate_finder
+
+    found = rate_finder.sweep(config, data_dir, console)
+    rate_finder.draw(found, config, path)
+    own = config.optimizer.learning_rate
+    console.print(
+        f"suggested: --optimizer.learning-rate {found.suggested:g} (the recipe's is {own:g}); losses: {path}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def folder(given: TrainArguments) -> Path:
