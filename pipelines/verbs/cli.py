@@ -8,23 +8,8 @@ import sys
 
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.guard import guarded
+from pipelines.verbs import VERBS
 
-VERBS = {
-    "fit": "from a folder of labelled images to a model that can be served",
-    "train": "train the net of a recipe, or resume an interrupted run",
-    "tune": "search the hyperparameters of a recipe, with any number of workers",
-    "evaluate": "evaluate a run on the test split",
-    "analyze": "analyze the gates of a trained net, and lesion its layers",
-    "reproduce": "run a study: tables and figures next to the source's numbers",
-    "export": "export a version of a model: SavedModel, ONNX, labels, manifest",
-    "release": "choose and label the served versions of a model, and configure TF Serving",
-    "serve": "serve predictions over HTTP, with a page to try them",
-    "predict": "classify images with an exported model",
-    "recipes": "list the recipes, or show the numbers of one and their sources",
-    "data": "list data sets, prepare one, show its images, measure its throughput",
-    "completion": "print a script that completes commands in bash, zsh or fish",
-}
-"""Summary of each verb, by the name of its module in this folder."""
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 """Verbs for which the extra `serving` is enough."""
 OWN_PACKAGES = ("highway_keras", "pipelines", "serving")

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pipelines import recipes, studies
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import every_option, parse
-from pipelines.verbs.cli import VERBS
+from pipelines.verbs import VERBS
 
 # The models of the options of verbs that have more than `Arguments`.
 MODELS = {"train": ("NewRun", "ResumedRun"), "tune": ("NewSearch",)}

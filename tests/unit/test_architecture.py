@@ -42,7 +42,13 @@ LIBRARY_EXCEPTIONS = {
 
 # Modules that import others by a name in a string, which the rules cannot follow: readers of weights by the suffix of
 # a file, studies and verbs by their names, functions of the user's own.
-BY_NAME = {"highway_keras.weights.files", "pipelines.core.user_code", "pipelines.studies", "pipelines.verbs.cli"}
+BY_NAME = {
+    "highway_keras.weights.files",
+    "pipelines.core.user_code",
+    "pipelines.studies",
+    "pipelines.verbs.cli",
+    "pipelines.verbs.completion",
+}
 
 # Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
 # dependencies that the endpoint uses directly.
@@ -60,6 +66,7 @@ OTHER_SUMS = {
     "pipelines.data.images.conversion",  # blends an image onto its background
     "pipelines.data.mixing",  # mixup
     "pipelines.studies.papers.factors.forecasts",  # exponential mean
+    "pipelines.training.rate_finder",  # the same
 }
 
 

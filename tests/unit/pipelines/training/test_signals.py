@@ -40,6 +40,14 @@ with noted(console) as stop:
 """
 
 
+@pytest.fixture(autouse=True)
+def _heard():
+    """Under `nohup`, SIGHUP is ignored, also by processes that a test starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def wait_for(stop):
     while not stop.by:
         time.sleep(0.01)

@@ -68,7 +68,7 @@ def test_the_words_of_the_process(verb, monkeypatch):
 def test_an_unknown_verb(capsys):
     assert cli.main(["trian"]) == 2
     assert capsys.readouterr().err.startswith(
-        "highway: error: there is no verb 'trian'. Did you mean 'train'? Choices: analyze, data, "
+        "highway: error: there is no verb 'trian'. Did you mean 'train'? Choices: analyze, completion, "
     )
 
 

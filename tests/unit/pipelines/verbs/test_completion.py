@@ -25,7 +25,7 @@ def script(tmp_path_factory):
     [
         ([""], {*VERBS}),
         (["tr"], {"train"}),
-        (["train", "cifar10_m"], {"cifar10_modern"}),
+        (["train", "cifar10_modern_p"], {"cifar10_modern_plain"}),
         (["train", "demo", "--optimizer.mo"], {"--optimizer.momentum"}),
         (["train", "demo", "--schedule.b"], {"--schedule.boundaries"}),
         (["tune", "--search.transform"], {"--search.transform-bias"}),
