@@ -98,7 +98,7 @@ def test_every_highway_layer_starts_at_the_bias_of_its_net(name, blocks, bias):
         weights = weights_of(layer)
         np.testing.assert_array_equal(weights["transform_bias"], bias)
         np.testing.assert_array_equal(weights["beta" if layer.batch_normalization else "bias"], 0)
-    assert not any(highways(name + twin) for twin in TWINS if twin)
+    assert not any(highways(name + twin) for twin in TWINS if twin and name + twin in presets())
 
 
 @pytest.mark.parametrize(("name", "blocks", "bias"), [(name, *numbers) for name, numbers in DENSE.items()])
@@ -167,8 +167,11 @@ def test_weight_decay_is_on_every_kernel_and_ten_times_as_strong_on_the_classifi
         return
     seen = {variable.regularizer.l2 for variable in build(name).trainable_variables[:-2] if "kernel" in variable.name}
 
-    assert {round(float(l2), 8) for l2 in seen} == {5e-4}
-    assert float(build(name).get_layer("logits").kernel_regularizer.l2) == pytest.approx(5e-3)
+    # Unless a net has its own.
+    arguments = PRESETS[name].arguments
+    assert {round(float(l2), 8) for l2 in seen} == {arguments.get("l2", 5e-4)}
+    of_classifier = float(build(name).get_layer("logits").kernel_regularizer.l2)
+    assert of_classifier == pytest.approx(arguments.get("classifier_l2", 5e-3))
     assert all(v.regularizer is None for v in build(name).trainable_variables if "bias" in v.name)
 
 
