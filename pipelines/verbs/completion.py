@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
 
 def _words(verb: str) -> Iterator[str]:
     """Yields the words that may follow a verb."""
-    module = importlib.import_module(f"pipelines.verbs.{verb}")
+    module = importlib.import_module(f"{__package__}.{verb}")
     models: list[type[BaseModel]] = [getattr(module, name) for name in MODELS.get(verb, ("Arguments",))]
     for field in models[0].model_fields.values():
         if tyro.conf.Positional in field.metadata and get_origin(kind := field.annotation) is Literal:

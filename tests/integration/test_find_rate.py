@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pipelines.core.optimizers import Adam
 from pipelines.training import rate_finder
-from pipelines.training.rate_finder import HIGHEST, LOWEST, RateSweep, sweep
+from pipelines.training.rate_finder import DIVERGED, HIGHEST, LOWEST, RateSweep, sweep
 from pipelines.verbs import train
 from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
@@ -26,7 +26,9 @@ def test_the_loss_starts_at_that_of_guessing_falls_and_diverges():
     np.testing.assert_allclose(np.diff(np.log(found.rates)), np.log(HIGHEST / LOWEST) / 59, rtol=1e-6)
     # At first, rates are too small to change anything.
     assert found.losses[0] == pytest.approx(np.log(4), abs=0.5)
-    assert found.losses.min() < 0.9 * found.losses[0] < found.losses[-1]
+    assert found.losses.min() < 0.9 * found.losses[0]
+    assert found.losses[-1] > DIVERGED * found.losses.min()
+    assert found.losses[-2] <= DIVERGED * found.losses[:-1].min()
     assert LOWEST < found.suggested < HIGHEST / 10
 
 
