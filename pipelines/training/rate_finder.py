@@ -80,14 +80,19 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
         classes=len(ready.data.labels),
     )
     with Progress(console=console, transient=True) as progress:
-        recorder = _Recorder(progress, steps)
+        recorder = Recorder(progress, steps)
         model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[recorder], shuffle=False, verbose=0)
     losses = np.array(recorder.smoothed)
     return RateSweep(LOWEST * growth ** np.arange(len(losses)), losses)
 
 
-class _Recorder(keras.callbacks.Callback):
-    """Records the smoothed loss of each step, and ends training when it diverges."""
+class Recorder(keras.callbacks.Callback):
+    """Records the smoothed loss of each step, and ends training when it diverges.
+
+    Args:
+        progress: shows how many steps are done.
+        steps: number of steps at most.
+    """
 
     def __init__(self, progress: Progress, steps: int) -> None:
         super().__init__()

@@ -1,14 +1,17 @@
 """`highway train --find-rate`: losses at rising learning rates, and a suggestion."""
 
 import io
+import math
+import types
 
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from pipelines.core.optimizers import Adam
 from pipelines.training import rate_finder
-from pipelines.training.rate_finder import DIVERGED, HIGHEST, LOWEST, RateSweep, sweep
+from pipelines.training.rate_finder import HIGHEST, LOWEST, RateSweep, sweep
 from pipelines.verbs import train
 from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
@@ -19,7 +22,7 @@ def _toy(monkeypatch):
     ToyData(side=28).install(monkeypatch)
 
 
-def test_the_loss_starts_at_that_of_guessing_falls_and_diverges():
+def test_the_loss_starts_at_that_of_guessing_and_falls():
     found = sweep(toy_config(optimizer=Adam()), None, Console(file=io.StringIO()), steps=60)
     assert len(found.rates) == len(found.losses) <= 60
     assert found.rates[0] == pytest.approx(LOWEST)
@@ -27,9 +30,21 @@ def test_the_loss_starts_at_that_of_guessing_falls_and_diverges():
     # At first, rates are too small to change anything.
     assert found.losses[0] == pytest.approx(np.log(4), abs=0.5)
     assert found.losses.min() < 0.9 * found.losses[0]
-    assert found.losses[-1] > DIVERGED * found.losses.min()
-    assert found.losses[-2] <= DIVERGED * found.losses[:-1].min()
-    assert LOWEST < found.suggested < HIGHEST / 10
+    assert LOWEST < found.suggested <= HIGHEST / 10
+
+
+@pytest.mark.parametrize("last", [50.0, math.nan])
+def test_a_sweep_ends_when_the_loss_diverges(last):
+    with Progress(console=Console(file=io.StringIO())) as progress:
+        recorder = rate_finder.Recorder(progress, 10)
+        recorder.set_model(types.SimpleNamespace(stop_training=False))
+        # In the logs, the loss is the mean over all steps so far.
+        for step, loss in enumerate([2.0, 1.5, 1.0]):
+            recorder.on_train_batch_end(step, {"loss": loss})
+            assert not recorder.model.stop_training
+        recorder.on_train_batch_end(3, {"loss": last})
+        assert recorder.model.stop_training
+    np.testing.assert_allclose(recorder.smoothed[:2], [2.0, (0.9 * 0.2 + 0.1 * 1.0) / 0.19])
 
 
 def test_a_tenth_of_the_rate_with_the_lowest_loss_is_suggested():
