@@ -189,6 +189,7 @@ def test_a_checkpoint_of_an_unfinished_run_is_refused_too(tiny_run, data_dir, ca
     assert "is unfinished" in refused(capsys, export(tiny_run.path, data_dir))
 
 
+@pytest.mark.slow
 def test_the_best_epoch_of_a_stopped_run_is_exported(tiny_run, home, data_dir, capsys):
     tiny_run.update(state="running")
     (tiny_run.path / "model.keras").rename(tiny_run.path / "best.keras")

@@ -52,6 +52,7 @@ def test_a_tenth_of_the_rate_with_the_lowest_loss_is_suggested():
     assert found.suggested == 0.012
 
 
+@pytest.mark.slow
 def test_a_sweep_writes_a_figure_and_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rate_finder, "STEPS", 30)
