@@ -23,15 +23,8 @@ def start(task: str) -> Train:
     config = recipes.get(settings["recipe"]).config
     info = sources.describe(config.data, None, config.validation)
     examples = sources.load(config.data, "train", None, config.validation)
-    dataset = batches.training(
-        examples,
-        preprocess.fit(config.preprocess, examples.images),
-        augment=config.augment,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        steps=LONG,
-        classes=len(info.labels),
-    )
+    fitted = preprocess.fit(config.preprocess, examples.images)
+    dataset = batches.of_config(config, examples, fitted, classes=len(info.labels), steps=LONG)
     if settings["what"] == "constant":
         # Detached from the pipeline, so that nothing prepares the next batch.
         dataset = tf.data.Dataset.from_tensors(next(iter(dataset))).repeat()

@@ -105,7 +105,7 @@ class Config(Frozen):
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
-    """How your own images are fitted to that shape: cropped around the centre, padded with grey, or squashed."""
+    """How to fit your images to that shape: crop around the centre, pad with grey, or squash."""
     group: str | None = None
     """Column of your own table whose equal values, such as those of a patient, stay in one split."""
     skip_damaged: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from pipelines.core.config import Augment
+from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.augment import augment as augmented
 from pipelines.data.order import examples_at, positions
@@ -78,6 +78,32 @@ def training(
     else:
         batches = _from_memory(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
+
+
+def of_config(
+    config: Config, examples: Examples | Stream, fitted: Fitted, *, classes: int, steps: int, first_step: int = 0
+) -> tf.data.Dataset:
+    """Returns the batches with which a configuration is trained; see `training`.
+
+    Args:
+        config: augmentation, batch size, seed and class weights.
+        examples: the training examples.
+        fitted: their preprocessing.
+        classes: length of the one-hot labels; 0 leaves targets unchanged.
+        steps: the step to stop before.
+        first_step: the step to start at.
+    """
+    return training(
+        examples,
+        fitted,
+        augment=config.augment,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        first_step=first_step,
+        steps=steps,
+        classes=classes,
+        class_weights=balanced(examples.labels, classes) if config.class_weights == "balanced" else None,
+    )
 
 
 def balanced(labels: np.ndarray, classes: int) -> np.ndarray:

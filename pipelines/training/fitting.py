@@ -122,7 +122,6 @@ def _fit(training: Training) -> None:
         if options.probe
         else []
     )
-    weights = batches.balanced(examples.labels, classes) if config.class_weights == "balanced" else None
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
@@ -154,16 +153,8 @@ def _fit(training: Training) -> None:
 
         def train(epochs: int, *more: keras.callbacks.Callback) -> None:
             epoch, done = divmod(progress.step, steps_per_epoch)
-            rest = batches.training(
-                examples,
-                fitted,
-                augment=config.augment,
-                batch_size=config.batch_size,
-                seed=config.seed,
-                first_step=progress.step,
-                steps=epochs * steps_per_epoch,
-                classes=classes,
-                class_weights=weights,
+            rest = batches.of_config(
+                config, examples, fitted, classes=classes, steps=epochs * steps_per_epoch, first_step=progress.step
             )
             model.fit(
                 rest,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pipelines.core.config import Config
+from pipelines.core.errors import UserError
 from pipelines.core.optimizers import ConstantSchedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE, saved
 from pipelines.data import batches, preprocess, sources
@@ -52,7 +53,7 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
         steps: number of steps at most; None for 150.
 
     Raises:
-        UserError: the data are not available, or the net cannot be built.
+        UserError: the data are not available, the net cannot be built, or its loss is not finite from the start.
 
     Example:
         sweep(recipes.get("demo").config, None, Console()).suggested
@@ -70,19 +71,16 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     accelerated = bool(ready.machine.accelerators)
     regression = not ready.data.labels
     model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, regression=regression, rate=rising)
-    dataset = batches.training(
-        examples,
-        preprocess.fit(config.preprocess, examples.images),
-        augment=config.augment,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        steps=steps,
-        classes=len(ready.data.labels),
-    )
+    fitted = preprocess.fit(config.preprocess, examples.images)
+    dataset = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
     with Progress(console=console, transient=True) as progress:
         recorder = Recorder(progress, steps)
         model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[recorder], shuffle=False, verbose=0)
     losses = np.array(recorder.smoothed)
+    if not len(losses):
+        raise UserError(
+            f"the loss of {config.recipe} is not finite before the first step. Check the data and the scale."
+        )
     return RateSweep(LOWEST * growth ** np.arange(len(losses)), losses)
 
 

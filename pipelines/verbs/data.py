@@ -42,7 +42,7 @@ class Arguments(Frozen):
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
-    """How your own images are fitted to that shape: cropped around the centre, padded with grey, or squashed."""
+    """How to fit your images to that shape: crop around the centre, pad with grey, or squash."""
     group: str | None = None
     """Column of your own table whose equal values stay in one split."""
     skip_damaged: bool = False
@@ -164,7 +164,7 @@ def _describe(data: "OwnData") -> None:
 def _throughput(given: Arguments) -> None:
     load_frameworks()
     from pipelines.core.environment import cores, cpu
-    from pipelines.data.batches import throughput, training
+    from pipelines.data.batches import of_config, throughput
     from pipelines.data.own.prepare import resolved
     from pipelines.data.preprocess import fit
     from pipelines.data.samples import settings
@@ -173,15 +173,7 @@ def _throughput(given: Arguments) -> None:
     config, data_dir = resolved(_any(given), given.data_dir, Console(stderr=True)), given.data_dir
     classes = len(describe(config.data, data_dir, config.validation).labels)
     examples = load(config.data, "train", data_dir, config.validation, config.subset)
-    batches = training(
-        examples,
-        fit(config.preprocess, examples.images),
-        augment=config.augment,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        steps=2**40,
-        classes=classes,
-    )
+    batches = of_config(config, examples, fit(config.preprocess, examples.images), classes=classes, steps=2**40)
     speed = throughput(batches)
     model, features = cpu()
     _say(f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")

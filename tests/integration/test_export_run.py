@@ -245,7 +245,10 @@ def test_a_form_is_added_by_one_row_of_the_table(home, data_dir, capsys, monkeyp
     assert f"{', '.join(names[:-1])} and copy of tiny" in output
     assert "\nint8: accuracy" in output
     content = read(home / "models" / "run" / "1")
-    assert list(content.parity.forms) == [one.key for one in forms.FORMS]
+    keys = list(content.parity.forms)
+    assert keys == [one.key for one in forms.FORMS]
+    assert (keys[:3], keys[-1]) == (["saved_model", "onnx", "int8"], "copy")
+    assert names[:3] == ["SavedModel", "ONNX model", "int8 ONNX model"]
     assert content.parity.forms["copy"] == content.parity.onnx
     assert content.parity.forms["int8"].max_abs_difference > 1e-4
     assert (content.int8.calibration, content.int8.images) == (512, 500)

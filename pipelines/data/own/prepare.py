@@ -65,7 +65,7 @@ class ImageForm(NamedTuple):
     shape: tuple[int, ...]
     """Height, width and channels."""
     kind: ConversionKind
-    """How images are fitted to that shape; see `conversion.natural`."""
+    """Conversion of image files to that shape; see `conversion.natural`."""
 
 
 def is_own(data: str) -> bool:
@@ -116,7 +116,7 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
         shape: height and width of the prepared images, and their channels; without these, they are grey if no image
             has colours.
         console: where to print progress.
-        kind: how images are fitted to that shape; see `conversion.natural`.
+        kind: conversion of image files to that shape; see `conversion.natural`.
 
     Returns:
         The folder of the data set.

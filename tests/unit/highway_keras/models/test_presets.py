@@ -167,11 +167,8 @@ def test_weight_decay_is_on_every_kernel_and_ten_times_as_strong_on_the_classifi
         return
     seen = {variable.regularizer.l2 for variable in build(name).trainable_variables[:-2] if "kernel" in variable.name}
 
-    # Unless a net has its own.
-    arguments = PRESETS[name].arguments
-    assert {round(float(l2), 8) for l2 in seen} == {arguments.get("l2", 5e-4)}
-    of_classifier = float(build(name).get_layer("logits").kernel_regularizer.l2)
-    assert of_classifier == pytest.approx(arguments.get("classifier_l2", 5e-3))
+    assert {round(float(l2), 8) for l2 in seen} == {5e-4}
+    assert float(build(name).get_layer("logits").kernel_regularizer.l2) == pytest.approx(5e-3)
     assert all(v.regularizer is None for v in build(name).trainable_variables if "bias" in v.name)
 
 
