@@ -17,7 +17,7 @@ def image(body: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(body)) as photograph:
         # A JPEG decoder can scale down by whole factors, which saves most of its time.
         photograph.draft("L", (2 * SIDE, 2 * SIDE))
-        small = ImageOps.fit(photograph.convert("L"), (SIDE, SIDE), Image.Resampling.BILINEAR)
+        small = ImageOps.fit(photograph.convert("L"), (SIDE, SIDE), Image.Resampling.LANCZOS)
     return np.asarray(small).reshape(SHAPE)
 
 
