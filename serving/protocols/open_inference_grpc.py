@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from serving.errors import LimitError, RequestError
 from serving.manifest import ENCODED, Manifest
 from serving.messages.open_inference import CLASSES
 from serving.protocols import open_inference as protocol
-from serving.protocols.request import IMAGES, Request, cast, check_shape
+from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
 
 _ModelInferRequest, _ModelInferResponse = CLASSES["ModelInferRequest"], CLASSES["ModelInferResponse"]
 # Field of a tensor's contents that lists its values, by datatype; FP16 is sent raw only.
@@ -24,19 +24,14 @@ _CONTENTS = {
 
 
 @dataclass(frozen=True)
-class InferMessage:
+class InferMessage(GrpcMessage):
     """A parsed `ModelInferRequest`."""
 
-    request: Request
     id: str
     outputs: dict[str, int] | None
     """Requested outputs, and how many classes to return of each (0 returns the tensor); None is all of them."""
     raw: bool
     """True if tensors are sent as bytes, and so returned."""
-
-    def without_images(self) -> "InferMessage":
-        """Returns what `format_response` needs."""
-        return replace(self, request=Request(None, None))
 
 
 def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage:

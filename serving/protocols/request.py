@@ -3,8 +3,8 @@
 import base64
 import binascii
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -30,6 +30,17 @@ class Request:
     """Names of the files in messages; None numbers them."""
     segments: bool = False
     """True if each digit of a file is predicted too."""
+
+
+@dataclass(frozen=True)
+class GrpcMessage:
+    """A parsed message that asks for a prediction."""
+
+    request: Request
+
+    def without_images(self) -> Self:
+        """Returns what formatting the response needs."""
+        return replace(self, request=Request(None, None))
 
 
 def parse_version(text: str | None) -> int | None:

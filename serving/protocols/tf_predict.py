@@ -1,7 +1,7 @@
 """TF Serving's PredictionService and ModelService: messages instead of JSON, with the same meaning as over REST."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from serving.errors import LimitError, RequestError
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest, Tensor
 from serving.messages import tf_serving as messages
-from serving.protocols.request import IMAGES, Request, cast, check_shape
+from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
 from serving.protocols.tf_rest import INPUTS
 
 _METHOD = "tensorflow/serving/predict"
@@ -20,17 +20,12 @@ _NUMPY = {"uint8": np.uint8, "float32": np.float32, "int64": np.int64, "string":
 
 
 @dataclass(frozen=True)
-class PredictMessage:
+class PredictMessage(GrpcMessage):
     """A parsed `PredictRequest`."""
 
-    request: Request
     signature: str
     outputs: tuple[str, ...]
     """Requested outputs; none are all of them."""
-
-    def without_images(self) -> "PredictMessage":
-        """Returns what `format_response` needs."""
-        return replace(self, request=Request(None, None))
 
 
 def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictMessage:
