@@ -147,8 +147,8 @@ def train_and_kill(command: Command, times: Times, most: int, chance: random.Ran
 def differences(one: Path, other: Path) -> list[str]:
     """Compares two finished runs bit for bit.
 
-    Covers all arrays of the checkpoint (weights, optimizer, seeds), metrics.csv without its seconds, the weights of
-    best.keras and model.keras, and step and metrics of run.json.
+    Covers all arrays of the checkpoint (weights, optimizer, seeds), metrics.csv without its seconds, steps.csv, the
+    weights of best.keras and model.keras, and step and metrics of run.json.
 
     Args:
         one: a run directory.
@@ -182,6 +182,8 @@ def _expect_success(process: "subprocess.Popen[bytes]", command: Command) -> Non
 def _contents(run: Path) -> Iterator[tuple[str, object]]:
     with np.load(run / NEWEST) as arrays:
         yield from ((f"{NEWEST} {name}", arrays[name].tobytes()) for name in arrays.files if name != "head")
+    if (steps := run / "steps.csv").exists():
+        yield "steps.csv", steps.read_bytes()
     with (run / "metrics.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             yield from ((f"metrics.csv {row['epoch']} {name}", row[name]) for name in row if name != "seconds")

@@ -274,9 +274,10 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
             they are new. Another number of `outputs` gets a new last layer.
         **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
             `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
-            the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`. Dense nets
-            accept `depth` and, except for the factor model, `initializer`, "glorot_uniform" or "fan_in_uniform".
-            Highway nets accept `transform_bias`, a number or "auto". Twins accept `match`, "width" or "parameters".
+            the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`, `stages` (see
+            `models.conv`) and `hidden`. Dense nets accept `depth` and, except for the factor model, `initializer`,
+            "glorot_uniform" or "fan_in_uniform". Highway nets accept `transform_bias`, a number or "auto". Twins accept
+            `match`, "width" or "parameters".
 
     Returns:
         A functional model from preprocessed float32 inputs, "image" ("features" for the factor model), to float32
@@ -301,7 +302,7 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
     preset = PRESETS[name]
     wanted = {argument: value for argument, value in overrides.items() if value is not None}
     allowed = ["input_shape", "outputs", "width", "activation", "dropout"]
-    allowed += ["batch_normalization"] if preset.factory == "conv" else ["depth"]
+    allowed += ["batch_normalization", "stages", "hidden"] if preset.factory == "conv" else ["depth"]
     allowed += ["initializer"] if preset.factory == "dense" else []
     allowed += ["transform_bias"] if preset.arguments["kind"] == "highway" else ["match"]
     for argument, value in wanted.items():

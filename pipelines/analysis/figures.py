@@ -1,5 +1,6 @@
 """The figures of an analysis."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ from matplotlib.figure import Figure
 
 from highway_keras.analysis import GateStatistics, Layout, plots
 from pipelines.analysis.measuring import Analysis
+from pipelines.core.class_names import class_names
 from pipelines.core.plotting import saved
 
 ALL_CLASSES = 10  # If there are more, only two are drawn, as in the paper.
@@ -29,7 +31,7 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
         plots.openness(figure.subplots(), analysis.statistics)
         figure.suptitle(title)
     if analysis.whole.labels:
-        names = drawn_classes(analysis.statistics, analysis.whole.labels)
+        names = drawn_classes(analysis.statistics, class_names(analysis.whole.labels))
         rows = -(-len(names) // 5)
         with saved(folder / "classes.png", (2.0 + 2.0 * min(len(names), 5), 0.8 + rows * 0.75 * height)) as figure:
             plots.class_maps(figure, analysis.statistics, names)
@@ -64,7 +66,7 @@ def four_maps(figure: Figure, found: GateStatistics, gates: np.ndarray, outputs:
     plots.gate_maps(figure, found.layout, maps, signed=(OUTPUT,), shared=(MEAN, GATE))
 
 
-def drawn_classes(found: GateStatistics, labels: tuple[str, ...]) -> dict[int, str]:
+def drawn_classes(found: GateStatistics, labels: Sequence[str]) -> dict[int, str]:
     """Returns all classes, or the two whose gates differ most from the mean if there are many."""
     if len(labels) <= ALL_CLASSES:
         return dict(enumerate(labels))

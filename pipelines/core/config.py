@@ -4,12 +4,47 @@ A recipe holds a configuration, the command line overrides its fields, and a run
 framework.
 """
 
-from typing import Literal, Self
+import json
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pipelines.core.frozen import Angle, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
 from pipelines.core.optimizers import SGD, ConstantSchedule, Optimizer, Schedule
+
+
+class StageConfig(Frozen):
+    """A stage of a convolutional net; see `highway_keras.models.stages.Stage`. On the command line, a JSON object."""
+
+    filters: Count
+    """Channels of all layers."""
+    entry: Count | None = 3
+    """Kernel size of the plain convolution at the start; None for none."""
+    padding: Literal["same", "valid"] = "same"
+    """Padding of the entry."""
+    blocks: tuple[Count, ...] = ()
+    """Kernel size of each block."""
+    pool: tuple[Count, Count] | Literal["average"] | None = None
+    """Size and stride of max pooling; "average" for global average pooling; None for none."""
+    dropout: Rate = 0.0
+    """Dropout rate after pooling."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            example = cls(filters=32, blocks=(3, 3), pool=(2, 2))
+            raise ValueError(f"a stage is a JSON object, such as '{example}'. Received: {value}")
+        return found
+
+    def __str__(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)
 
 
 class ModelConfig(Frozen):
@@ -26,6 +61,10 @@ class ModelConfig(Frozen):
     """Activation of the block state H; None keeps the preset's."""
     transform_bias: float | Literal["auto"] | None = None
     """Initial bias of the transform gate; "auto" derives it from the depth, None keeps the preset's."""
+    stages: tuple[StageConfig, ...] = ()
+    """Stages of a convolutional net, from the input to the last layer; none keeps the preset's."""
+    hidden: Count | None = None
+    """Units of a fully connected layer before the last layer of a convolutional net; None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None
     """Property that a plain or residual twin shares with the highway net; None keeps the preset's."""
     initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
@@ -63,17 +102,24 @@ class Preprocess(Frozen):
 
 
 class Augment(Frozen):
-    """Augmentation of the training images, after preprocessing, so that padding has the value of the mean.
+    """Augmentation of the training images, in the order of the fields. Each image has draws of its own.
 
-    In the order of the fields. Each image has draws of its own; all are off by default.
+    All are off by default. RandAugment changes stored pixels; the others follow preprocessing, so that padding has the
+    value of the mean.
     """
 
+    rand_augment: NonNegative = 0
+    """RandAugment: number of random operations (geometry, colours, contrast) on each image; 0 skips it."""
+    magnitude: Share = 0.3
+    """Strength of these operations, as a share of the strongest."""
     pad: NonNegative = 0
     """Pixels of zero padding on each side before a random crop to the original size; 0 skips both."""
     mirror: bool = False
     """Mirror each image left to right with probability 1/2."""
     rotate: Angle = 0.0
     """Largest angle in degrees by which an image is rotated, in either direction; 0 skips it."""
+    zoom: Extent = 0.0
+    """Scale each image by a factor between 1 / (1 + zoom) and 1 + zoom, log-uniform; 0 skips it."""
     elastic: Extent = 0.0
     """Elastic distortion: standard deviation, in pixels, of the smooth random displacements of an image; 0 skips it."""
     cutout: NonNegative = 0
@@ -207,6 +253,8 @@ class Space(Frozen):
     """Range of `label_smoothing`."""
     rotate: tuple[Angle, ...] = ()
     """Range of `augment.rotate`."""
+    zoom: tuple[Extent, ...] = ()
+    """Range of `augment.zoom`."""
     elastic: tuple[Extent, ...] = ()
     """Range of `augment.elastic`."""
     cutout: tuple[NonNegative, ...] = ()

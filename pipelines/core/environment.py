@@ -7,7 +7,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
+from pipelines.core.errors import UserError
 from pipelines.core.run import Code, Machine
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
@@ -94,6 +96,25 @@ def devices(folder: Path = Path("/dev")) -> list[str]:
         folder: the system's folder of device files.
     """
     return sorted(path.name for pattern in DEVICES for path in folder.glob(pattern))
+
+
+def choose_gpu(number: int | Literal["auto"] | None, folder: Path = Path("/dev")) -> None:
+    """Lets the frameworks see one NVIDIA GPU only, or none; called before they are imported.
+
+    Args:
+        number: number of the GPU, as `nvidia-smi` counts; None for none, "auto" changes nothing.
+        folder: the system's folder of device files.
+
+    Raises:
+        UserError: there is no such GPU.
+    """
+    if number == "auto":
+        return
+    found = [name.removeprefix("nvidia") for name in devices(folder) if name.startswith("nvidia")]
+    if number is not None and str(number) not in found:
+        there = f"The numbers are {', '.join(found)}" if found else "This machine has no NVIDIA GPU"
+        raise UserError(f"there is no GPU {number}. {there}; `--gpus none` uses the CPU.")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "" if number is None else str(number)
 
 
 def accelerators() -> tuple[str, ...]:

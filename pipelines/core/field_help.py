@@ -87,7 +87,9 @@ def placeholder(annotation: Any) -> str:
         return "|".join(placeholder(option) for option in options(kind))
     if get_origin(kind) is Literal:
         return "|".join(str(choice) for choice in get_args(kind))
-    return f"[{placeholder(get_args(kind)[0])} ...]" if several(kind) else PLACEHOLDERS[kind]
+    if several(kind):
+        return f"[{placeholder(get_args(kind)[0])} ...]"
+    return "JSON" if is_group(kind) else PLACEHOLDERS[kind]
 
 
 def options(annotation: Any) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
-"""Typed data that does not change: the base class, the types of its fields, and reading it from a file.
+"""Typed data that does not change: the base class, the types of its fields, its values by name, and reading it from a file.
 
 Configurations, records and tasks are such data. Imports no framework.
 """
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,6 +30,22 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, validate_by_name=True
     )
+
+
+def flat(config: BaseModel) -> dict[str, Any]:
+    """Returns all values of a configuration by dotted name.
+
+    Example:
+        flat(recipe.config)["optimizer.learning_rate"]  # 0.01
+    """
+    values: dict[str, Any] = {}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            values |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
+        else:
+            values[name] = value
+    return values
 
 
 def read(path: Path, kind: type[Data]) -> Data:

@@ -14,12 +14,14 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
+from pipelines.core.class_names import families
 from pipelines.core.files import replacing
 
 MARKED = 60  # With more points than this, markers overlap.
 _, AMBER, SKY, GREEN, _, BLUE, ORANGE, PURPLE = map(to_hex, mpl.color_sequences["okabe_ito"])
 GREY = "#666666"
 STYLE = {
+    "font.family": families(),
     "font.size": 11,
     "axes.titlesize": 12,
     "axes.grid": True,

@@ -100,7 +100,7 @@ def augment(
         images = move(images, draw(whole, settings, seed).rows(part))
     # Seeds of their own: adding one kind of augmentation changes the draws of no other.
     for_warp, for_cutout, for_shares, for_boxes = (tf.random.fold_in(seed, number) for number in range(1, 5))
-    if settings.rotate or settings.elastic:
+    if settings.rotate or settings.zoom or settings.elastic:
         height, width = images.shape[1:3]
         images = warp(images, displacements(whole, (height, width), settings, for_warp)[part])
     if settings.cutout:

@@ -12,6 +12,7 @@ from pipelines.data.augment import augment as augmented
 from pipelines.data.order import examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
+from pipelines.data.rand_augment import rand_augmented
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 
@@ -66,10 +67,11 @@ def training(
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
     def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        x = apply(fitted, images)
-        y = _targets(labels, classes)
+        drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
+        if augment.rand_augment:
+            images = rand_augmented(images, augment, drawn_by, count=batch_size, part=slice(start, stop))
+        x, y = apply(fitted, images), _targets(labels, classes)
         if augment != Augment():
-            drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
             x, y = augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
         return (x, y) if class_weights is None else (x, y, tf.linalg.matvec(y, tf.constant(class_weights, y.dtype)))
 

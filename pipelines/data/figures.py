@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from pipelines.core.class_names import families, text_width
 from pipelines.core.files import replacing
 
 INK, QUIET, WRONG = "#1a1a1a", "#7a7a7a", "#c0392b"
@@ -25,6 +27,7 @@ class ImageRow:
     """[n, h, w, c], 1 or 3 channels: stored pixels (uint8), or inputs of the net (float32)."""
 
 
+@mpl.rc_context({"font.family": families()})
 def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, note: str, path: Path) -> None:
     """Draws rows of images under the names of their classes.
 
@@ -66,7 +69,7 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
                 spine.set(color="#cccccc", linewidth=0.6)
         row_axes[0].set_ylabel(row.title, rotation=0, ha="right", va="center", fontsize=8.5, color=INK, labelpad=8)
     for axes, label in zip(grid[0], labels, strict=True):
-        axes.set_title(label, fontsize=min(10, 90 / max(len(label), 1)), color=INK, pad=4)
+        axes.set_title(label, fontsize=min(10, 90 / max(text_width(label), 1)), color=INK, pad=4)
     if note:
         figure.supxlabel(note, fontsize=8.5, color=INK)
     if scaled is not None:
@@ -80,6 +83,7 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
         figure.savefig(aside)
 
 
+@mpl.rc_context({"font.family": families()})
 def draw_predictions(
     images: np.ndarray,
     truth: Sequence[str],
@@ -118,7 +122,7 @@ def draw_predictions(
         # The full scale keeps faint images faint.
         axes.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=255)
         colour = WRONG if wrong else INK
-        axes.set_title(guess, fontsize=min(11, 100 / len(guess)), fontweight="bold", color=colour, pad=3)
+        axes.set_title(guess, fontsize=min(11, 100 / max(text_width(guess), 1)), fontweight="bold", color=colour, pad=3)
         note = f"{probability:.1%}\nis {label}" if wrong else f"{probability:.1%}"
         axes.set_xlabel(note, fontsize=7, color=WRONG if wrong else QUIET, labelpad=3)
         if wrong:

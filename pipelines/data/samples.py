@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from pipelines.core.class_names import class_names
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.augment import augment
 from pipelines.data.figures import COLUMNS, ImageRow, draw_rows
 from pipelines.data.preprocess import apply, fit
+from pipelines.data.rand_augment import rand_augmented
 from pipelines.data.sources import ALL, DataInfo, Examples, describe, load
 from pipelines.data.stream import Stream
 
@@ -46,7 +48,8 @@ def draw_samples(data: str, config: Config | None, data_dir: Path | None, path: 
         rows = [ImageRow("as stored" if row == 0 else "", images[:, row]) for row in range(STORED)]
     else:
         rows = _processed(images[:, 0], config, examples)
-    draw_rows(rows, [info.labels[label] for label in labels], _heading(info), settings(config) if config else "", path)
+    names = class_names(info.labels)
+    draw_rows(rows, [names[label] for label in labels], _heading(info), settings(config) if config else "", path)
 
 
 def settings(config: Config) -> str:
@@ -68,9 +71,11 @@ def _preprocessing(config: Config) -> Iterator[str]:
 def _augmentation(config: Config) -> Iterator[str]:
     augment = config.augment
     steps = {
+        f"RandAugment of {augment.rand_augment} operations at {augment.magnitude:.0%}": augment.rand_augment,
         f"{augment.pad} pixels of padding, random crop": augment.pad,
         "random mirror": augment.mirror,
         f"rotation by up to {augment.rotate:g} degrees": augment.rotate,
+        f"scaled by up to {1 + augment.zoom:g}": augment.zoom,
         f"elastic displacements of {augment.elastic:g} pixels": augment.elastic,
         f"squares of {augment.cutout} pixels erased": augment.cutout,
         f"mixup of {augment.mixup:g}": augment.mixup,
@@ -86,12 +91,14 @@ def _heading(info: DataInfo) -> str:
 
 
 def _processed(images: np.ndarray, config: Config, examples: Examples | Stream) -> list[ImageRow]:
-    preprocessed = apply(fit(config.preprocess, examples.images), tf.constant(images))
-    rows = [ImageRow("as stored", images), ImageRow("preprocessed", preprocessed.numpy())]
+    fitted, stored = fit(config.preprocess, examples.images), tf.constant(images)
+    rows = [ImageRow("as stored", images), ImageRow("preprocessed", apply(fitted, stored).numpy())]
     if config.augment != Augment():
         targets = tf.zeros((len(images), 1))
         for number in range(DRAWS):
-            augmented, _ = augment(preprocessed, targets, config.augment, tf.constant([config.seed, number]))
+            seed = tf.constant([config.seed, number])
+            changed = rand_augmented(stored, config.augment, seed) if config.augment.rand_augment else stored
+            augmented, _ = augment(apply(fitted, changed), targets, config.augment, seed)
             rows.append(ImageRow(f"augmented,\ndraw {number + 1}", augmented.numpy()))
     return rows
 

@@ -1,4 +1,4 @@
-"""Rotation and elastic distortion of a batch of images: one bilinear resampling along random displacements."""
+"""Rotation, scaling and elastic distortion of a batch of images: one bilinear resampling along random displacements."""
 
 import math
 
@@ -17,12 +17,12 @@ def displacements(count: int | tf.Tensor, size: tuple[int, int], settings: Augme
     Args:
         count: number of images.
         size: height and width in pixels.
-        settings: largest angle in degrees, and standard deviation of the elastic displacements in pixels.
+        settings: largest angle in degrees, scale, and standard deviation of the elastic displacements in pixels.
         seed: two integers.
 
     Returns:
-        Rows and columns, float32 [b, h, w, 2]. Angles are uniform; elastic displacements are normal at each pixel and
-        smooth in space.
+        Rows and columns, float32 [b, h, w, 2]. Angles and the logarithm of the scale are uniform; elastic displacements
+        are normal at each pixel and smooth in space.
 
     Reference:
         Simard, Steinkraus, Platt 2003, "Best Practices for Convolutional Neural Networks Applied to Visual Document
@@ -39,6 +39,11 @@ def displacements(count: int | tf.Tensor, size: tuple[int, int], settings: Augme
     # Sines of half an angle leave no rounding for an angle of zero.
     sine, less = tf.sin(angle), -2 * tf.square(tf.sin(angle / 2))
     moved = tf.stack([down * less + right * sine, right * less - down * sine], axis=-1)
+    if settings.zoom:
+        # A seed of its own, so that angles and elastic displacements do not depend on it.
+        power = tf.random.stateless_uniform([count, 1, 1, 1], tf.random.fold_in(seed, 0), -1.0, 1.0)
+        taken = tf.stack([down, right], axis=-1) + moved
+        moved += (tf.pow(1 + settings.zoom, power) - 1) * taken
     if not settings.elastic:
         return moved
     # Noise on a coarse grid, smoothed by one matrix for each axis.

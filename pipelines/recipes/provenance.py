@@ -1,10 +1,7 @@
-"""Fields of a configuration by dotted name, and the origin that a recipe states for each."""
-
-from typing import Any
-
-from pydantic import BaseModel
+"""The origin that a recipe states for each field of its configuration, by dotted name."""
 
 from pipelines.core.config import Recipe
+from pipelines.core.frozen import flat
 
 SOLVER = (
     "optimizer.name",
@@ -19,22 +16,6 @@ SOLVER = (
     "batch_size",
 )
 """Fields recorded in the authors' Caffe solver files."""
-
-
-def flat(config: BaseModel) -> dict[str, Any]:
-    """Returns all values of a configuration by dotted name.
-
-    Example:
-        flat(recipe.config)["optimizer.learning_rate"]  # 0.01
-    """
-    values: dict[str, Any] = {}
-    for name in type(config).model_fields:
-        value = getattr(config, name)
-        if isinstance(value, BaseModel):
-            values |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
-        else:
-            values[name] = value
-    return values
 
 
 def tags(recipe: Recipe) -> dict[str, str]:

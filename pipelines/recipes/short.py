@@ -11,7 +11,7 @@ Sources     one cycle: all numbers are ours. The learning rate rises linearly fo
 
 from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.optimizers import CosineSchedule
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 
 EPOCHS = 10
 RISE = 1000

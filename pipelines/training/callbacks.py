@@ -21,6 +21,9 @@ from pipelines.training.signals import StopRequest
 from pipelines.training.tensorboard_log import Curves
 
 CHECKPOINTS = "checkpoint"
+STEPS_FILE = "steps.csv"
+# Rows of that table in an epoch; with fewer than two steps per row there are none.
+STEP_ROWS = 20
 FIRST = ("learning_rate", "loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae")
 
 
@@ -68,6 +71,36 @@ def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
     model.compute_metrics(None, nothing, nothing)
     for variable, value in zip(model.metrics_variables, metrics, strict=True):
         variable.assign(value)
+
+
+class StepCurve(keras.callbacks.Callback):
+    """Writes the metrics of long epochs on the way, as means since the start of the epoch: a table, and TensorBoard.
+
+    A row is on disk before the state of its step, and a resumed run drops the rows after its checkpoint.
+
+    Args:
+        path: the table.
+        progress: the progress of the run.
+        steps_per_epoch: steps in an epoch; short epochs have no rows.
+        curves: the curves for TensorBoard.
+    """
+
+    def __init__(self, path: Path, progress: Progress, steps_per_epoch: int, curves: Curves) -> None:
+        super().__init__()
+        self.path = path
+        self.progress = progress
+        self.every = steps_per_epoch // STEP_ROWS
+        self.curves = curves
+        self.before = progress.step
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        del batch
+        before, self.before = self.before, self.progress.step
+        if self.every > 1 and before // self.every < self.progress.step // self.every:
+            row = {"step": float(self.progress.step)} | {name: float(value) for name, value in (logs or {}).items()}
+            table.append(self.path, row)
+            self.curves.add_step(row)
 
 
 class StopOnNaN(keras.callbacks.Callback):

@@ -171,6 +171,7 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
 
     Images that are streamed, because they do not fit into memory, are not drawn.
     """
+    from pipelines.core.class_names import class_names
     from pipelines.data.figures import draw_predictions
 
     shifted = logits - logits.max(axis=1, keepdims=True)
@@ -181,6 +182,7 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
     if not len(chosen) or not isinstance(images := examples.images, np.ndarray) or images.shape[-1] not in {1, 3}:
         path.unlink(missing_ok=True)
         return
-    right, said = ([labels[index] for index in found[chosen]] for found in (truth, predicted))
+    names = class_names(labels)
+    right, said = ([names[index] for index in found[chosen]] for found in (truth, predicted))
     heading = f"{len(chosen)} of {len(wrong):,} errors, the most certain first"
     draw_predictions(images[chosen], right, said, certain[chosen].tolist(), path, heading=heading)

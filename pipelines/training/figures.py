@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from pipelines.core.class_names import class_names, text_width
 from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, loss_axis, saved, whole_ticks
 from pipelines.core.run import Run
 from pipelines.training.evaluation import Evaluation, Regression
@@ -146,8 +147,8 @@ def confusion(figure: Figure, result: Evaluation, title: str) -> None:
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     if len(counts) <= 20:
-        names = [item.label for item in result.classes]
-        long = max(map(len, names)) > 3
+        names = class_names([item.label for item in result.classes])
+        long = max(map(text_width, names)) > 3
         axes.set_xticks(range(len(names)), names, rotation=45 if long else 0, ha="right" if long else "center")
         axes.set_yticks(range(len(names)), names)
         for (row, column), count in np.ndenumerate(counts):

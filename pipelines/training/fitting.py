@@ -16,13 +16,15 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import signals, table
+from pipelines.training import signals, table, trackers
 from pipelines.training.callbacks import (
     CHECKPOINTS,
+    STEPS_FILE,
     DivergedError,
     ProbeCallback,
     SaveRun,
     StepCounter,
+    StepCurve,
     StopEarly,
     StopOnNaN,
     ValidateAveraged,
@@ -48,6 +50,7 @@ class Options:
         interval: steps between two checkpoints; "auto" keeps their cost below 0.2% of the time.
         callbacks: further callbacks, called after the built-in ones; an error that they raise ends training at once.
         probe: measurements during training; None for none.
+        track: experiment tracker to report to; None for none.
     """
 
     data_dir: Path | None
@@ -55,6 +58,7 @@ class Options:
     interval: Interval = "auto"
     callbacks: Sequence[keras.callbacks.Callback] = ()
     probe: Probes | None = None
+    track: trackers.TrackerName | None = None
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,11 @@ def _fit(training: Training) -> None:
     )
     with (
         ProgressBar(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as bar,
-        Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves,
+        Curves(
+            run.path / "tensorboard", table.read(run.path / "metrics.csv"), table.read(run.path / STEPS_FILE)
+        ) as curves,
         signals.noted(options.console) as stop,
+        trackers.reporting(run, options.track) as reports,
     ):
         # The order matters: a callback sees the counts and logs of the ones before it.
         callbacks = [
@@ -136,6 +143,7 @@ def _fit(training: Training) -> None:
             # After an epoch, the running metrics are those of its validation, which must not be restored.
             StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
+            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, curves),
             *probes,
             gates,
             bar,
@@ -148,6 +156,7 @@ def _fit(training: Training) -> None:
                 curves=curves,
             ),
             StopEarly(progress, config.patience),
+            *reports,
             *options.callbacks,
         ]
 

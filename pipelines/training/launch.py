@@ -19,7 +19,7 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import checkpoint, initial, table
-from pipelines.training.callbacks import CHECKPOINTS, record
+from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
 from pipelines.training.net import build, compiled
@@ -137,7 +137,8 @@ def resume(path: Path, options: Options) -> Run:
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
         table.truncate(path / "metrics.csv", step // steps_per_epoch)
-        cut(path / PROBE_FILE, step)
+        for rows in (PROBE_FILE, STEPS_FILE):
+            cut(path / rows, step)
         record(run, state.progress)
         _announce(run, console)
         if (now := getattr(model, "devices", 1)) < (run.record.devices or 1):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import keras
 
 from highway_keras import HighwayStack, from_preset
+from highway_keras.models.stages import Stage
 from pipelines.core import user_code
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
@@ -37,7 +38,9 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     """
     _refuse_unusable(config, data)
     outputs = len(data.labels) or 1
-    settings = config.model.model_dump(exclude={"preset"}, exclude_none=True)
+    settings = config.model.model_dump(exclude={"preset", "stages"}, exclude_none=True)
+    if config.model.stages:
+        settings["stages"] = tuple(Stage(**stage.model_dump()) for stage in config.model.stages)
     preset = config.model.preset
     factory = user_code.function(preset) if user_code.is_function(preset) else partial(from_preset, preset)
     keras.utils.set_random_seed(config.seed % 2**32)

@@ -11,7 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import Machine, Precision
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
-from pipelines.training import initial
+from pipelines.training import initial, memory
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import resolve
 
@@ -47,7 +47,8 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
         data_dir: folder of prepared data; None for the TFDS default.
 
     Raises:
-        UserError: the configuration cannot be trained: its data are not available, or its net or schedule is invalid.
+        UserError: the configuration cannot be trained: its data are not available, its net or schedule is invalid, or
+            it does not fit into memory.
     """
     data = sources.describe(config.data, data_dir, config.validation, config.subset)
     steps_per_epoch = data.counts["train"] // config.batch_size
@@ -68,6 +69,8 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
     precision = resolve(config.precision, net, machine)
     if precision.policy != "float32":
         net = build(config, data, precision.policy)
+    if not machine.accelerators:
+        memory.check(net, config, precision.policy)
     replaced = initial.assign(net, Path(config.start_from)) if config.start_from else None
     accelerated = bool(machine.accelerators)
     model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not data.labels)

@@ -1,6 +1,7 @@
-"""tensorboard/: the rows of metrics.csv as curves, in one folder for training and one for validation."""
+"""tensorboard/: the rows of metrics.csv and steps.csv as curves, in one folder for training and one for validation."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,18 +26,21 @@ class Curves:
     Args:
         folder: folder of the event files; its content is replaced.
         rows: rows of metrics.csv so far.
+        steps: rows of steps.csv so far.
 
     Example:
         with Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves:
             curves.add(row)
     """
 
-    def __init__(self, folder: Path, rows: list[Row]) -> None:
+    def __init__(self, folder: Path, rows: Sequence[Row], steps: Sequence[Row] = ()) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self.folder = folder
         self.writers: dict[str, Any] = {}
         for row in rows:
             self.add(row)
+        for row in steps:
+            self.add_step(row)
 
     def __enter__(self) -> "Curves":
         return self
@@ -63,6 +67,19 @@ class Curves:
                 tf.summary.scalar(f"epoch_{name.removeprefix(VALIDATION)}", value)
         for writer in self.writers.values():
             writer.flush()
+
+    def add_step(self, row: Row) -> None:
+        """Writes the values of a step within an epoch.
+
+        Args:
+            row: values by column of steps.csv.
+        """
+        writer = self._writer("train")
+        with writer.as_default(step=int(row["step"])):
+            for name, value in row.items():
+                if name not in AXES:
+                    tf.summary.scalar(f"batch_{name}", value)
+        writer.flush()
 
     def _writer(self, part: str) -> Any:
         if part not in self.writers:

@@ -16,6 +16,7 @@ from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
     from pipelines.training.checkpoint import Interval
+    from pipelines.training.trackers import TrackerName
 
 
 def train(
@@ -27,6 +28,7 @@ def train(
     console: Console | None = None,
     probe: Probes | None = None,
     reset_watchdog: Callable[[], None] | None = None,
+    track: "TrackerName | None" = None,
 ) -> Run:
     """Trains a new run to its end and draws its figures.
 
@@ -38,6 +40,7 @@ def train(
         console: where to print progress; None prints to standard output.
         probe: measurements during training; None for none.
         reset_watchdog: called after every execution of training or validation; None for nothing.
+        track: experiment tracker to report to, "mlflow" or "wandb"; None for none.
 
     Returns:
         The finished run.
@@ -53,7 +56,14 @@ def train(
     # Checked here too, because importing the frameworks takes seconds.
     refuse_existing(path)
     return _complete(
-        config, path, data_dir=data_dir, interval=interval, console=console, probe=probe, reset_watchdog=reset_watchdog
+        config,
+        path,
+        data_dir=data_dir,
+        interval=interval,
+        console=console,
+        probe=probe,
+        reset_watchdog=reset_watchdog,
+        track=track,
     )
 
 
@@ -65,6 +75,7 @@ def resume(
     console: Console | None = None,
     probe: Probes | None = None,
     reset_watchdog: Callable[[], None] | None = None,
+    track: "TrackerName | None" = None,
 ) -> Run:
     """Resumes an interrupted run from its last checkpoint, trains it to its end and draws its figures.
 
@@ -75,6 +86,7 @@ def resume(
         console: see `train`.
         probe: see `train`.
         reset_watchdog: see `train`.
+        track: see `train`.
 
     Returns:
         The finished run.
@@ -89,7 +101,14 @@ def resume(
     """
     open_run(path)
     return _complete(
-        None, path, data_dir=data_dir, interval=interval, console=console, probe=probe, reset_watchdog=reset_watchdog
+        None,
+        path,
+        data_dir=data_dir,
+        interval=interval,
+        console=console,
+        probe=probe,
+        reset_watchdog=reset_watchdog,
+        track=track,
     )
 
 
@@ -102,6 +121,7 @@ def _complete(
     console: Console | None,
     probe: Probes | None,
     reset_watchdog: Callable[[], None] | None,
+    track: "TrackerName | None",
 ) -> Run:
     console = console or Console()
     with _advice(path, console):
@@ -110,7 +130,7 @@ def _complete(
         from pipelines.training.callbacks import ResetWatchdog
 
         callbacks = [ResetWatchdog(reset_watchdog)] if reset_watchdog else []
-        options = launch.Options(data_dir, console, interval, callbacks, probe)
+        options = launch.Options(data_dir, console, interval, callbacks, probe, track)
         if config is not None:
             run = launch.start(config, path, options)
         elif _is_trained(path):

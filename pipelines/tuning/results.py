@@ -10,7 +10,7 @@ from pipelines.core import environment
 from pipelines.core.config import Provenance, Recipe
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.tuning import settings
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import SearchState, Trial

@@ -26,7 +26,7 @@ from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, write_text
 from pipelines.core.frozen import Count, Frozen, Share, read
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]

@@ -24,6 +24,7 @@ FIELDS = {
     "weight_decay": "optimizer.weight_decay",
     "label_smoothing": "label_smoothing",
     "rotate": "augment.rotate",
+    "zoom": "augment.zoom",
     "elastic": "augment.elastic",
     "cutout": "augment.cutout",
     "mixup": "augment.mixup",

@@ -16,7 +16,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
-from pipelines.recipes.provenance import flat, tags
+from pipelines.core.frozen import flat
+from pipelines.recipes.provenance import tags
 from pipelines.recipes.twins import KINDS
 
 LEGEND = """\

@@ -8,13 +8,14 @@ from typing import Literal
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core import frameworks
+from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
-from pipelines.core.frozen import Count, Frozen
+from pipelines.core.frozen import Count, Frozen, NonNegative
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
+from pipelines.training import trackers
 from pipelines.training.train import resume, train
 
 TRAIN = "highway train"
@@ -33,6 +34,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --find-rate FIGURE            suggest a learning rate instead of training
   --resume RUN                  resume an interrupted run
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
+  --track mlflow|wandb          report to an experiment tracker
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
 Ctrl-C, SIGTERM and SIGHUP finish the step and save, with status 130, 143 and 129; a second one ends at once.
@@ -58,6 +60,10 @@ class TrainArguments:
     """Steps between two checkpoints."""
     find_rate: Path | None = None
     """Figure of a sweep of the learning rate, in place of training; None trains."""
+    track: trackers.TrackerName | None = None
+    """Experiment tracker to report to; None for none."""
+    gpus: int | Literal["auto"] | None = "auto"
+    """Number of the GPU to use; "auto" uses the first one, if there is one, and None the CPU."""
 
 
 class NewRun(Config):
@@ -69,6 +75,10 @@ class NewRun(Config):
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
+    track: trackers.TrackerName | None = None
+    """Experiment tracker to report to; its address, project and key come from its own environment variables."""
+    gpus: NonNegative | Literal["auto"] | None = "auto"
+    """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
     find_rate: Path | None = None
     """Figure to write (.png, .pdf or .svg). Instead of training, raises the learning rate step by step, and suggests
     one."""
@@ -83,6 +93,10 @@ class ResumedRun(Frozen):
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
+    track: trackers.TrackerName | None = None
+    """Experiment tracker to report to; the run continues there if it was tracked before."""
+    gpus: NonNegative | Literal["auto"] | None = "auto"
+    """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
 
 
 def main(arguments: list[str]) -> None:
@@ -96,13 +110,24 @@ def main(arguments: list[str]) -> None:
     """
     given = parse_train(arguments)
     console = Console()
+    trackers.check(given.track)
+    environment.choose_gpu(given.gpus)
     if given.config and given.find_rate:
         _find_rate(given.config, given.data_dir, given.find_rate, console)
         return
     if given.config is None:
-        run = resume(folder(given), data_dir=given.data_dir, interval=given.interval, console=console)
+        run = resume(
+            folder(given), data_dir=given.data_dir, interval=given.interval, console=console, track=given.track
+        )
     else:
-        run = train(given.config, folder(given), data_dir=given.data_dir, interval=given.interval, console=console)
+        run = train(
+            given.config,
+            folder(given),
+            data_dir=given.data_dir,
+            interval=given.interval,
+            console=console,
+            track=given.track,
+        )
     console.print(_summary(run), highlight=False, soft_wrap=True)
 
 
@@ -128,7 +153,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed = parse(ResumedRun, arguments, TRAIN)
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
-        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps)
+        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps, None, resumed.track, resumed.gpus)
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -144,7 +169,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate)
+    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate, chosen.track, chosen.gpus)
 
 
 def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Console) -> None:

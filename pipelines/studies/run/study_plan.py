@@ -20,7 +20,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, remove_leftovers, write_text
 from pipelines.core.frozen import Frozen, Share, read
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 
 FILE = "study.json"
 Schedule = Literal["full", "short"]

@@ -58,7 +58,8 @@ def test_the_error_of_an_unknown_name_suggests_the_nearest(name, near):
         (
             "cifar10_19",
             {"depth": 30},
-            "overrides input_shape, outputs, width, activation, dropout, batch_normalization, transform_bias. "
+            "overrides input_shape, outputs, width, activation, dropout, batch_normalization, stages, hidden, "
+            "transform_bias. 
             "Received: depth=30",
         ),
         (

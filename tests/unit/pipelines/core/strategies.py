@@ -4,7 +4,7 @@ import math
 
 from hypothesis import strategies as st
 
-from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, Subset
+from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, StageConfig, Subset
 from pipelines.core.optimizers import (
     SGD,
     Adam,
@@ -30,6 +30,15 @@ def maybe(strategy):
     return st.none() | strategy
 
 
+stages = st.builds(
+    StageConfig,
+    filters=counts,
+    entry=maybe(counts),
+    padding=st.sampled_from(["same", "valid"]),
+    blocks=st.lists(counts, max_size=3).map(tuple),
+    pool=maybe(st.just("average") | st.tuples(counts, counts)),
+    dropout=rates,
+)
 models = st.builds(
     ModelConfig,
     preset=names,
@@ -40,6 +49,8 @@ models = st.builds(
     match=maybe(st.sampled_from(["width", "parameters"])),
     initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
     batch_normalization=maybe(st.booleans()),
+    stages=st.lists(stages, max_size=2).map(tuple),
+    hidden=maybe(counts),
 )
 preprocesses = st.builds(
     Preprocess,
@@ -70,9 +81,12 @@ schedules = st.one_of(
 )
 augments = st.builds(
     Augment,
+    rand_augment=st.integers(0, 9),
+    magnitude=factors,
     pad=st.integers(0, 100),
     mirror=st.booleans(),
     rotate=st.floats(0, 180),
+    zoom=extents,
     elastic=extents,
     cutout=st.integers(0, 100),
     mixup=extents,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pipelines import recipes
 from pipelines.core.config import Config, ModelConfig, Subset
 from pipelines.core.field_help import members
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 
 from .strategies import configs
 

@@ -1,9 +1,12 @@
+import os
 import sys
 from pathlib import Path
 
 import keras
+import pytest
 
 from pipelines.core import environment
+from pipelines.core.errors import UserError
 
 X86 = """processor\t: 0
 model name\t: Some CPU @ 2.00GHz
@@ -72,3 +75,21 @@ def test_the_machine_is_described():
     machine = environment.machine()
     assert machine.cores >= 1
     assert machine.cpu
+
+
+def test_one_gpu_or_none_is_chosen(tmp_path, monkeypatch):
+    # Set first, so that it is restored.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    environment.choose_gpu("auto", tmp_path)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    environment.choose_gpu(1, tmp_path)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    environment.choose_gpu(None, tmp_path)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    with pytest.raises(UserError, match=r"there is no GPU 2. The numbers are 0, 1; `--gpus none` uses the CPU"):
+        environment.choose_gpu(2, tmp_path)
+    with pytest.raises(UserError, match="This machine has no NVIDIA GPU"):
+        environment.choose_gpu(0, tmp_path / "nothing")

@@ -13,7 +13,7 @@ from pipelines.data.sources import Examples
 CLASSES = 5
 PLAIN = Fitted(Preprocess(scale=1.0), None)
 MOVING = Augment(pad=2, mirror=True)
-ALL = Augment(pad=2, mirror=True, rotate=10, elastic=0.5, cutout=2, cutmix=1.0)
+ALL = Augment(rand_augment=2, pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
 
 
 def numbered(count):

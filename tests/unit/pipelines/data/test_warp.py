@@ -45,6 +45,21 @@ def test_a_rotation_is_rigid_about_the_centre_and_its_angles_are_uniform():
     np.testing.assert_allclose(np.histogram(angles[:, 0], bins=4, range=(-30, 30))[0], 500, atol=100)
 
 
+def test_a_scale_keeps_the_centre_and_its_logarithm_is_uniform():
+    moved = displacements(2000, (7, 9), Augment(zoom=0.5), SEED).numpy()
+    centred = np.stack(np.meshgrid(np.arange(7) - 3.0, np.arange(9) - 4.0, indexing="ij"), axis=-1)
+    factors = 1 + moved[:, 0, 0, 0] / centred[0, 0, 0]
+    np.testing.assert_allclose(moved, (factors[:, None, None, None] - 1) * centred, atol=1e-5)
+    assert np.abs(np.log(factors)).max() <= np.log(1.5) + 1e-6
+    counts, _ = np.histogram(np.log(factors), bins=4, range=(-np.log(1.5), np.log(1.5)))
+    np.testing.assert_allclose(counts, 500, atol=100)
+
+
+def test_a_scale_changes_neither_angles_nor_elastic_displacements():
+    both = displacements(3, (7, 9), Augment(rotate=30, elastic=1, zoom=1e-9), SEED).numpy()
+    np.testing.assert_allclose(both, displacements(3, (7, 9), Augment(rotate=30, elastic=1), SEED), atol=1e-5)
+
+
 def test_elastic_displacements_have_the_given_deviation_and_are_smooth():
     moved = displacements(3000, (12, 10), Augment(elastic=1.5), SEED).numpy()
     np.testing.assert_allclose(moved.std(axis=0), 1.5, rtol=0.07)

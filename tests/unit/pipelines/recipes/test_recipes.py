@@ -5,7 +5,8 @@ import pytest
 from pipelines import recipes
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
-from pipelines.recipes.provenance import flat, tags
+from pipelines.core.frozen import flat
+from pipelines.recipes.provenance import tags
 from pipelines.recipes.twins import KINDS
 from tests.toy_data import changed_fields
 

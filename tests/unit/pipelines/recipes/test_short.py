@@ -2,7 +2,8 @@ import keras
 import pytest
 
 from pipelines import recipes
-from pipelines.recipes.provenance import flat, tags
+from pipelines.core.frozen import flat
+from pipelines.recipes.provenance import tags
 from pipelines.recipes.short import EPOCHS, RISE, beginning, one_cycle
 from pipelines.training import schedules
 

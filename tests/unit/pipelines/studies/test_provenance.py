@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines import studies
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from tests.toy_data import changed_fields
 
 FULL = {name: studies.get(name) for name in studies.names()}

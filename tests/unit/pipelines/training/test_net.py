@@ -1,10 +1,12 @@
+import dataclasses
 import sys
 
 import keras
 import numpy as np
 import pytest
 
-from pipelines.core.config import ModelConfig
+from highway_keras.models import Stage
+from pipelines.core.config import ModelConfig, StageConfig
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD
 from pipelines.training import net
@@ -56,6 +58,30 @@ def test_frozen_layers_are_counted_from_the_input(frozen, trained):
 def test_something_must_be_trained():
     with pytest.raises(UserError, match=r"must leave a layer to train. The net has 3. Received: 3"):
         net.build(toy_config(freeze=3), DATA, "float32")
+
+
+def test_stages_are_fields():
+    stages = (StageConfig(filters=3, blocks=(3, 1), pool=(2, 2)), StageConfig(filters=5, entry=1, pool="average"))
+    built = net.build(toy_config(model=ModelConfig(preset="mnist_conv_16", stages=stages, hidden=7)), DATA, "float32")
+    shapes = {layer.name: layer.output.shape[1:] for layer in built.layers if layer.weights}
+    assert shapes == {
+        "entry_1": (8, 8, 3),
+        "highway_01": (8, 8, 3),
+        "highway_02": (8, 8, 3),
+        "entry_2": (4, 4, 5),
+        "hidden": (7,),
+        "logits": (4,),
+    }
+    assert {field.name: field.default for field in dataclasses.fields(Stage)} == {
+        name: dataclasses.MISSING if field.is_required() else field.default
+        for name, field in StageConfig.model_fields.items()
+    }
+
+
+def test_stages_of_a_dense_net_are_refused():
+    model = ModelConfig(preset="mnist_dense_50", stages=(StageConfig(filters=3),))
+    with pytest.raises(UserError, match="accepts the overrides"):
+        net.build(toy_config(model=model), DATA, "float32")
 
 
 OWN = """

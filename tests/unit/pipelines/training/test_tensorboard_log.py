@@ -37,6 +37,12 @@ def test_an_earlier_log_is_replaced_and_no_epoch_appears_twice(tmp_path):
     assert [step for step, _ in read(tmp_path / "train")["epoch_loss"]] == [0, 1]
 
 
+def test_steps_within_epochs_have_curves_of_their_own(tmp_path):
+    with Curves(tmp_path, ROWS[:1], [{"step": 5.0, "loss": 2.0}]) as curves:
+        curves.add_step({"step": 15.0, "loss": 0.75})
+    assert read(tmp_path / "train")["batch_loss"] == [(5, 2.0), (15, 0.75)]
+
+
 @pytest.mark.parametrize(("gates", "drawn"), [(GATES, GATES), (GATES + 1, 0)])
 def test_too_many_gates_to_tell_apart_are_not_logged(tmp_path, gates, drawn):
     row = {"epoch": 1, "loss": 1.0, **{f"gate/{index}": 0.5 for index in range(gates)}}

@@ -7,7 +7,7 @@ from pipelines import recipes
 from pipelines.core.config import CHOICES, Config, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.tuning import space
 from pipelines.tuning.space import FIELDS, changed, searched
 from tests.toy_data import toy_config
@@ -24,6 +24,7 @@ VALUES = {
     "weight_decay": st.floats(1e-6, 1),
     "label_smoothing": st.floats(0, 0.99),
     "rotate": st.floats(0, 45),
+    "zoom": st.floats(0, 5),
     "elastic": st.floats(0, 5),
     "cutout": st.integers(0, 32),
     "mixup": st.floats(0, 2),

@@ -7,7 +7,7 @@ import pytest
 from pipelines import recipes
 from pipelines.core.config import Space
 from pipelines.core.errors import UserError
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.recipes.twins import KINDS
 from pipelines.verbs.recipes import main
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from pipelines import studies
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast

@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines import recipes
-from pipelines.recipes.provenance import flat
+from pipelines.core.frozen import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers import thousand
 from pipelines.studies.papers.thousand import BIASES, STUDY

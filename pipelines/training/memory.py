@@ -1,0 +1,83 @@
+"""Memory that training takes at least, so that a run that cannot fit is refused before the system kills it."""
+
+import math
+from pathlib import Path
+
+import keras
+
+from highway_keras import HighwayStack
+from pipelines.core.config import Config
+from pipelines.core.errors import UserError
+from pipelines.training.precision import Policy
+
+# Numbers that an optimizer keeps for each weight.
+SLOTS = {"sgd": 1, "adam": 2, "adamw": 2, "lion": 1, "muon": 1}
+# Arrays that a highway layer keeps for its gradient: input, block state H and gate T.
+KEPT = 3
+GIGABYTE = 1e9
+
+
+def check(net: keras.Model, config: Config, precision: Policy) -> None:
+    """Refuses a net whose training takes more memory than is available.
+
+    Args:
+        net: the net, whose weights take up memory already.
+        config: optimizer and batch size.
+        precision: Keras dtype policy of the net.
+
+    Raises:
+        UserError: gradient, optimizer and the activations of a batch do not fit.
+    """
+    state, activations = state_bytes(net, config), activation_bytes(net, config.batch_size, precision)
+    free = available()
+    if free is None or state + activations <= free:
+        return
+    parts = f"gradient and optimizer {state / GIGABYTE:.1f}, activations of a batch {activations / GIGABYTE:.1f}"
+    raise UserError(
+        f"training {config.recipe} takes at least {(state + activations) / GIGABYTE:.1f} GB of memory ({parts}) besides "
+        f"the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, --image-size or "
+        "--batch-size."
+    )
+
+
+def state_bytes(net: keras.Model, config: Config) -> int:
+    """Returns the size of the gradient and of what the optimizer keeps."""
+    weights = sum(math.prod(variable.shape) for variable in net.trainable_variables)
+    return 4 * weights * (1 + SLOTS[config.optimizer.name] + (config.optimizer.ema is not None))
+
+
+def activation_bytes(net: keras.Model, batch_size: int, precision: Policy) -> int:
+    """Returns the size of the outputs of trained layers, which the gradient needs.
+
+    Args:
+        net: the net.
+        batch_size: examples per step.
+        precision: Keras dtype policy of the net.
+    """
+    numbers = 0
+    for layer in net.layers:
+        if layer.trainable:
+            outputs = sum(math.prod(tensor.shape[1:]) for tensor in keras.tree.flatten(layer.output))
+            numbers += outputs * (KEPT * layer.depth if isinstance(layer, HighwayStack) else 1)
+    return batch_size * numbers * (4 if precision == "float32" else 2)
+
+
+def available(system: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Returns the bytes of memory that this process can still get; None where the system does not tell.
+
+    Args:
+        system: Linux's description of the memory.
+        group: folder of the control group, which has a limit in a container.
+    """
+    if not system.is_file():
+        return None
+    lines = (line.split() for line in system.read_text().splitlines())
+    free = next((1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:"), None)
+    try:
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        reclaimable = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())["inactive_file"]
+    except (OSError, ValueError, KeyError):
+        # Without a limit, memory.max is a word.
+        return free
+    in_group = limit - used + int(reclaimable)
+    return in_group if free is None else min(free, in_group)
