@@ -3,9 +3,9 @@
 import numpy as np
 
 from pipelines.core.config import Config, ModelConfig
+from pipelines.core.frozen import flat
 from pipelines.core.optimizers import SGD
 from pipelines.data.sources import ALL, DataInfo, Examples
-from pipelines.core.frozen import flat
 
 COUNTS = {"train": 200, "validation": 40, "test": 60}
 

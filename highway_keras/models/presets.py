@@ -308,7 +308,11 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
     for argument, value in wanted.items():
         if argument not in allowed:
             raise ValueError(f"'{name}' accepts the overrides {', '.join(allowed)}. Received: {argument}={value!r}")
-    net = FACTORIES[preset.factory](**{**preset.arguments, **wanted}, name=name)
+    arguments = {**preset.arguments, **wanted}
+    if "stages" in wanted:
+        # The preset's width would scale them.
+        arguments["width"] = wanted.get("width")
+    net = FACTORIES[preset.factory](**arguments, name=name)
     if weights:
         trained_weights.load(net, name)
     return net

@@ -7,7 +7,8 @@ from functools import cache
 
 from matplotlib.font_manager import findfont, fontManager, get_font
 
-# Fonts with Chinese, Japanese and Korean characters, which Matplotlib's own font lacks; the first one installed is used.
+# Fonts with Chinese, Japanese and Korean characters, which Matplotlib's own font lacks. The first one that is installed
+# is used.
 CJK = (
     "Noto Sans CJK JP",
     "Noto Sans CJK SC",
@@ -28,7 +29,7 @@ MOST = 18
 
 @cache
 def families() -> list[str]:
-    """Returns the fonts of all figures: Matplotlib's own, then one for characters that it lacks, if one is installed."""
+    """Returns the fonts of all figures: Matplotlib's own, and one for characters that it lacks, if installed."""
     installed = {font.name for font in fontManager.ttflist}
     return [OWN, *[name for name in CJK if name in installed][:1]]
 
@@ -45,7 +46,7 @@ def class_names(labels: Sequence[str], most: int = MOST) -> list[str]:
         those that are equal once they are cut, become "class 3", counted from 1.
 
     Example:
-        class_names(["cat", "a very long name of a class"])  # ["cat", "a very lo…f a class"]
+        class_names(["cat", "a very long name of a class"])  # ["cat", "a very lo… a class"]
     """
     known: set[int] = set().union(*(get_font(findfont(name)).get_charmap() for name in families()))
     cut = [_cut(label, most) for label in labels]

@@ -5,7 +5,8 @@ framework.
 """
 
 import json
-from typing import Any, Literal, Self
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,16 +33,9 @@ class StageConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            found = json.loads(value)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            example = cls(filters=32, blocks=(3, 3), pool=(2, 2))
-            raise ValueError(f"a stage is a JSON object, such as '{example}'. Received: {value}")
-        return found
+        with suppress(ValueError):
+            return json.loads(value) if isinstance(value, str) else value
+        return value
 
     def __str__(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
@@ -61,8 +55,8 @@ class ModelConfig(Frozen):
     """Activation of the block state H; None keeps the preset's."""
     transform_bias: float | Literal["auto"] | None = None
     """Initial bias of the transform gate; "auto" derives it from the depth, None keeps the preset's."""
-    stages: tuple[StageConfig, ...] = ()
-    """Stages of a convolutional net, from the input to the last layer; none keeps the preset's."""
+    stages: Annotated[tuple[StageConfig, ...], Field(min_length=1)] | None = None
+    """Stages of a convolutional net, from the input to the last layer; None keeps the preset's."""
     hidden: Count | None = None
     """Units of a fully connected layer before the last layer of a convolutional net; None keeps the preset's."""
     match: Literal["width", "parameters"] | None = None

@@ -71,7 +71,9 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
         return quoted(get_args(kind))
     if several(kind):
         number = "one or more values" if any(getattr(limit, "min_length", 0) for limit in limits) else "values"
-        return f"{number}, each {expectation(get_args(kind)[0])}"
+        item = get_args(kind)[0]
+        each = f"a JSON object with {', '.join(item.model_fields)}" if is_group(item) else expectation(item)
+        return f"{number}, each {each}"
     if is_group(kind):
         return "a group of fields"
     bounds = [

@@ -1,4 +1,4 @@
-"""Typed data that does not change: the base class, the types of its fields, its values by name, and reading it from a file.
+"""Typed data that does not change: the base class, the types of its fields, its values by name, and how to read it.
 
 Configurations, records and tasks are such data. Imports no framework.
 """

@@ -207,14 +207,18 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
 def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
     """Passes the words for a field on unchanged, except for "none", because pydantic has no word for None."""
     takes_none = type(None) in options(field)
-    many = several(field)
+    many = several(field) or any(map(several, options(field)))
     by_name = _positional(field) and get_origin(field.annotation) is not Literal
 
     def read(words: list[str]) -> Any:
-        return words if many else None if takes_none and words[0] in ("none", "None") else words[0]
+        if takes_none and words in (["none"], ["None"]):
+            return None
+        return words if many else words[0]
 
     def write(value: Any) -> list[str]:
-        return [str(item) for item in value] if many else ["none" if value is None else str(value)]
+        if value is None:
+            return ["none"]
+        return [str(item) for item in value] if many else [str(value)]
 
     return PrimitiveConstructorSpec(
         nargs="*" if many else 1,

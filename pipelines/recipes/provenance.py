@@ -1,7 +1,6 @@
 """The origin that a recipe states for each field of its configuration, by dotted name."""
 
 from pipelines.core.config import Recipe
-from pipelines.core.frozen import flat
 
 SOLVER = (
     "optimizer.name",

@@ -10,8 +10,8 @@ Sources     one cycle: all numbers are ours. The learning rate rises linearly fo
 """
 
 from pipelines.core.config import Config, Provenance, Recipe
-from pipelines.core.optimizers import CosineSchedule
 from pipelines.core.frozen import flat
+from pipelines.core.optimizers import CosineSchedule
 
 EPOCHS = 10
 RISE = 1000

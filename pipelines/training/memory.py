@@ -34,8 +34,8 @@ def check(net: keras.Model, config: Config, precision: Policy) -> None:
         return
     parts = f"gradient and optimizer {state / GIGABYTE:.1f}, activations of a batch {activations / GIGABYTE:.1f}"
     raise UserError(
-        f"training {config.recipe} takes at least {(state + activations) / GIGABYTE:.1f} GB of memory ({parts}) besides "
-        f"the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, --image-size or "
+        f"training {config.recipe} takes at least {(state + activations) / GIGABYTE:.1f} GB of memory ({parts}) "
+        f"besides the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, --image-size or "
         "--batch-size."
     )
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import write_text
-from pipelines.core.run import Run
 from pipelines.core.frozen import flat
+from pipelines.core.run import Run
 
 if TYPE_CHECKING:
     import keras

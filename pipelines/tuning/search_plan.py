@@ -25,8 +25,7 @@ from typing import Literal
 from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, write_text
-from pipelines.core.frozen import Count, Frozen, Share, read
-from pipelines.core.frozen import flat
+from pipelines.core.frozen import Count, Frozen, Share, flat, read
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]

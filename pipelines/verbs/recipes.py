@@ -14,9 +14,8 @@ from pipelines import recipes
 from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
-from pipelines.core.frozen import Frozen
+from pipelines.core.frozen import Frozen, flat
 from pipelines.core.parsing import parse
-from pipelines.core.frozen import flat
 from pipelines.recipes.provenance import tags
 from pipelines.recipes.twins import KINDS
 

@@ -153,7 +153,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed = parse(ResumedRun, arguments, TRAIN)
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
-        return TrainArguments(None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps, None, resumed.track, resumed.gpus)
+        return TrainArguments(
+            None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps, None, resumed.track, resumed.gpus
+        )
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -169,7 +171,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
-    return TrainArguments(config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate, chosen.track, chosen.gpus)
+    return TrainArguments(
+        config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate, chosen.track, chosen.gpus
+    )
 
 
 def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Console) -> None:

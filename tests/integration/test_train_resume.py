@@ -141,7 +141,9 @@ def test_runs_of_other_configurations_end_as_if_uninterrupted(interrupted, name)
 
 def test_long_epochs_have_rows_for_their_steps(interrupted):
     changes, interval, step = OTHERS["steps"]
-    whole, _ = interrupted(step, config=toy_config(**{**DENSE.model_dump(), **changes}), interval=interval, name="steps")
+    whole, _ = interrupted(
+        step, config=toy_config(**{**DENSE.model_dump(), **changes}), interval=interval, name="steps"
+    )
     rows, epochs = table.read(whole / "steps.csv"), table.read(whole / "metrics.csv")
     assert [row["step"] for row in rows] == list(range(2, 81, 2))
     # The mean since the start of the epoch is that of the epoch at its end.

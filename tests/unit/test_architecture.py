@@ -65,6 +65,7 @@ SERVING_MODULES = {
 OTHER_SUMS = {
     "pipelines.data.images.conversion",  # blends an image onto its background
     "pipelines.data.mixing",  # mixup
+    "pipelines.data.rand_augment",  # contrast, saturation and sharpness
     "pipelines.studies.papers.factors.forecasts",  # exponential mean
     "pipelines.training.rate_finder",  # the same
 }

@@ -19,8 +19,7 @@ from typing import Literal
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, remove_leftovers, write_text
-from pipelines.core.frozen import Frozen, Share, read
-from pipelines.core.frozen import flat
+from pipelines.core.frozen import Frozen, Share, flat, read
 
 FILE = "study.json"
 Schedule = Literal["full", "short"]

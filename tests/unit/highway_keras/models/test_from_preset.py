@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras.models import from_preset
+from highway_keras.models import Stage, from_preset
 from highway_keras.models.presets import PRESETS
 from tests.unit.highway_keras.backend import array
 from tests.unit.highway_keras.models import reference_nets
@@ -59,8 +59,7 @@ def test_the_error_of_an_unknown_name_suggests_the_nearest(name, near):
             "cifar10_19",
             {"depth": 30},
             "overrides input_shape, outputs, width, activation, dropout, batch_normalization, stages, hidden, "
-            "transform_bias. 
-            "Received: depth=30",
+            "transform_bias. Received: depth=30",
         ),
         (
             "factor_plain",
@@ -70,7 +69,7 @@ def test_the_error_of_an_unknown_name_suggests_the_nearest(name, near):
         ("mnist_dense_50", {"match": "width"}, "Received: match='width'"),
         ("mnist_conv_16", {"initializer": "fan_in_uniform"}, "Received: initializer='fan_in_uniform'"),
         ("factor", {"initializer": "fan_in_uniform"}, "Received: initializer='fan_in_uniform'"),
-        ("mnist_conv_16", {"hidden": 5}, "Received: hidden=5"),
+        ("mnist_dense_50", {"hidden": 5}, "Received: hidden=5"),
         ("mnist_conv_16", {"width": -1}, "at least 1. Received: width=-1"),
         ("mnist_conv_16", {"input_shape": (28, 28)}, r"Received: input_shape=\(28, 28\)"),
         ("mnist_dense_50", {"transform_bias": "automatic"}, "Received: transform_bias='automatic'"),
@@ -89,6 +88,17 @@ def test_dropout_replaces_that_of_the_preset(name, rates):
     model = from_preset(name, dropout=0.3)
     assert [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)] == rates
     assert model.count_params() == PRESETS[name].parameters
+
+
+def test_stages_replace_those_of_the_preset_and_its_width():
+    stages = (Stage(6, blocks=(3,), pool=(2, 2)), Stage(9, pool="average"))
+
+    def filters(**overrides):
+        model = from_preset("mnist_conv_16", stages=stages, hidden=7, **overrides)
+        return [layer.output.shape[-1] for layer in model.layers if layer.weights]
+
+    assert filters() == [6, 6, 9, 7, 10]
+    assert filters(width=2) == [2, 2, 3, 7, 10]
 
 
 def test_a_dropout_of_0_removes_the_layers():

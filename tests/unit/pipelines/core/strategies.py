@@ -49,7 +49,7 @@ models = st.builds(
     match=maybe(st.sampled_from(["width", "parameters"])),
     initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
     batch_normalization=maybe(st.booleans()),
-    stages=st.lists(stages, max_size=2).map(tuple),
+    stages=maybe(st.lists(stages, min_size=1, max_size=2).map(tuple)),
     hidden=maybe(counts),
 )
 preprocesses = st.builds(

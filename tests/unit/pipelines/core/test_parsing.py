@@ -8,9 +8,8 @@ from pydantic import Field
 
 from pipelines import recipes
 from pipelines.core.errors import UserError
-from pipelines.core.frozen import Frozen
+from pipelines.core.frozen import Frozen, flat
 from pipelines.core.parsing import parse
-from pipelines.core.frozen import flat
 from pipelines.verbs.train import parse_train
 
 from .strategies import configs
@@ -131,7 +130,7 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --schedule.kind constant --schedule.factor 0.5", "constant, which takes no options."),
         ("demo 3", "unexpected argument '3'."),
         ("demo --model.stages 32", "a stage is a JSON object"),
-        ("demo --model.stages {", "a stage is a JSON object, such as '{\"filters\":32,"),
+        ("demo --model.stages {", 'a stage is a JSON object, such as \'{"filters":32,'),
         ('demo --model.stages {"filters":0}', "must be values, each a group of fields. Received"),
         ("demo --augment.mirror yes", "unexpected argument 'yes'."),
         ("demo --epochs 0", "--epochs must be a whole number of at least 1. Received: '0'."),

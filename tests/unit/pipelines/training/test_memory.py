@@ -35,7 +35,9 @@ def test_a_stack_keeps_three_arrays_for_each_layer(net, precision, size):
 def test_a_net_that_does_not_fit_is_refused_with_the_numbers(net, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 1_000_000)
     memory.check(net, config(batch_size=1), "float32")
-    message = r"training wide takes at least 8\.7 GB of memory \(gradient and optimizer 0\.0, activations of a batch 8\.7\)"
+    message = (
+        r"training wide takes at least 8\.6 GB of memory \(gradient and optimizer 0\.0, activations of a batch 8\.6\)"
+    )
     with pytest.raises(UserError, match=message):
         memory.check(net, config(batch_size=1_000_000), "float32")
     monkeypatch.setattr(memory, "available", lambda: None)

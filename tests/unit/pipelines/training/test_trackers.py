@@ -67,7 +67,9 @@ def test_how_training_ends_is_said(run, recorder, error, state):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     check(None)
-    with pytest.raises(UserError, match=r"--track wandb needs the package wandb. Install it: pip install '.*\[wandb\]'"):
+    with pytest.raises(
+        UserError, match=r"--track wandb needs the package wandb. Install it: pip install '.*\[wandb\]'"
+    ):
         check("wandb")
 
 
@@ -114,11 +116,13 @@ def test_wandb_is_called_as_documented(run, monkeypatch):
     calls = []
 
     def init(**options):
-        calls.append((options["project"], options["name"], options["id"], options["resume"], options["config"]["recipe"]))
+        calls.append(
+            (options["project"], options["name"], options["id"], options["resume"], options["config"]["recipe"])
+        )
         return SimpleNamespace(
             id="xyz",
             log=lambda values, step: calls.append((values, step)),
-            finish=lambda exit_code: calls.append(exit_code),
+            finish=lambda exit_code: calls.append(("finish", exit_code)),
         )
 
     package = ModuleType("wandb")
@@ -127,4 +131,4 @@ def test_wandb_is_called_as_documented(run, monkeypatch):
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     with reporting(run, "wandb") as (callback,):
         callback.on_epoch_end(4, {"loss": 2.0})
-    assert calls == [("highway", "toy", None, "allow", "tiny"), ({"loss": 2.0}, 5), 0]
+    assert calls == [("highway", "toy", None, "allow", "tiny"), ({"loss": 2.0}, 5), ("finish", 0)]

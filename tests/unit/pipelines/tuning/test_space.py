@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from pipelines import recipes
 from pipelines.core.config import CHOICES, Config, ModelConfig, Space
 from pipelines.core.errors import UserError
-from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule
 from pipelines.core.frozen import flat
+from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule
 from pipelines.tuning import space
 from pipelines.tuning.space import FIELDS, changed, searched
 from tests.toy_data import toy_config

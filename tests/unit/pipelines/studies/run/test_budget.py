@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.core.config import Subset
-from pipelines.core.optimizers import CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.core.frozen import flat
+from pipelines.core.optimizers import CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.studies.framework.study import Arm, Counts
 from pipelines.studies.papers.depth_contrast import STUDY
 from pipelines.studies.run.budget import reduced, shortened

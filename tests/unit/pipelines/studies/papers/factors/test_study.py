@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pipelines.core import run
+from pipelines.core.frozen import flat
 from pipelines.core.run import MEASURED
 from pipelines.data import french_factors
-from pipelines.core.frozen import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.papers.factors import forecasts, study
