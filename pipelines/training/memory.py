@@ -32,11 +32,12 @@ def check(net: keras.Model, config: Config, precision: Policy) -> None:
     free = available()
     if free is None or state + activations <= free:
         return
+    whole = (state + activations) / GIGABYTE
     parts = f"gradient and optimizer {state / GIGABYTE:.1f}, activations of a batch {activations / GIGABYTE:.1f}"
     raise UserError(
-        f"training {config.recipe} takes at least {(state + activations) / GIGABYTE:.1f} GB of memory ({parts}) "
-        f"besides the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, --image-size or "
-        "--batch-size."
+        f"training {config.recipe} takes at least {whole:.1f} GB of memory ({parts}) "
+        f"besides the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, "
+        "--image-size or --batch-size."
     )
 
 
