@@ -131,8 +131,10 @@ class CosineSchedule(Frozen):
     """Cosine decay to zero at the end of the run."""
 
     kind: Literal["cosine"] = "cosine"
+    warmup: Rate = 0.0
+    """Share of the run over which the learning rate rises from zero."""
     warmup_steps: NonNegative = 0
-    """Steps of a linear warm-up from zero."""
+    """Steps over which it rises, in place of a share of the run; 0 takes the share."""
 
 
 class TrapezoidSchedule(Frozen):

@@ -135,7 +135,7 @@ def _fit(training: Training) -> None:
             run.path / "tensorboard", table.read(run.path / "metrics.csv"), table.read(run.path / STEPS_FILE)
         ) as curves,
         signals.noted(options.console) as stop,
-        trackers.reporting(run, options.track) as reports,
+        trackers.reporting(run, options.track, options.console) as reports,
     ):
         # The order matters: a callback sees the counts and logs of the ones before it.
         callbacks = [

@@ -74,9 +74,10 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
             )
         case ExponentialSchedule():
             return keras.optimizers.schedules.ExponentialDecay(learning_rate, schedule.decay_steps, schedule.factor)
-        case CosineSchedule(warmup_steps=0):
-            return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
-        case CosineSchedule(warmup_steps=warmup):
+        case CosineSchedule():
+            warmup = schedule.warmup_steps or round(schedule.warmup * steps)
+            if not warmup:
+                return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
             if warmup >= steps:
                 raise UserError(
                     f"a warm-up of {warmup} steps takes up all of a run of {steps} steps. "

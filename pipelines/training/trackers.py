@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich.console import Console
+
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import write_text
 from pipelines.core.frozen import flat
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import keras
 
 TrackerName = Literal["mlflow", "wandb"]
+End = Literal["finished", "stopped", "failed"]
 # Names of the run in each tracker.
 FILE = "trackers.json"
 PROJECT = "highway"
@@ -34,12 +37,12 @@ class Tracker:
     Args:
         name: its name there.
         log: takes the number of an epoch and its values.
-        end: ends it: "finished", "stopped" or "failed".
+        end: ends it.
     """
 
     name: str
     log: Callable[[int, Mapping[str, float]], object]
-    end: Callable[[Literal["finished", "stopped", "failed"]], object]
+    end: Callable[[End], object]
 
 
 def check(name: TrackerName | None) -> None:
@@ -53,14 +56,19 @@ def check(name: TrackerName | None) -> None:
 
 
 @contextmanager
-def reporting(run: Run, name: TrackerName | None) -> "Iterator[list[keras.callbacks.Callback]]":
+def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator[list[keras.callbacks.Callback]]":
     """Yields the callbacks that report to a tracker until the block ends; none if `name` is None.
 
-    They come after the callbacks that add values to the logs of an epoch.
+    They come after the callbacks that add values to the logs of an epoch. A tracker that fails later does not end the
+    training: the console says what it lacks.
 
     Args:
         run: the run; its name in the tracker is kept in its folder.
         name: the tracker.
+        console: where to print errors.
+
+    Raises:
+        UserError: the run cannot be created in the tracker.
     """
     if name is None:
         yield []
@@ -69,21 +77,43 @@ def reporting(run: Run, name: TrackerName | None) -> "Iterator[list[keras.callba
 
     path = run.path / FILE
     known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
-    tracker = TRACKERS[name](run, known.get(name))
+    try:
+        tracker = TRACKERS[name](run, known.get(name))
+    except Exception as error:
+        # Whatever a client raises: there may be no server, no such project, or no key.
+        raise UserError(
+            f"{name} cannot be used: {_first_line(error)} The run is kept; resume it without --track, or correct the "
+            f"settings of {name}: highway train --resume {run.path}"
+        ) from None
     write_text(path, json.dumps({**known, name: tracker.name}) + "\n")
 
+    def tried(lost: str, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:
+            console.print(f"note: {name} does not have {lost}: {_first_line(error)}", highlight=False, soft_wrap=True)
+
     def log(epoch: int, logs: Mapping[str, Any]) -> None:
-        tracker.log(epoch + 1, {name: float(value) for name, value in logs.items()})
+        values = {key: float(value) for key, value in logs.items()}
+        tried(f"epoch {epoch + 1}", lambda: tracker.log(epoch + 1, values))
+
+    def end(state: End) -> None:
+        tried("the end of the run", lambda: tracker.end(state))
 
     try:
         yield [keras.callbacks.LambdaCallback(on_epoch_end=log)]
     except (StoppedError, KeyboardInterrupt):
-        tracker.end("stopped")
+        end("stopped")
         raise
     except BaseException:
-        tracker.end("failed")
+        end("failed")
         raise
-    tracker.end("finished")
+    end("finished")
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
 
 
 def mlflow(run: Run, name: str | None) -> Tracker:
@@ -112,7 +142,7 @@ def mlflow(run: Run, name: str | None) -> Tracker:
         now = round(1000 * time.time())
         client.log_batch(started, metrics=[Metric(key, value, now, epoch) for key, value in values.items()])
 
-    states = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+    states: dict[End, str] = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
     return Tracker(started, log, lambda state: client.set_terminated(started, states[state]))
 
 

@@ -133,4 +133,6 @@ def _table(console: Console, *columns: str) -> Table:
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return repr(value) if len(repr(value)) < 9 else f"{value:.4g}"
     return "none" if value is None else str(value)

@@ -41,6 +41,7 @@ def test_overrides_and_nothing_else():
         "data": "mnist_5k",
         "optimizer.learning_rate": 0.02,
         "schedule.kind": "cosine",
+        "schedule.warmup": 0.0,
         "schedule.warmup_steps": 0,
         "model.transform_bias": -3.0,
     }

@@ -18,6 +18,7 @@ def test_one_cycle_is_the_same_net_trained_by_numbers_of_ours(name):
         "schedule.kind",
         "schedule.boundaries",
         "schedule.factor",
+        "schedule.warmup",
         "schedule.warmup_steps",
         "epochs",
     }

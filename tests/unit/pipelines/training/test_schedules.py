@@ -46,6 +46,14 @@ def test_warm_up_rises_from_zero_and_the_cosine_still_ends_with_the_run():
     assert rates(schedule, [0, 10, 20, 60, 100]) == pytest.approx([0, 0.25, 0.5, 0.25, 0], abs=1e-7)
 
 
+def test_a_warm_up_may_be_a_share_of_the_run():
+    by_share, by_steps = CosineSchedule(warmup=100 / 1440), CosineSchedule(warmup_steps=100)
+    assert rates(by_share, range(0, 1440, 90), total=1440) == rates(by_steps, range(0, 1440, 90), total=1440)
+    assert rates(by_share, [0, 1, 3], total=4) == rates(CosineSchedule(), [0, 1, 3], total=4)
+    # Steps come first: a recipe's share can be overridden.
+    assert rates(CosineSchedule(warmup=0.5, warmup_steps=20), [10]) == pytest.approx([0.25])
+
+
 def test_a_warm_up_as_long_as_the_run_is_refused():
     with pytest.raises(UserError, match="warm-up of 100 steps takes up all of a run of 100"):
         schedules.rate(CosineSchedule(warmup_steps=100), 0.5, 100)

@@ -1,12 +1,16 @@
+import io
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.training import trackers
 from pipelines.training.trackers import check, reporting
 from tests.finished_run import finished, tiny_net
+
+CONSOLE = Console(quiet=True)
 
 
 @pytest.fixture
@@ -34,15 +38,15 @@ def recorder(monkeypatch):
 
 def test_without_a_tracker_nothing_is_written(run):
     before = sorted(run.path.iterdir())
-    with reporting(run, None) as callbacks:
+    with reporting(run, None, CONSOLE) as callbacks:
         assert callbacks == []
     assert sorted(run.path.iterdir()) == before
 
 
 def test_epochs_are_logged_and_a_resumed_run_continues(run, recorder):
-    with reporting(run, "mlflow") as (callback,):
+    with reporting(run, "mlflow", CONSOLE) as (callback,):
         callback.on_epoch_end(0, {"loss": 2, "val_loss": 3.0})
-    with reporting(run, "mlflow") as (callback,):
+    with reporting(run, "mlflow", CONSOLE) as (callback,):
         callback.on_epoch_end(1, {"loss": 1.0})
     assert recorder.events == [
         ("begin", None),
@@ -59,9 +63,35 @@ def test_epochs_are_logged_and_a_resumed_run_continues(run, recorder):
     [(StoppedError("", 15), "stopped"), (KeyboardInterrupt(), "stopped"), (ValueError(), "failed")],
 )
 def test_how_training_ends_is_said(run, recorder, error, state):
-    with pytest.raises(type(error)), reporting(run, "mlflow"):
+    with pytest.raises(type(error)), reporting(run, "mlflow", CONSOLE):
         raise error
     assert recorder.events[-1] == state
+
+
+def test_a_tracker_that_cannot_be_used_is_named(run, monkeypatch):
+    def refuse(run, name):
+        raise ValueError("no such project\nmore")
+
+    monkeypatch.setattr(trackers, "TRACKERS", {"mlflow": refuse})
+    with (
+        pytest.raises(UserError, match=r"mlflow cannot be used: no such project The run is kept"),
+        reporting(run, "mlflow", CONSOLE),
+    ):
+        pytest.fail("training began")
+
+
+def test_a_tracker_that_fails_later_does_not_end_training(run, monkeypatch):
+    def fail(*values):
+        raise ConnectionError("the server is gone")
+
+    console = Console(file=io.StringIO(), width=200)
+    monkeypatch.setattr(trackers, "TRACKERS", {"mlflow": lambda run, name: trackers.Tracker("7", fail, fail)})
+    with reporting(run, "mlflow", console) as (callback,):
+        callback.on_epoch_end(4, {"loss": 2.0})
+    assert console.file.getvalue().splitlines() == [
+        "note: mlflow does not have epoch 5: the server is gone",
+        "note: mlflow does not have the end of the run: the server is gone",
+    ]
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -101,7 +131,7 @@ def test_mlflow_is_called_as_its_client_documents(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", package)
     monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    with reporting(run, "mlflow") as (callback,):
+    with reporting(run, "mlflow", CONSOLE) as (callback,):
         callback.on_epoch_end(0, {"loss": 2.0})
     assert calls == [
         ("create_experiment", "highway"),
@@ -129,6 +159,6 @@ def test_wandb_is_called_as_documented(run, monkeypatch):
     package.init = init
     monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    with reporting(run, "wandb") as (callback,):
+    with reporting(run, "wandb", CONSOLE) as (callback,):
         callback.on_epoch_end(4, {"loss": 2.0})
     assert calls == [("highway", "toy", None, "allow", "tiny"), ({"loss": 2.0}, 5), ("finish", 0)]
