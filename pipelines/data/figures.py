@@ -124,7 +124,12 @@ def draw_predictions(
         colour = WRONG if wrong else INK
         axes.set_title(guess, fontsize=min(11, 100 / max(text_width(guess), 1)), fontweight="bold", color=colour, pad=3)
         note = f"{probability:.1%}\nis {label}" if wrong else f"{probability:.1%}"
-        axes.set_xlabel(note, fontsize=7, color=WRONG if wrong else QUIET, labelpad=3)
+        axes.set_xlabel(
+            note,
+            fontsize=min(7, 130 / max(map(text_width, note.splitlines()))),
+            color=WRONG if wrong else QUIET,
+            labelpad=3,
+        )
         if wrong:
             axes.set_frame_on(True)
             for spine in axes.spines.values():
