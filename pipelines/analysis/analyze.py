@@ -7,7 +7,7 @@ from rich.console import Console
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
-from pipelines.core.files import replacing_folder
+from pipelines.core.files import check_replaceable, replacing_folder
 from pipelines.core.run import Weights, model_file, open_run
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def analyze(
 
     Raises:
         UserError: the run lacks these weights or highway layers, the data does not fit or lacks the split, or the
-            folder holds something else.
+            folder holds something else or cannot be written.
 
     Example:
         analyze(Path("runs/demo"), examples=1000)
@@ -57,6 +57,7 @@ def analyze(
     model_file(run, weights)
     folder = to or run.path / "analysis"
     _refuse_other(folder)
+    check_replaceable(folder)
     frameworks.load()
     from pipelines.analysis import examples as reading
     from pipelines.analysis import measuring, report

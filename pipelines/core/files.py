@@ -98,26 +98,50 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Example:
         with replacing_folder(run / "analysis") as aside:
             write_text(aside / "analysis.md", text)
+
+    Raises:
+        UserError: the folder cannot be created or replaced. A full disk raises an `OSError`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    aside = _folder_beside(path)
     try:
         new, before = aside / "new", aside / "before"
         new.mkdir()
         yield new
         for written in (*new.rglob("*"), new):
             flush(written)
-        if path.exists():
-            path.rename(before)
-        try:
-            new.rename(path)
-        except BaseException:
-            if before.exists():
-                before.rename(path)
-            raise
+        with writing(path):
+            if path.exists():
+                path.rename(before)
+            try:
+                new.rename(path)
+            except BaseException:
+                if before.exists():
+                    before.rename(path)
+                raise
         flush(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Checks that `replacing_folder` will be able to write, before anything is computed.
+
+    Args:
+        path: the folder to create or replace.
+
+    Raises:
+        UserError: the folder above it cannot be written to, or the folder itself is a mount point.
+    """
+    _folder_beside(path).rmdir()
+    if os.path.ismount(path):
+        raise UserError(f"{path} is a mount point, which cannot be replaced. Name a folder in it.")
+
+
+def _folder_beside(path: Path) -> Path:
+    """Creates an empty folder for temporary files."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
 
 
 def write_text(path: Path, text: str) -> None:

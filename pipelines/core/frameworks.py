@@ -34,8 +34,12 @@ def load(devices: int = 1) -> None:
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
     with _hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
-            import keras  # noqa: F401
+            import keras
         import tensorflow  # noqa: F401
+    # A user's keras.json must not change what a recipe computes.
+    keras.config.set_floatx("float32")
+    keras.config.set_epsilon(1e-7)
+    keras.config.set_image_data_format("channels_last")
 
 
 @contextmanager
@@ -82,7 +86,7 @@ def _hushed() -> Iterator[None]:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             held.seek(0)
             os.write(shown, held.read())
             raise

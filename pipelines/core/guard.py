@@ -33,6 +33,7 @@ def guarded(program: str, action: Callable[[], None]) -> int:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    _open_outputs()
     try:
         action()
         sys.stdout.flush()
@@ -59,6 +60,14 @@ def guarded(program: str, action: Callable[[], None]) -> int:
 def _fail(program: str, message: str) -> int:
     sys.stderr.write(f"{program}: error: {message}\n")
     return 2
+
+
+def _open_outputs() -> None:
+    """Discards what is written to an output that the shell has closed (`>&-`)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # The lowest free descriptor is that of the output; otherwise the next file that is opened would get it.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _discard_output() -> None:

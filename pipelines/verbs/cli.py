@@ -4,6 +4,7 @@ Imports nothing but the standard library, so that `highway --help` answers at on
 """
 
 import importlib
+import os
 import sys
 
 from pipelines.core.errors import UserError, unknown
@@ -12,6 +13,8 @@ from pipelines.verbs import VERBS
 
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 """Verbs for which the extra `serving` is enough."""
+BACKENDS = ("tensorflow", "jax")
+"""Backends of Keras that the other verbs run on; the library runs on PyTorch too."""
 OWN_PACKAGES = ("highway_keras", "pipelines", "serving")
 """How the names of the packages that are always installed start: a missing module in them is a bug."""
 
@@ -47,6 +50,9 @@ def _dispatch(arguments: list[str]) -> None:
 
 
 def _run(verb: str, words: list[str]) -> None:
+    backend = os.environ["KERAS_BACKEND"]
+    if verb not in WITHOUT_TENSORFLOW and backend not in BACKENDS:
+        raise UserError(f"KERAS_BACKEND must be {' or '.join(map(repr, BACKENDS))}, or unset. Received: {backend!r}.")
     try:
         importlib.import_module(f"{__package__}.{verb}").main(words)
     except ModuleNotFoundError as error:

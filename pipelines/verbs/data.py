@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
-from pipelines.core.files import check_figure
+from pipelines.core.files import check_figure, writing
 from pipelines.core.frameworks import load as load_frameworks
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
@@ -103,7 +103,9 @@ def _list(data_dir: Path | None) -> None:
 
 def _prepare(given: Arguments) -> None:
     if given.data_dir is not None:
-        given.data_dir.expanduser().mkdir(parents=True, exist_ok=True)
+        folder = given.data_dir.expanduser()
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
     load_frameworks()
     from pipelines.data.own.prepare import resolved
     from pipelines.data.sources import open_builder

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core.files import remove_leftovers, replacing, replacing_folder, write_text
+from pipelines.core.errors import UserError
+from pipelines.core.files import check_replaceable, remove_leftovers, replacing, replacing_folder, write_text
 
 FULL = Path("/dev/full")
 
@@ -162,6 +163,17 @@ def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch)
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuses)
-    with pytest.raises(OSError, match="no"), replacing_folder(tmp_path / "b") as aside:
+    with pytest.raises(UserError, match="b cannot be written: no"), replacing_folder(tmp_path / "b") as aside:
         write_text(aside / "new.txt", "new")
     assert contents(tmp_path) == {"b", "b/old.txt"}
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    check_replaceable(tmp_path / "new" / "analysis")
+    assert list((tmp_path / "new").iterdir()) == []
+    with pytest.raises(UserError, match=r"file/analysis cannot be written: .* Name another folder"):
+        check_replaceable(tmp_path / "file" / "analysis")
+    monkeypatch.setattr(os.path, "ismount", lambda path: True)
+    with pytest.raises(UserError, match="is a mount point, which cannot be replaced"):
+        check_replaceable(tmp_path / "disk")

@@ -4,11 +4,15 @@ import sys
 
 import pytest
 
+from pipelines.core import frameworks
+
 LOAD = """
 import gc, sys
 from pipelines.core import frameworks
 frameworks.load()
 print(sorted({'keras', 'tensorflow'} & set(sys.modules)), gc.isenabled(), gc.get_freeze_count() > 100_000)
+import keras
+print(keras.config.floatx(), keras.config.image_data_format())
 """
 
 
@@ -18,10 +22,21 @@ def load(**environment):
     )
 
 
-def test_frameworks_load_silently_and_outside_of_garbage_collection():
-    done = load()
-    assert done.stdout == "['keras', 'tensorflow'] True True\n"
+def test_frameworks_load_silently_outside_of_garbage_collection_and_as_recipes_expect(tmp_path):
+    (tmp_path / "keras.json").write_text('{"floatx": "float16", "image_data_format": "channels_first"}')
+    done = load(KERAS_HOME=str(tmp_path))
+    assert done.stdout == "['keras', 'tensorflow'] True True\nfloat32 channels_last\n"
     assert done.stderr == ""
+
+
+def test_an_interruption_while_loading_shows_nothing_of_it(capfd):
+    def interrupted():
+        os.write(2, b"a message of a framework")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), frameworks._hushed():
+        interrupted()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])

@@ -2,6 +2,7 @@ import errno
 import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import types
 
@@ -157,6 +158,25 @@ def test_the_environment_is_set_before_the_verb_runs(verb, monkeypatch):
     assert {name: seen[name] for name in ENVIRONMENT} == ENVIRONMENT
     assert seen["KERAS_BACKEND"] == "tensorflow"
     assert seen["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+def test_a_backend_that_no_verb_runs_on_is_refused_before_any_framework(verb, monkeypatch, capsys):
+    monkeypatch.setenv("KERAS_BACKEND", "jaxx")
+    verb(raises(AssertionError("the verb began")))
+    assert cli.main(["train"]) == 2
+    message = "KERAS_BACKEND must be 'tensorflow' or 'jax', or unset. Received: 'jaxx'."
+    assert capsys.readouterr().err == f"highway train: error: {message}\n"
+    # Needs no Keras.
+    assert cli.main(["release", "nothing"]) == 2
+    assert "KERAS_BACKEND" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_outputs_are_no_error(closed):
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m pipelines recipes {closed}"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_the_environment_of_the_user_is_kept(verb, monkeypatch):
