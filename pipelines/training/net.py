@@ -8,7 +8,7 @@ import keras
 from highway_keras import HighwayStack, from_preset
 from highway_keras.models.stages import Stage
 from pipelines.core import user_code
-from pipelines.core.config import Config
+from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
 from pipelines.training import many_steps, optimizers, schedules
@@ -83,7 +83,7 @@ def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> N
 def _refuse_unusable(config: Config, data: DataInfo) -> None:
     settings = {
         "--preprocess.contrast": config.preprocess.contrast,
-        **{f"--augment.{name}": value for name, value in config.augment},
+        **{f"--augment.{name}": value != getattr(Augment(), name) for name, value in config.augment},
         "--label-smoothing": config.label_smoothing,
     }
     unusable = [name for name, value in settings.items() if value]

@@ -226,7 +226,7 @@ def test_a_version_is_served_once_tf_serving_has_loaded_it(server, protocol):
     config.write_text(whole.replace("latest { num_versions: 2 }", "specific { versions: 1 }"))
     wait_for(lambda: server.states()["2"] == "END")
     with serve(server.root, server, protocol) as client:
-        assert client.get("/v2/models/tiny").json()["versions"] == ["1"]
+        wait_for(lambda: client.get("/v2/models/tiny").json().get("versions") == ["1"])
         status = {one["version"]: one for one in client.get("/v1/models/tiny").json()["model_version_status"]}
         assert (status["1"]["state"], status["2"]["state"]) == ("AVAILABLE", "END")
         assert "reports END for version 2 of model 'tiny'" in status["2"]["status"]["error_message"]
