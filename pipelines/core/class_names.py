@@ -42,8 +42,8 @@ def class_names(labels: Sequence[str], most: int = MOST) -> list[str]:
         most: columns of text; longer names are cut in the middle.
 
     Returns:
-        One name per class, all different, without mathematical notation. Names with characters that no font has, and
-        those that are equal once they are cut, become "class 3", counted from 1.
+        One name per class, without mathematical notation. Names with characters that no font has, and those that are
+        equal once they are cut, become "class 3", counted from 1.
 
     Example:
         class_names(["cat", "a very long name of a class"])  # ["cat", "a very lo… a class"]

@@ -218,7 +218,7 @@ class Config(Frozen):
         return self.model_copy(update={"seed": seed, "subset": subset})
 
 
-CHOICES = ("activation", "depth", "width", "cutout", "batch_size", "precision")
+CHOICES = ("activation", "depth", "width", "rand_augment", "cutout", "batch_size", "precision")
 """Fields of a `Space` with listed values; the others are ranges."""
 
 
@@ -245,6 +245,10 @@ class Space(Frozen):
     """Range of `optimizer.weight_decay`, log-uniform."""
     label_smoothing: tuple[Rate, ...] = ()
     """Range of `label_smoothing`."""
+    rand_augment: tuple[NonNegative, ...] = ()
+    """Choice of `augment.rand_augment`."""
+    magnitude: tuple[Share, ...] = ()
+    """Range of `augment.magnitude`."""
     rotate: tuple[Angle, ...] = ()
     """Range of `augment.rotate`."""
     zoom: tuple[Extent, ...] = ()

@@ -23,6 +23,8 @@ FIELDS = {
     "dropout": "model.dropout",
     "weight_decay": "optimizer.weight_decay",
     "label_smoothing": "label_smoothing",
+    "rand_augment": "augment.rand_augment",
+    "magnitude": "augment.magnitude",
     "rotate": "augment.rotate",
     "zoom": "augment.zoom",
     "elastic": "augment.elastic",

@@ -23,6 +23,8 @@ VALUES = {
     "dropout": st.floats(0, 0.99),
     "weight_decay": st.floats(1e-6, 1),
     "label_smoothing": st.floats(0, 0.99),
+    "rand_augment": st.integers(0, 4),
+    "magnitude": st.floats(0.01, 1),
     "rotate": st.floats(0, 45),
     "zoom": st.floats(0, 5),
     "elastic": st.floats(0, 5),
