@@ -191,15 +191,18 @@ def _affine(
         down: rows of displacement everywhere.
         right: columns of displacement everywhere.
     """
-    size = _size(images)
-    rows, columns = (tf.range(each) - (each - 1) / 2 for each in (size[0], size[1]))
-    rows, columns = rows[None, :, None], columns[None, None, :]
+    height, width = tf.unstack(_size(images))
+    rows = (tf.range(height) - (height - 1) / 2)[None, :, None]
+    columns = (tf.range(width) - (width - 1) / 2)[None, None, :]
 
-    def each(value: tf.Tensor | float) -> tf.Tensor:
+    def per_image(value: tf.Tensor | float) -> tf.Tensor:
         return tf.broadcast_to(value, tf.shape(images)[:1])[:, None, None]
 
     moved = tf.stack(
-        [each(by[0]) * rows + each(by[1]) * columns + each(all_) for by, all_ in ((down_by, down), (right_by, right))],
+        [
+            per_image(by_row) * rows + per_image(by_column) * columns + per_image(everywhere)
+            for (by_row, by_column), everywhere in ((down_by, down), (right_by, right))
+        ],
         axis=-1,
     )
     return warp(images - GREY, moved) + GREY
