@@ -170,6 +170,9 @@ class Config(Frozen):
     """Share of each target spread over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
     """Weights of the classes in the training loss; "balanced" gives each class the same sum of weights."""
+    sampling: Literal["all", "balanced"] = "all"
+    """Training examples of an epoch: "all" of them once, or "balanced", as many of each class; examples of small
+    classes then come more than once, and those of large classes not in every epoch."""
     patience: NonNegative = 0
     """Epochs without a better validation score after which training ends; 0 trains all epochs."""
     seed: NonNegative = 0
@@ -186,6 +189,12 @@ class Config(Frozen):
             raise ValueError(
                 f"image_size is a side, or height and width. Received: {' '.join(map(str, self.image_size))}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_are_balanced_once(self) -> Self:
+        if self.class_weights == self.sampling == "balanced":
+            raise ValueError("classes are balanced by class_weights or by sampling. Received: both")
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +10,7 @@ import tensorflow as tf
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.augment import augment as augmented
-from pipelines.data.order import examples_at, positions
+from pipelines.data.order import Members, balanced_at, examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply
 from pipelines.data.rand_augment import rand_augmented
@@ -30,6 +31,7 @@ def training(
     steps: int,
     classes: int,
     class_weights: np.ndarray | None = None,
+    sampling: Literal["all", "balanced"] = "all",
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Returns the batches of a training run. Each depends only on the seed and the step.
@@ -45,6 +47,7 @@ def training(
         classes: length of the one-hot labels; 0 leaves targets unchanged.
         class_weights: weight of each class, float [classes]; the weight of a mixed image is mixed like its label. None
             leaves all examples equal.
+        sampling: "all" shows every example once per epoch, "balanced" each class equally often.
         shard: (index, count) of this host; it receives one of `count` equal slices of each batch.
 
     Returns:
@@ -52,7 +55,8 @@ def training(
         float32 [b, f], targets float32 [b, 1]. With `class_weights`, triples: the weights float32 [b] come third.
 
     Raises:
-        UserError: the batch size is not a multiple of the number of hosts (with mixup or CutMix: of twice the number).
+        UserError: the batch size is not a multiple of the number of hosts (with mixup or CutMix: of twice the number);
+            or balanced examples would have to be streamed from disk.
 
     Example:
         train = training(examples, fitted, augment=config.augment, batch_size=100, seed=0, steps=600, classes=10)
@@ -76,9 +80,17 @@ def training(
         return (x, y) if class_weights is None else (x, y, tf.linalg.matvec(y, tf.constant(class_weights, y.dtype)))
 
     if isinstance(examples, Stream):
+        if sampling == "balanced":
+            raise UserError(
+                f"balanced sampling needs all examples in memory, and {len(examples):,} are streamed from "
+                f"{examples.folder}. Use --class-weights balanced."
+            )
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     else:
-        batches = _from_memory(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
+        members = Members.of(examples.labels) if sampling == "balanced" else None
+        batches = _from_memory(
+            examples, range(first_step, steps), batch_size, slice(start, stop), seed, members=members
+        )
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
@@ -88,7 +100,7 @@ def of_config(
     """Returns the batches with which a configuration is trained; see `training`.
 
     Args:
-        config: augmentation, batch size, seed and class weights.
+        config: augmentation, batch size, seed, class weights and sampling.
         examples: the training examples.
         fitted: their preprocessing.
         classes: length of the one-hot labels; 0 leaves targets unchanged.
@@ -104,6 +116,7 @@ def of_config(
         first_step=first_step,
         steps=steps,
         classes=classes,
+        sampling=config.sampling,
         class_weights=balanced(examples.labels, classes) if config.class_weights == "balanced" else None,
     )
 
@@ -191,12 +204,15 @@ def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
     return tf.one_hot(labels, classes) if classes else labels
 
 
-def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:
-    """Yields the number, the images (uint8) and the labels of each step."""
+def _from_memory(
+    examples: Examples, steps: range, batch_size: int, part: slice, seed: int, *, members: Members | None
+) -> tf.data.Dataset:
+    """Yields the number, the images (uint8) and the labels of each step; with `members`, classes are balanced."""
     images, labels = _tensors(examples)
 
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        indices = examples_at(positions(step, batch_size)[part], len(examples), seed)
+        places = positions(step, batch_size)[part]
+        indices = balanced_at(places, members, seed) if members else examples_at(places, len(examples), seed)
         return step, tf.gather(images, indices), tf.gather(labels, indices)
 
     return _numbers(steps).map(gather, num_parallel_calls=CALLS)

@@ -5,6 +5,9 @@ is in epoch p // n, at index p % n of that epoch's permutation of the n examples
 a batch cross the end of an epoch, which keeps all steps the same size.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
 # `tf.random.experimental.index_shuffle` runs 4 rounds of its cipher. With n = 50,000, the orders of two epochs are then
@@ -41,13 +44,59 @@ def examples_at(positions: tf.Tensor, count: int, seed: int) -> tf.Tensor:
     return permuted(positions % count, positions // count, count, seed)
 
 
+class Members(NamedTuple):
+    """The examples of each class."""
+
+    order: tf.Tensor
+    """Indices of all examples, sorted by class, int64 [n]."""
+    starts: tf.Tensor
+    """Where each class starts in this order, int64 [classes]; classes without examples are left out."""
+    counts: tf.Tensor
+    """Examples of each class, int64 [classes]."""
+
+    @staticmethod
+    def of(labels: np.ndarray) -> "Members":
+        """Sorts examples by class.
+
+        Args:
+            labels: class of each example, int [n].
+        """
+        order = np.argsort(labels, kind="stable")
+        _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+        return Members(*(tf.constant(each, tf.int64) for each in (order, starts, counts)))
+
+
+def balanced_at(positions: tf.Tensor, members: Members, seed: int) -> tf.Tensor:
+    """Returns the examples at positions of an endless sequence with equally many of each class.
+
+    Args:
+        positions: int64 [b], from 0.
+        members: the examples of each class.
+        seed: seed of all permutations.
+
+    Returns:
+        Indices of examples, int64 [b]. Of as many successive positions as there are classes, from a multiple on, each
+        shows another class; and each class shows all its examples before it repeats one.
+
+    Example:
+        balanced_at(tf.range(100, dtype=tf.int64), Members.of(labels), seed=0)
+    """
+    classes = len(members.counts)
+    turn = positions // classes
+    chosen = permuted(positions % classes, turn, classes, seed)
+    counts = tf.gather(members.counts, chosen)
+    # A permutation of its own for each class and pass over it.
+    place = permuted(turn % counts, turn // counts * classes + chosen, counts, seed)
+    return tf.gather(members.order, tf.gather(members.starts, chosen) + place)
+
+
 def permuted(places: tf.Tensor, epochs: tf.Tensor, count: int | tf.Tensor, seed: int) -> tf.Tensor:
     """Applies the permutation of each (seed, epoch) to indices.
 
     Args:
         places: indices, int64 [b], each below `count`.
         epochs: int64 [b] or scalar; selects the permutation.
-        count: length of the permutation.
+        count: length of the permutation, a scalar or [b].
         seed: seed of all permutations.
 
     Returns:

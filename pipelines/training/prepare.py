@@ -57,8 +57,10 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
             f"a batch of {config.batch_size} is larger than the {data.counts['train']} training examples of "
             f"{data.name}. Lower --batch-size."
         )
-    if config.class_weights != "none" and not data.labels:
-        raise UserError(f"class_weights are for classes, and {data.name} has none. Leave out --class-weights.")
+    balanced = {"--class-weights": config.class_weights, "--sampling": config.sampling}
+    for option, value in balanced.items():
+        if value == "balanced" and not data.labels:
+            raise UserError(f"{option} balanced is for classes, and {data.name} has none. Leave it out.")
     if config.patience and not data.counts["validation"]:
         raise UserError(
             f"patience needs validation examples, and {data.name} has none. Hold some out: --validation NUMBER. "

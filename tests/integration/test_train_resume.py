@@ -56,6 +56,7 @@ OTHERS = {
         1,
         14,
     ),
+    "sampling": ({"sampling": "balanced", "batch_size": 25}, 1, 14),
     "frozen": (CONVOLUTIONS.model_copy(update={"freeze": 4}).model_dump(), 1, 13),
     "lion": ({"optimizer": Lion(weight_decay=0.1, ema=0.9), "schedule": TrapezoidSchedule()}, 1, 14),
     "muon": ({"optimizer": Muon(weight_decay=0.1), "schedule": TrapezoidSchedule()}, 1, 14),

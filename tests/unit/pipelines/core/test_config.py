@@ -103,3 +103,10 @@ def test_a_configuration_from_before_a_field_was_added_still_opens():
     kept = json.loads((GOLDEN / "mnist_dense_1000.json").read_text())
     del kept["subset"], kept["preprocess"]["offset"], kept["optimizer"]["epsilon"], kept["model"]["initializer"]
     assert Config.model_validate_json(json.dumps(kept)) == recipes.get("mnist_dense_1000").config
+
+
+def test_classes_are_balanced_once():
+    for field in ("class_weights", "sampling"):
+        assert getattr(toy_config(**{field: "balanced"}), field) == "balanced"
+    with pytest.raises(ValidationError, match="balanced by class_weights or by sampling"):
+        toy_config(class_weights="balanced", sampling="balanced")

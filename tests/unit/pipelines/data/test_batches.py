@@ -80,6 +80,14 @@ def test_one_example_is_changed_differently_in_every_step():
     assert len({image.tobytes() for x, _ in made for image in x}) > 12
 
 
+def test_balanced_batches_have_as_many_of_each_class():
+    labels = np.array([0] * 40 + [1] * 8 + [2] * 2)
+    examples = Examples(random(50).images, labels)
+    made = batches(examples, batch_size=6, steps=30, sampling="balanced")
+    assert all(np.array_equal(y.sum(axis=0), [2, 2, 2, 0, 0]) for _, y in made)
+    same(batches(examples, batch_size=6, first_step=11, steps=30, sampling="balanced"), made[11:])
+
+
 @pytest.mark.parametrize("hosts", [1, 2, 4])
 def test_the_shards_of_the_hosts_make_the_batch(hosts):
     examples = random(50)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.data.order import examples_at, positions
+from pipelines.data.order import Members, balanced_at, examples_at, positions
 
 
 def epoch(number, count, seed=0):
@@ -49,3 +49,29 @@ def test_orders_are_as_good_as_random(count):
         assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < noise
         # Differences between consecutive examples: at random, the most frequent occurs less than a dozen times.
         assert np.unique(np.diff(order), return_counts=True)[1].max() < 16
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    labels=st.lists(st.sampled_from([0, 2, 3, 7]), min_size=1, max_size=60).map(np.array),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_balanced_classes_take_turns_and_show_all_their_examples_before_one_again(labels, seed):
+    classes, counts = np.unique(labels, return_counts=True)
+    turns = 3 * counts.max()
+    found = balanced_at(tf.range(turns * len(classes), dtype=tf.int64), Members.of(labels), seed).numpy()
+    for turn in labels[found].reshape(turns, len(classes)):
+        assert sorted(turn) == list(classes)
+    for number, count in zip(classes, counts, strict=True):
+        own = found[labels[found] == number]
+        for start in range(0, turns - count + 1, count):
+            assert sorted(own[start : start + count]) == list(np.flatnonzero(labels == number))
+
+
+def test_balanced_orders_depend_on_seed_and_position_alone():
+    members = Members.of(np.arange(1000) % 7 % 4)
+    together = balanced_at(tf.range(500, dtype=tf.int64), members, 3).numpy()
+    np.testing.assert_array_equal(balanced_at(tf.range(120, 200, dtype=tf.int64), members, 3), together[120:200])
+    assert not np.array_equal(balanced_at(tf.range(500, dtype=tf.int64), members, 4), together)
+    # Successive passes over a class differ.
+    assert not np.array_equal(together[:200], balanced_at(tf.range(2000, 2200, dtype=tf.int64), members, 3))
