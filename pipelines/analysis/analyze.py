@@ -58,7 +58,7 @@ def analyze(
     folder = to or run.path / "analysis"
     _refuse_other(folder)
     check_replaceable(folder)
-    frameworks.load()
+    frameworks.load(console=console)
     from pipelines.analysis import examples as reading
     from pipelines.analysis import measuring, report
     from pipelines.analysis.progress import ProgressDisplay

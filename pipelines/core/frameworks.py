@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rich.console import Console
+
 from pipelines.core import environment
 
 # The older name of the setting JAX_NUM_CPU_DEVICES; JAX refuses both together.
@@ -18,7 +20,7 @@ UNUSED = ("matplotlib", "pandas", "sklearn")
 UNUSED_BY_TENSORFLOW = ("jax",)
 
 
-def load(devices: int = 1) -> None:
+def load(devices: int = 1, console: Console | None = None) -> None:
     """Imports TensorFlow and Keras; called once the arguments of a command are checked.
 
     During its import, some of TensorFlow's log messages ignore TF_CPP_MIN_LOG_LEVEL (tensorflow 100442). They are shown
@@ -28,11 +30,12 @@ def load(devices: int = 1) -> None:
 
     Args:
         devices: least number of devices on JAX, as of a run that was started on more cores.
+        console: where to show, on a terminal, that this is going on; None for nothing.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
-    with _hushed(), _uncollected():
+    with _announced(console), _hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
         import tensorflow  # noqa: F401
@@ -40,6 +43,15 @@ def load(devices: int = 1) -> None:
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)
     keras.config.set_image_data_format("channels_last")
+
+
+@contextmanager
+def _announced(console: Console | None) -> Iterator[None]:
+    if console is None or not console.is_terminal or "tensorflow" in sys.modules:
+        yield
+        return
+    with console.status("loading Keras and TensorFlow"):
+        yield
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def evaluate(
         mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
         data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
             evaluates the run's own test split, and writes report.md too.
-        console: where to print progress of preparing other data; None prints to standard error.
+        console: where to print progress; None prints that of preparing other data to standard error.
 
     Returns:
         The metrics: a `Regression` if the data have no classes.
@@ -56,7 +56,7 @@ def evaluate(
     """
     run = open_run(path)
     model_file(run, weights)
-    frameworks.load()
+    frameworks.load(console=console)
     from pipelines.data import batches, preprocess
     from pipelines.training import figures, report
 

@@ -125,7 +125,7 @@ def _complete(
 ) -> Run:
     console = console or Console()
     with _advice(path, console):
-        frameworks.load(1 if config else open_run(path).record.devices or 1)
+        frameworks.load(1 if config else open_run(path).record.devices or 1, console)
         from pipelines.training import figures, launch, report
         from pipelines.training.callbacks import ResetWatchdog
 

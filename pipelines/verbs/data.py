@@ -106,7 +106,7 @@ def _prepare(given: Arguments) -> None:
         folder = given.data_dir.expanduser()
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    load_frameworks()
+    load_frameworks(console=Console())
     from pipelines.data.own.prepare import resolved
     from pipelines.data.sources import open_builder
 
@@ -118,7 +118,7 @@ def _show(given: Arguments) -> None:
     config = _any(given)
     path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
     check_figure(path, "--to")
-    load_frameworks()
+    load_frameworks(console=Console())
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
     from pipelines.data.samples import draw_samples
@@ -164,7 +164,7 @@ def _describe(data: "OwnData") -> None:
 
 
 def _throughput(given: Arguments) -> None:
-    load_frameworks()
+    load_frameworks(console=Console())
     from pipelines.core.environment import cores, cpu
     from pipelines.data.batches import of_config, throughput
     from pipelines.data.own.prepare import resolved

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway evaluate")
     console = Console()
-    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data)
+    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data, console=console)
     to = folder(given.run, given.data)
     console.print(table(result))
     names = ("forecast.png",) if isinstance(result, Regression) else ("confusion.png", "errors.png")

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
     console = Console()
-    frameworks.load()
+    frameworks.load(console=console)
     from pipelines.data.own import prepare, survey
     from pipelines.training.choice import choose
 

@@ -178,7 +178,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
 
 def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Console) -> None:
     check_figure(path, "--find-rate")
-    frameworks.load()
+    frameworks.load(console=console)
     from pipelines.training import rate_finder
 
     found = rate_finder.sweep(config, data_dir, console)

@@ -1,8 +1,10 @@
+import io
 import os
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from pipelines.core import frameworks
 
@@ -37,6 +39,15 @@ def test_an_interruption_while_loading_shows_nothing_of_it(capfd):
     with pytest.raises(KeyboardInterrupt), frameworks._hushed():
         interrupted()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (False, False)])
+def test_loading_is_shown_on_terminals(terminal, shown, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    console = Console(file=io.StringIO(), force_terminal=terminal)
+    with frameworks._announced(console):
+        pass
+    assert ("loading Keras and TensorFlow" in console.file.getvalue()) == shown
 
 
 @pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])
