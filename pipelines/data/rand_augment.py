@@ -11,10 +11,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from pipelines.core.config import Augment
+from pipelines.data.augment import ALL
 from pipelines.data.images.conversion import LUMINANCE
 from pipelines.data.warp import warp
 
-ALL = slice(None)
 # Value of what comes into view from outside an image.
 GREY = 127.0
 LEVELS = 256

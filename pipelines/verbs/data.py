@@ -42,7 +42,7 @@ class Arguments(Frozen):
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
-    """How to fit your images to that shape: crop around the centre, pad with grey, or squash."""
+    """Crop your images to that shape around the centre, pad them with grey, or squash them."""
     group: str | None = None
     """Column of your own table whose equal values stay in one split."""
     skip_damaged: bool = False

@@ -33,7 +33,7 @@ class Arguments(Frozen):
     image_size: Count | None = None
     """Side of the input in pixels; default: by the size of the images and the time."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
-    """How to make images square: crop around the centre, pad with grey, or squash."""
+    """Crop images to a square around the centre, pad them with grey, or squash them."""
     group: str | None = None
     """Column of a table whose equal values stay in one split."""
     skip_damaged: bool = False

@@ -19,7 +19,7 @@ def run(tmp_path):
 
 
 class Recorder:
-    """What a tracker was told."""
+    """Records the calls that a tracker receives."""
 
     def __init__(self):
         self.events = []
