@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from pipelines.studies.run.budget import reduced
+from tests.pages import unwrapped
 from tests.toy_data import ToyData
 
 # Small enough that every arm trains for one epoch on the toy data.
@@ -63,7 +64,7 @@ def assert_complete(folder, study, arms=()):
     assert all(int(row["test_examples"]) for row in rows)
     page = (folder / "README.md").read_text()
     # Under every figure and every table except "How it was made".
-    assert page.count(label) == page.count("![") + page.count("\n\n|") - 1
+    assert unwrapped(page).count(label) == page.count("![") + page.count("\n\n|") - 1
     assert f"reproduce {study.name} --budget {BUDGET}" in page
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown

@@ -18,6 +18,7 @@ from pipelines.studies.run import study_plan
 from pipelines.studies.run.step_timing import measured
 from pipelines.tuning import search_state as states
 from pipelines.verbs.cli import main
+from tests.pages import unwrapped
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
@@ -224,7 +225,7 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, ca
     assert shown
     assert all((folder / figure).stat().st_size > 3000 for figure in shown)
     # Under every figure and every table except "How it was made".
-    assert page.count(label) == len(shown) + page.count("\n\n|") - 1
+    assert unwrapped(page).count(label) == len(shown) + page.count("\n\n|") - 1
     assert f"reproduce {name} --budget {budget}" in page
     assert not list(folder.rglob(".*"))
 

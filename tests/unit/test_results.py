@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import studies
+from pipelines.core.markdown import wrapped
+from tests.pages import unwrapped
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 OVERVIEW = RESULTS / "README.md"
@@ -54,7 +56,7 @@ def results(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
 def test_the_label_of_a_page_is_on_every_table_and_figure(path):
-    page, (_, label) = path.read_text(encoding="utf-8"), results(path)
+    page, (_, label) = unwrapped(path.read_text(encoding="utf-8")), results(path)
     if not label:
         assert "short schedule" not in page
         return
@@ -66,7 +68,7 @@ def test_the_label_of_a_page_is_on_every_table_and_figure(path):
 @pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
 def test_a_page_has_the_words_of_its_study(path):
     # So that the next run does not undo what was corrected on the page. A page may add to a difference, or add one.
-    page, (_, label) = path.read_text(encoding="utf-8"), results(path)
+    page, (_, label) = unwrapped(path.read_text(encoding="utf-8")), results(path)
     study = studies.get(provenance(page)["study"])
     if study.short and label.startswith("short schedule: "):
         study = study.short
@@ -85,6 +87,19 @@ def test_fewer_seeds_than_the_study_defines_are_labelled(path):
     else:
         seeds = len({row["seed"] for row in rows})
         assert (f"{seeds} of " in label) == (seeds < study.seeds)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_paragraphs_are_wrapped_as_by_the_code(path):
+    page = path.read_text(encoding="utf-8")
+    assert page == wrapped(page.rstrip("\n")) + "\n"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_spreads_are_explained_only_where_there_are_any(path):
+    for above, note in re.findall(r"((?:^\|.*\n)+)\n\*(.+)\*$", unwrapped(path.read_text("utf-8")), re.MULTILINE):
+        assert ("±" in note) <= ("±" in above)
+        assert ("n = runs" in note) <= bool(re.search(r"± [\d.]+, n = \d", above))
 
 
 def overview():

@@ -109,11 +109,13 @@ def table(results: Results, nets: Sequence[PaperNet]) -> Table:
         results: results of all runs.
         nets: nets in the order of the rows.
     """
+    ours = [(results.accuracy(net.arm),) for net in nets]
     return Table(
         "Accuracy on test images, in percent",
         ("net", "parameters", "parameters, paper", "epochs", "accuracy", "accuracy, paper"),
         tuple(_row(results, net) for net in nets),
-        f"{tables.SPREAD}; spreads of the paper are of {SEEDS} runs, and its numbers of parameters are rounded",
+        f"ours: {tables.score_format(ours)}. The paper's: {tables.spread_over(SEEDS)}; its parameter counts are "
+        "rounded",
     )
 
 

@@ -78,6 +78,15 @@ def score_format(rows: Sequence[Sequence[str]], several: str = SPREAD) -> str:
     return several if any("±" in cell for row in rows for cell in row) else "one run each (n = 1)"
 
 
+def spread_over(count: int) -> str:
+    """Describes the results of a source for the note of a table.
+
+    Example:
+        spread_over(5)  # "best (mean ± standard deviation over 5 runs)"
+    """
+    return f"best (mean ± standard deviation over {count} runs)"
+
+
 def mean(values: Sequence[float], digits: int = 3) -> str:
     """Formats the mean of some numbers; `MISSING` if there are none."""
     return f"{statistics.mean(values):,.{digits}f}" if values else MISSING

@@ -74,7 +74,7 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
         "Accuracy on test images at the waypoints of the authors' log, in percent",
         ("steps", *names.values(), log.name),
         rows,
-        f"{tables.SPREAD}; the log is one run of theirs",
+        f"{tables.score_format(rows)}; the log is one run of theirs",
     )
 
 

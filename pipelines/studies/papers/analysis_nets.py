@@ -18,7 +18,7 @@ import numpy as np
 from pipelines import recipes
 from pipelines.core import frameworks
 from pipelines.core.run import Run
-from pipelines.studies.framework import tables
+from pipelines.studies.framework import paper_tables, tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.framework.study import Arm, Counts, Published, Study
@@ -33,7 +33,7 @@ _IMAGES = {"mnist": 60_000, "cifar100": 50_000}
 SEEDS = 3
 DIFFERS = (
     "The paper analyses the best nets of a search whose learning rate, decay, batch size and epochs are not published. "
-    "Ours are assumed, and each net is trained with three seeds.",
+    "Ours are assumed.",
     "The paper does not say which example it shows. Ours is the first training image.",
     "The paper analyses dense nets only. In a convolutional layer, a gate here is the mean of a channel over the "
     "places of the image.",
@@ -58,7 +58,7 @@ class Numbers:
         title: title of the table.
         rows: format of each number and the paper's observation, by name of the number.
         of: returns the numbers of a run, one per row; None where a net has no such number.
-        note: note below the table.
+        note: note below the table, appended to how its cells summarize the seeds.
     """
 
     title: str
@@ -93,12 +93,16 @@ def measured(results: Results) -> Iterator[tuple[str, list[Result]]]:
 def accuracies(results: Results) -> Table:
     """Tabulates the nets and their accuracy."""
     rows = []
+    ours = [(results.accuracy(arm),) for arm in TITLES]
     for arm, title in TITLES.items():
         known = ARMS[arm].published
         source = tables.spread(known.best, known.mean, known.std, None)
         rows.append((title, _RECIPES[arm], results.parameters(arm), results.accuracy(arm), source))
     head = ("net", "recipe", "parameters", "test accuracy, percent", "source")
-    note = f"{tables.SPREAD}; the paper gives no accuracy of the dense nets that it analyses"
+    note = (
+        f"ours: {tables.score_format(ours)}; source: {tables.spread_over(paper_tables.SEEDS)}; the paper gives no "
+        "accuracy of the dense nets that it analyses"
+    )
     return Table("The nets", head, tuple(rows), note)
 
 
@@ -146,7 +150,8 @@ def compared(results: Results, numbers: Numbers) -> Table:
     for row, (name, (form, paper)) in enumerate(numbers.rows.items()):
         cells = (over_seeds(found[arm][row], form) if arm in found else MISSING for arm in ARMS)
         lines.append((name, *cells, paper))
-    note = f"mean over seeds (lowest to highest); {numbers.note}"
+    seeds = "mean over seeds (lowest to highest)" if results.several else "one seed"
+    note = f"{seeds}{numbers.note}"
     return Table(numbers.title, ("", *TITLES.values(), "in the paper"), tuple(lines), note)
 
 

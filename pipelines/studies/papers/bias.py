@@ -60,7 +60,7 @@ def make_tables(results: Results) -> list[Table]:
         over_depth(
             LOSS_TITLE,
             lambda name: tables.mean(results.final_losses(name)),
-            "mean over the epoch, during which weights still change, and over seeds",
+            "mean over the epoch, during which weights still change" + (", and over seeds" if results.several else ""),
         ),
     ]
 

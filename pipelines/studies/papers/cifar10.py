@@ -30,7 +30,7 @@ DIFFERS = (
     "The scale of the contrast normalization is not recorded (0.67 fits the recorded loss before training best), nor "
     "whether the subtracted mean is per pixel or per channel.",
     "Nets that the paper cites are not trained here; their numbers are the ones it prints.",
-    "The number format, unless it is float32, which Caffe used.",
+    "Caffe trained in float32; the row *precision* above names the number format of these runs.",
 )
 
 STUDY = paper_tables.study(

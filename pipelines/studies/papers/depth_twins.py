@@ -28,13 +28,13 @@ BLOCKS = (10, 30, 100)
 def make_tables(results: Results) -> list[Table]:
     """Tabulates accuracy, loss and parameters of each net over depth."""
 
-    def over_depth(title: str, cell: Callable[[str], str], note: str) -> Table:
+    def over_depth(title: str, cell: Callable[[str], str], note: str | None = None) -> Table:
         head = ("net", *(f"{blocks} blocks" for blocks in BLOCKS))
         rows = tuple((net.title, *(cell(nets.name(key, blocks)) for blocks in BLOCKS)) for key, net in NETS.items())
-        return Table(title, head, rows, note)
+        return Table(title, head, rows, note or tables.score_format(rows))
 
     return [
-        over_depth("Accuracy on test images, in percent", results.accuracy, tables.SPREAD),
+        over_depth("Accuracy on test images, in percent", results.accuracy),
         over_depth(
             LOSS_TITLE, lambda arm: tables.mean(results.final_losses(arm)), "mean over the epoch and over seeds"
         ),

@@ -94,7 +94,7 @@ STUDY = analysis_nets.study(
         "What the gates do",
         ROWS,
         _numbers,
-        "correlations are over layers. The paper's observations are from section 4, on its two dense nets",
+        "; correlations are over layers. The paper's observations are from section 4, on its two dense nets",
     ),
     measure=measure,
     draw=draw_figures,

@@ -94,8 +94,8 @@ STUDY = analysis_nets.study(
         "What a layer is worth",
         ROWS,
         _numbers,
-        "on the training images, each layer closed alone. A layer matters if closing it alone costs more than 0.1% of "
-        "accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense nets",
+        ", on the training images, each layer closed alone. A layer matters if closing it alone costs more than 0.1% "
+        "of accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense nets",
     ),
     measure=measure,
     draw=draw_figures,

@@ -44,7 +44,7 @@ STUDY = paper_tables.study(
     differs=(
         "No training is recorded for width 16; it uses that of width 32.",
         "Maxout and DSN are not trained here; their numbers are the ones that the paper cites.",
-        "The number format, unless it is float32, which Caffe used.",
+        "Caffe trained in float32; the row *precision* above names the number format of these runs.",
     ),
     log=LOG,
 )

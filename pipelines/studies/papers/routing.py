@@ -95,8 +95,8 @@ STUDY = analysis_nets.study(
         "How the gates of classes differ",
         ROWS,
         _numbers,
-        f"variances are over {ROUTED:,} training images. The paper's observations are from section 4.1, on two classes "
-        "of each data set",
+        f"; variances are over {ROUTED:,} training images. The paper's observations are from section 4.1, on two "
+        "classes of each data set",
     ),
     measure=measure,
     draw=draw_figures,

@@ -84,8 +84,10 @@ def _first_epochs(results: Results, bias: float) -> list[str]:
     cells = []
     for epoch in range(EPOCHS):
         shares = ours[:, epoch] if epoch < ours.shape[1] else ours[:, :0].ravel()
-        std = float(shares.std(ddof=1)) if len(shares) > 1 else None
-        cells.append(tables.spread(None, float(shares.mean()), std, len(shares)) if len(shares) else MISSING)
+        if len(shares) > 1:
+            cells.append(tables.spread(None, float(shares.mean()), float(shares.std(ddof=1)), len(shares)))
+        else:
+            cells.append(tables.measured(list(shares), len(shares)))
         cells.append(f"{100 * EARLIER[bias][epoch]:.1f}" if EARLIER[bias] else "chance")
     return cells
 
@@ -157,6 +159,7 @@ def over_depth(results: Results, figures: Figures) -> None:
                 axes.axhline(1 / (1 + math.exp(-bias)), color=shade, ls="--", lw=1)
         axes.set_yscale("log")
         axes.set_xlabel("layer, from the input")
+        whole_ticks(axes.xaxis)
         axes.set_ylabel("mean of T")
         legend(figure, title="dashed: the bias alone")
 

@@ -13,7 +13,7 @@ from pipelines.core.files import write_text
 from pipelines.core.run import Code, Run
 from pipelines.studies.framework.figures import FigureFile, Figures
 from pipelines.studies.framework.study import Found, Study
-from pipelines.studies.framework.tables import Table
+from pipelines.studies.framework.tables import MISSING, Table
 
 FOLDERS = ("--to", "--data-dir")
 """Options of `highway reproduce` that name a folder."""
@@ -52,13 +52,13 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         f"# {study.title}",
         *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
-        *([f"**Not run: {', '.join(left_out)}.** Nothing below refers to them."] if left_out else []),
+        *([f"**Not run: {', '.join(left_out)}.** {_ABSENCE}"] if left_out else []),
     ]
     tables = study.tables(results)
     for each in tables:
         parts += [f"## {each.title}", *_shown(each, marked)]
     if not tables:
-        parts.append("What was run is too little for a table.")
+        parts.append("Too few runs for a table.")
     for figure in figures:
         caption = f"{figure.caption}{marked}".strip()
         image = f"![{figure.title}](figures/{figure.file})"
@@ -69,7 +69,10 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         "Every run: [results.csv](results.csv).",
     ]
     parts += ["## What differs from the source", "\n".join(f"- {difference}" for difference in study.differs)]
-    return "\n\n".join(parts) + "\n"
+    return markdown.wrapped("\n\n".join(parts)) + "\n"
+
+
+_ABSENCE = f"The tables show dashes ({MISSING}) for these nets, or omit them."
 
 
 def _reservation(label: str) -> str:

@@ -6,6 +6,7 @@ from PIL import Image
 from pipelines import recipes, studies
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.tables import SPREAD
 from pipelines.studies.papers import cifar10, cifar100, fitnets, mnist
 from pipelines.training import table
 from tests.unit.pipelines.studies.fake import result
@@ -107,6 +108,16 @@ def test_the_waypoints_are_next_to_the_log_step_by_step(tmp_path):
         ("60,000", "-", "-", "99.31"),
         ("180,000", "-", "99.20 (99.20 ± 0.00, n = 2)", "99.54"),
     )
+
+
+def test_notes_explain_a_spread_of_ours_only_if_there_is_one(tmp_path):
+    study = studies.get("mnist")
+    several = study.tables(made(study, tmp_path / "two", lambda *_: 0.9, {600: 0.8}))
+    single = study.tables(made(study, tmp_path / "one", lambda *_: 0.9, {600: 0.8}, seeds=1))
+    papers = " The paper's: best (mean ± standard deviation over 5 runs); its parameter counts are rounded"
+    theirs = "; the log is one run of theirs"
+    assert [table.note for table in several] == [f"ours: {SPREAD}.{papers}", f"{SPREAD}{theirs}"]
+    assert [table.note for table in single] == [f"ours: one run each (n = 1).{papers}", f"one run each (n = 1){theirs}"]
 
 
 def test_omitted_nets_are_not_reported_as_diverged(tmp_path):

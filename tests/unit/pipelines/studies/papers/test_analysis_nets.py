@@ -10,6 +10,7 @@ from pipelines.analysis import storage
 from pipelines.core.run import MEASURED
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.tables import SPREAD
 from pipelines.studies.papers import analysis_nets
 from pipelines.studies.papers.analysis_nets import ARMS
 from tests.unit.pipelines.studies.fake import result
@@ -122,6 +123,16 @@ def test_the_lesions_in_numbers(tmp_path):
     assert found["the last layer that matters"][0] == "4"
     assert found["the layer that costs most"][0] == "3 (2 to 4)"
     assert found["units or channels that raise the loss by more than 10%"][0] == "12.5%"
+
+
+@pytest.mark.parametrize("name", ["gates", "routing", "lesions"])
+@pytest.mark.parametrize(
+    ("seeds", "ours", "cells"), [(1, "one run each (n = 1)", "one seed"), (2, SPREAD, "mean over seeds (lowest to")]
+)
+def test_notes_speak_of_several_seeds_only_if_there_are_any(tmp_path, name, seeds, ours, cells):
+    nets, table = studies.get(name).tables(made(name, tmp_path, seeds))
+    assert nets.note.startswith(f"ours: {ours}; source: best (mean ± standard deviation over 5 runs); ")
+    assert table.note.startswith(cells)
 
 
 @pytest.mark.parametrize(

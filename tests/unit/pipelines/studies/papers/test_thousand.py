@@ -46,6 +46,12 @@ def test_tables_have_the_earlier_trials_next_to_the_results(tmp_path):
     assert [row[2] for row in last.rows[1:]] == ["-", "-", "-"]
 
 
+def test_one_run_has_no_mean(tmp_path):
+    first, _ = thousand.make_tables(made(tmp_path, seeds=1))
+    assert first.rows[0] == ("-20", "20.00 (n = 1)", "92.3", "30.00 (n = 1)", "93.9", "40.00 (n = 1)", "94.9")
+    assert first.note.startswith("one run each (n = 1); ")
+
+
 @pytest.mark.parametrize("lost", [(), ("bias-10",), tuple(STUDY.arms)])
 def test_all_figures_are_drawn_for_nets_that_did_not_diverge(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")

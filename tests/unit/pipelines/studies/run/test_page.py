@@ -96,7 +96,18 @@ def test_a_table_without_a_note_is_labelled_too(results):
 def test_omitted_arms_are_listed(results):
     assert "Not run" not in page.text(STUDY, results, [], "")
     arms = {"b": STUDY.arms["a"], **STUDY.arms, "c": STUDY.arms["a"]}
-    assert "**Not run: b, c.** Nothing below" in page.text(replace(STUDY, arms=arms), results, [], "")
+    assert "**Not run: b, c.** The tables show dashes (-) for these nets" in page.text(
+        replace(STUDY, arms=arms), results, [], ""
+    )
+
+
+def test_paragraphs_are_wrapped_and_tables_are_not(results):
+    table = Table("Accuracy", ("ours",), (("1 " * 100,),), "note " * 50)
+    study = replace(STUDY, tables=lambda _: [table], differs=("why " * 40,))
+    lines = page.text(study, results, [], "").splitlines()
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
+    assert [len(line) > 120 for line in lines if line.startswith("| 1 ")] == [True]
+    assert "  why why" in "\n".join(lines)
 
 
 def test_common_properties_of_the_runs_are_stated_once(tmp_path):
