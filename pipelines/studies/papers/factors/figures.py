@@ -38,6 +38,7 @@ def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
             axes.plot(TIMES, np.cumsum(walk.reference - walk.errors(name)), label=name, **LINES[name])
         axes.axhline(0, color=GREY, lw=0.8)
         axes.set_ylabel("squared errors saved, %²")
+        axes.yaxis.set_major_formatter("{x:,g}")
         _years(axes)
         figure.legend(loc="outside right center", fontsize=9)
 

@@ -89,7 +89,7 @@ def jacobian(results: Results, figures: Figures) -> None:
 
 def paths(results: Results, figures: Figures) -> None:
     """Draws how much of a gradient at the last block reaches each block, in total and through 1 - T alone."""
-    title = f"A gradient on its way down, {SHOWN} highway blocks"
+    title = f"A gradient on its way back, {SHOWN} highway blocks"
     caption = "From the output of the last block to the input of each."
     with figures.figure("paths", (11, 4.4), title, caption) as figure:
         panels = figure.subplots(1, 2, sharey=True)

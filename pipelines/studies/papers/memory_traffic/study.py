@@ -195,6 +195,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
                 axes.invert_yaxis()
                 axes.grid(visible=False, axis="y")
                 axes.margins(x=0.15)
+                axes.xaxis.set_major_formatter("{x:,g}")
             copies = [1e3 * net.counted / net.bandwidth for net in nets.values()]
             time.plot(copies, places, "k|", ms=16, mew=2, label="time to copy as many bytes")
             time.tick_params(labelleft=False)
