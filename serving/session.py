@@ -24,8 +24,8 @@ def load_runtime() -> Any:
 def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
     """Loads an ONNX file with large inputs once for all users of the same file.
 
-    Models of one kind and size have the same `picture.onnx`. The session keeps no memory between calls: with ONNX
-    Runtime's arena, four models held 3.4 GB after images of 2,047 x 2,047 pixels, and were no faster.
+    Models of one kind and size have the same `picture.onnx`. The session keeps no memory between calls: ONNX Runtime's
+    arena would keep what the largest image so far needed, and is no faster.
 
     Args:
         path: the file.

@@ -1,7 +1,7 @@
 """Augmentation of a batch of training images: random crops of the padded image, random mirroring, and what follows.
 
-Crops and mirroring are done in one gather, from the source index of each output pixel. On two cores, with images of
-32 x 32 x 3, it reaches 169,000 images/s; padding and two gathers reach 71,000, a map over images 40,000.
+Crops and mirroring are done in one gather, from the source index of each output pixel, which is faster than padding and
+two gathers, or a map over images.
 """
 
 from dataclasses import dataclass

@@ -12,11 +12,10 @@ from typing import Any
 import keras
 import numpy as np
 
-# Fewer examples do not keep a core busy: with 30 layers of 50 units, one core (Xeon, avx512_bf16) trained 370 steps/s
-# at 128 examples, 630 at 64, 910 at 32 and 1,150 at 16.
+# Fewer examples do not keep a core busy.
 FEWEST_EXAMPLES = 32
-# In shallow nets, devices wait for each other longer than they save. With layers of 50 units, two devices had 0.32 to
-# 0.93 times the speed of one at 10 layers, and 1.05 to 1.17 times at 30 (four runs of `make bench`, two machines).
+# In shallow nets, devices wait for each other longer than they save. With layers of 50 units, two devices are slower
+# than one at 10 layers and faster at 30 (`make bench BENCH=dense`).
 FEWEST_LAYERS = 16
 AXIS = "batch"
 # Elements up to which copying a gradient is faster than a separate exchange.

@@ -15,8 +15,8 @@ from pipelines.training import many_steps, optimizers, schedules
 from pipelines.training.many_steps import ManySteps, drawing
 from pipelines.training.precision import Policy, policy
 
-# In executions of 36 steps or more, a dense net of 30 layers trains 1.5 (TensorFlow) to 2.2 times (JAX) as many steps
-# per second as with one step per execution; from 100 layers on there is no gain. Longer executions only take memory.
+# With many steps per execution, a shallow dense net spends little time between executions. At 100 layers or more there
+# is nothing to gain, and longer executions only take memory.
 MANY_STEPS = 50
 LAYERS_PER_EXECUTION = 3000
 
@@ -151,7 +151,7 @@ def compiled(
             optimizer=optimizer,
             loss=loss,
             metrics=[metric],
-            # On a CPU only stacks gain from XLA: float32 steps of mnist_conv_32 took 862 ms with it and 171 ms without.
+            # On a CPU only stacks gain from XLA; convolutions become much slower.
             jit_compile="auto" if accelerated or on_jax else stack is not None,
             steps_per_execution=steps_per_execution(
                 config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth

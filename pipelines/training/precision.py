@@ -1,8 +1,7 @@
 """The number format of a run, and what "auto" chooses for a machine.
 
-Measured on two busy cores of an Intel Xeon with amx_bf16, TensorFlow 2.21, as median milliseconds of a training step at
-batch 100 in float32 / mixed_bfloat16: mnist_conv_16 82 / 59, mnist_conv_32 171 / 109, fitnet_a 207 / 136,
-fitnet_c 2016 / 1105, cifar10_19 2991 / 1137, mnist_dense_50 10 / 32. Convolutions gain; small dense layers lose.
+On a CPU with bfloat16 instructions, convolutions train faster in mixed_bfloat16 than in float32 (`make bench
+BENCH=conv`), and small dense layers more slowly.
 """
 
 from collections.abc import Iterator
