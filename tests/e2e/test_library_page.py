@@ -1,4 +1,4 @@
-"""Every Python example of the library's pages runs, and docs/library.md shows each public name."""
+"""Every Python example of the library's pages runs, and docs/library.md shows each name at the top level."""
 
 import re
 import sys
