@@ -1,4 +1,4 @@
-"""Draws stored digits as people write and photograph them, as image files.
+"""Redraws stored digits to look handwritten and photographed, as image files.
 
 Each drawing takes a digit, float32 [28, 28], white on black from 0 to 255, and a random generator. Angles and sizes are
 uniform between the limits that the code names.
@@ -38,7 +38,7 @@ def paper(digit: np.ndarray, random: np.random.Generator) -> bytes:
 
 
 def photograph(digit: np.ndarray, random: np.random.Generator) -> bytes:
-    """A photograph of 1,152 x 864 pixels in colour that the digit fills, with the noise of a camera."""
+    """A photograph of 1,152 x 864 pixels in colour, filled by the digit, with the noise of a camera."""
     height, width = 864, 1152
     large = Image.fromarray(np.clip(digit, 0, 255).astype(np.uint8)).resize((height, height), Image.Resampling.BICUBIC)
     grey = np.pad(np.asarray(large, np.float32), ((0, 0), (0, width - height)))
@@ -119,7 +119,7 @@ def thick(digit: np.ndarray, random: np.random.Generator) -> bytes:
 
 
 def coarse(digit: np.ndarray, random: np.random.Generator) -> bytes:
-    """Scanned with 8 x 8 cells of 17 grey levels, which the digit fills, and scaled up 10 to 40 times."""
+    """Scanned with 8 x 8 cells of 17 grey levels, filled by the digit, and scaled up 10 to 40 times."""
     ys, xs = np.nonzero(digit > 60)
     box = digit[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
     side = max(box.shape)
@@ -134,7 +134,7 @@ def coarse(digit: np.ndarray, random: np.random.Generator) -> bytes:
 
 
 def perspective(digit: np.ndarray, random: np.random.Generator) -> bytes:
-    """On paper, turned by up to 8 degrees and seen from aside."""
+    """On paper, turned by up to 8 degrees and seen at an angle."""
     ink = _placed(_tilted(_larger(digit, random.uniform(3, 8)), random), random)
     height, width = ink.shape
     corners = np.array([(0, 0), (0, height), (width, height), (width, 0)])

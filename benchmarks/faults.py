@@ -2,7 +2,7 @@
 
 Each client sends an image as soon as it has the answer to the last one, and compares the answer with what the exported
 net itself computes. Meanwhile versions come and go, some of them damaged, the repository disappears for a moment, the
-endpoint is stopped and started again, and other clients send what is made to hurt (`benchmarks.health`).
+endpoint is stopped and started again, and other clients send hostile requests (`benchmarks.health`).
 
 Whether a request without an answer had been accepted is read from the endpoint's own log, by its id.
 """

@@ -1,4 +1,4 @@
-"""Time of the health answer while four clients send what is made to delay it.
+"""Response time of the health check under load from four hostile clients.
 
 A process of its own asks for `/v2/health/live` every few milliseconds. All processes share the cores of the machine, so
 the times include those that it waits for a core itself.

@@ -1,4 +1,4 @@
-"""Accuracy on test digits redrawn as people write and photograph them, and how many digits are found in a picture.
+"""Accuracy on test digits redrawn to look handwritten and photographed, and how many digits are found in an image.
 
 The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
 `model.onnx`. No choice depends on these figures: they are evaluated once, like those of `highway evaluate`.
@@ -24,7 +24,7 @@ from serving.model import Model, Seen, open_model
 
 SEED = 0
 BATCH = 256
-# Digits of the test split, evenly spaced, and in a image of several.
+# Digits of the test split, evenly spaced, and in an image of several.
 DIGITS, SEVERAL = 1000, 3
 # Digits of each drawing in the figure, and the colour of transparent pixels.
 SHOWN, CLEAR = 3, "#cfe2f3"
@@ -75,7 +75,10 @@ def cost(session: Session) -> float:
 
 
 BENCHMARK = Benchmark(
-    "redrawn_digits", "How accurate is the net of the package on digits as people write and photograph them?", run, cost
+    "redrawn_digits",
+    "How accurate is the net of the package on digits redrawn to look handwritten and photographed?",
+    run,
+    cost,
 )
 
 

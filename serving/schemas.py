@@ -42,7 +42,7 @@ class Prediction(_Part):
     """Number of digits in the image file: if it is not 1, `top` means nothing. Null for pixels, for images of anything
     else, and for versions that were exported before digits were counted."""
     notice: str | None = None
-    """A sentence for people, if the image file does not show one digit."""
+    """A readable sentence, if the image file does not show one digit."""
     segments: tuple[Segment, ...] | None = None
     """Each digit, from left to right, if requested."""
 

@@ -1,4 +1,4 @@
-"""A plain FastAPI app around a function, on uvicorn with uvloop and httptools: what people write first."""
+"""A plain FastAPI app around a function, on uvicorn with uvloop and httptools: the usual first version."""
 
 import sys
 from collections.abc import Callable

@@ -88,7 +88,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     gates only the identity remains, whatever the number of layers.
 
     Args:
-        layer: a built layer; for a stack, one of `highway_keras.surgery.stacking.layers_of`.
+        layer: a built layer; for a stack, a layer of `highway_keras.surgery.unstacked(model)`.
         x: inputs of the layer, `[examples, units]`.
 
     Returns:

@@ -54,9 +54,11 @@ def lesion_layers(
         model: any built Keras model with highway layers.
         batches: pairs (x, y), or (x, y, weights) with weights as for `fit`; read once.
         scores: scores to compute. None computes cross-entropy and accuracy of a classifier, from logits or
-            probabilities according to its last layer. Alternatives: `classification`, `probabilities`, `regression`, a
-            Keras loss, "compiled" for the model's own loss, or a custom function; see
-            `highway_keras.analysis.scorer.ScoreSpec`.
+            probabilities according to its last layer; several sigmoids are independent binary classifiers, with y of
+            the shape of the outputs. Alternatives: `classification` for logits; `probabilities`; `regression` for the
+            squared error; a Keras loss, with y as it expects it (cross-entropies add the accuracy); "compiled" for the
+            model's own loss; or a function of y and the outputs that returns scores by name, or the loss of each
+            example.
         progress: called after each batch with the number of examples processed so far.
 
     Returns:

@@ -30,7 +30,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
 
     Args:
         devices: least number of devices on JAX, as of a run that was started on more cores.
-        console: where to show, on a terminal, that this is going on; None for nothing.
+        console: terminal on which to show a progress message; None shows none.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))

@@ -24,7 +24,7 @@ Data = TypeVar("Data", bound=BaseModel)
 class Frozen(BaseModel):
     """Base class of all such data: no unknown fields, no changes, no NaN.
 
-    A field whose option is a word of Python, such as `--from`, has that word as its alias.
+    A field whose option is a Python keyword, such as `--from`, has that keyword as its alias.
     """
 
     model_config = ConfigDict(

@@ -1,4 +1,4 @@
-"""The configuration of optimizers and learning-rate schedules: two unions, whose members are told apart by a tag.
+"""The configuration of optimizers and learning-rate schedules: two unions, whose members are distinguished by a tag.
 
 Each member has only the fields that it uses. Imports no framework; `pipelines.training.optimizers` and
 `pipelines.training.schedules` build the objects that Keras runs.
@@ -184,7 +184,7 @@ Optimizer = Annotated[
     Field(discriminator="name"),
     _migrating("name", (SGD, Adam), {"momentum", "nesterov", "bias_multiplier"}, {"epsilon"}),
 ]
-"""Each optimizer has its own fields; `name` tells them apart."""
+"""Each optimizer has its own fields; `name` selects it."""
 
 Schedule = Annotated[
     ConstantSchedule | StepSchedule | ExponentialSchedule | CosineSchedule | TrapezoidSchedule,
@@ -196,4 +196,4 @@ Schedule = Annotated[
         set(),
     ),
 ]
-"""The learning rate over steps; `kind` tells the schedules apart."""
+"""The learning rate over steps; `kind` selects the schedule."""

@@ -25,7 +25,7 @@ from pipelines.core.field_help import explain, is_group, members, options, place
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Settings = TypeVar("Settings", bound=Config)
-# What people type for the name of a field.
+# Common abbreviations of field names.
 ABBREVIATIONS = {
     "lr": "learning-rate",
     "wd": "weight-decay",

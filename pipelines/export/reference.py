@@ -36,7 +36,7 @@ class Reference:
     """float32 `[files, classes]`."""
 
     def files(self, kind: ConversionKind) -> list[bytes]:
-        """Returns some of the images as larger PNG files; digits are dark on light, as people write them."""
+        """Returns some of the images as larger PNG files; digits are dark on light, like handwriting."""
         return [_file(image, kind) for image in self.images[:FILES]]
 
 

@@ -102,9 +102,10 @@ def seconds_per_step(config: Config, own: OwnData, steps: int = 3) -> float:
 def _weights(config: Config, own: OwnData) -> tuple[Config, Sequence[str]]:
     """Starts from trained weights of photographs, if there are some of this net; they have colours."""
     if own.found.is_grey:
-        # Characters and scans are not what they are in a mirror.
+        # Characters and scans change meaning when mirrored.
         augment = config.augment.model_copy(update={"mirror": False})
-        return config.model_copy(update={"augment": augment}), ["grey images are not mirrored, as characters may be"]
+        reason = "grey images are not mirrored, because they may show characters"
+        return config.model_copy(update={"augment": augment}), [reason]
     if config.model.preset not in pretrained():
         return config, []
     optimizer = config.optimizer.model_copy(update={"learning_rate": FINE_TUNING * config.optimizer.learning_rate})

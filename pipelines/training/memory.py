@@ -64,7 +64,7 @@ def activation_bytes(net: keras.Model, batch_size: int, precision: Policy) -> in
 
 
 def available(system: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Returns the bytes of memory that this process can still get; None where the system does not tell.
+    """Returns the bytes of memory that this process can still get; None where the system does not report it.
 
     Args:
         system: Linux's description of the memory.

@@ -1,7 +1,7 @@
 """Experiment trackers that a run reports to, if asked: MLflow, and Weights & Biases.
 
 Both take their address, project and key from their own environment variables, such as MLFLOW_TRACKING_URI,
-MLFLOW_EXPERIMENT_NAME, WANDB_PROJECT and WANDB_API_KEY. A resumed run continues what it has there.
+MLFLOW_EXPERIMENT_NAME, WANDB_PROJECT and WANDB_API_KEY. A resumed run continues its tracked run.
 """
 
 import importlib.util
@@ -60,7 +60,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
     """Yields the callbacks that report to a tracker until the block ends; none if `name` is None.
 
     They come after the callbacks that add values to the logs of an epoch. A tracker that fails later does not end the
-    training: the console says what it lacks.
+    training: the console prints what was not reported.
 
     Args:
         run: the run; its name in the tracker is kept in its folder.

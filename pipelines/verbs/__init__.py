@@ -1,11 +1,11 @@
 """The commands of `highway`: each parses its arguments, calls an engine and prints. Nothing imports a verb."""
 
 VERBS = {
-    "fit": "from a folder of labelled images to a model that can be served",
+    "fit": "train, evaluate and export a model from a folder of labelled images",
     "train": "train the net of a recipe, or resume an interrupted run",
     "tune": "search the hyperparameters of a recipe, with any number of workers",
     "evaluate": "evaluate a run on the test split",
-    "analyze": "analyze the gates of a trained net, and lesion its layers",
+    "analyze": "analyse the gates of a trained net, and lesion its layers",
     "reproduce": "run a study: tables and figures next to the source's numbers",
     "export": "export a version of a model: SavedModel, ONNX, labels, manifest",
     "release": "choose and label the served versions of a model, and configure TF Serving",

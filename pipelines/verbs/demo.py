@@ -1,5 +1,5 @@
 """`make demo`: trains, evaluates, exports and predicts once, on 5,000 real digits, without a download; then a trained
-net of the package names a photograph.
+net of the package classifies a photograph.
 
 Every step is a verb of `highway` and prints its command.
 """
@@ -38,7 +38,7 @@ NEXT = """[bold]try next[/]
 
 
 def main() -> None:
-    """Trains, evaluates, exports and predicts, names a photograph, and prints where everything is."""
+    """Trains, evaluates, exports and predicts, classifies a photograph, and prints where everything is."""
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()

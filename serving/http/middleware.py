@@ -166,7 +166,7 @@ class Access:
         if denial := self.deny(headers, record, is_open=_is_open(path)):
             return denial
         if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
-            reason = f"the body has the encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or as it is."
+            reason = f"the body has encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or uncompressed."
             return Denial(415, "encoding", reason)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > self._body:
@@ -248,7 +248,7 @@ class Dispatch:
 
 class _Request(Request):
     async def body(self) -> bytes:
-        """Returns the whole body, extended as it arrives: joining 30 MB at the end blocks the event loop for 50 ms."""
+        """Returns the whole body, extended as it arrives: joining a large one at the end would block the event loop."""
         whole: bytes | bytearray = b""
         more = True
         while more:

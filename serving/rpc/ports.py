@@ -1,4 +1,4 @@
-"""The port of the gRPC servers; imports no gRPC, because the supervisor of workers forks after it."""
+"""The port of the gRPC servers; imports no gRPC, because the supervisor forks its workers afterwards."""
 
 import socket
 

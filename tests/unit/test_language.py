@@ -22,7 +22,9 @@ PHRASES = {
     r"(?:to|by) the (?:same |last )?bits?|the same bits": "bit-identical",
     r"makes? (?:\d+\.\d|\d+ ?%)": "reaches 97.6%, takes 1.5 s",
     r"beside": "next to, along with, besides",
-    r"told(?! apart|:)|tells(?! (?:\w+ ){1,10}apart)": "reports, prints, passes, says",
+    r"told(?!:)|tells": "reports, prints, passes, says, distinguishes",
+    r"(?:as|for|that|what|which) people": "the thing itself: handwriting, common names, a readable sentence",
+    r"a (?:answer|arm|array|element|endpoint|epoch|error|example|image|index|input|interval|optimizer|output)s?": "an",
     r"lies? in|lying in|lay in": "is in",
     r"in the way of": "as, like",
     r"as people have them": "of any size and format",
@@ -37,6 +39,11 @@ NUMBERS = {
     r"(?:\d|\}) %": "97.6%, without a space",
     r"(?<![\w.,])[1-9](?:\d? \d{3}|\d\d \d00|\d{0,2} \d{3} \d{3})(?!\w)": "4,795, with a comma",
     r"\d ?\+- ?\d|\+- std": "±",
+    # Not years, standards, shapes and arguments in code.
+    (
+        r"(?<![\w.,:/=#'\"({[-])(?<!\": )(?<!ISO )(?<!--validation )(?!(?:19|20)\d\d\b)"
+        r"[1-9]\d{3}(?![\w\])}\"'=-]|[.,:/]\d|, \w+=)"
+    ): "4,795, with a comma",
 }
 RULES = [(re.compile(rf"(?<![`\w./\"'-]){phrase}(?![`\w\"'])", re.IGNORECASE), use) for phrase, use in PHRASES.items()]
 RULES += [(re.compile(number), use) for number, use in NUMBERS.items()]

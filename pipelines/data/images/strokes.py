@@ -38,7 +38,7 @@ MARGIN, NEAR = 2, 5
 
 
 class Strokes(NamedTuple):
-    """The strokes of a image, on a grid of cells."""
+    """The strokes of an image, on a grid of cells."""
 
     sign: tf.Tensor
     """1 if ink is lighter than the paper, else -1."""
@@ -86,7 +86,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
     stroke = tf.gather(chosen, labels[0]) * tf.cast(labels[0] > 0, tf.float32)
     dropped = tf.cast(labels[0] > 0, tf.float32) - stroke
-    # The faint ends of what is dropped go with it.
+    # Faint ends are dropped along with their component.
     far = tf.maximum(1 - _dilated(stroke, NEAR), dropped) * tf.reduce_max(dropped)
     other = tf.maximum(far, around)
     blank = 1 - tf.maximum(_dilated(tf.cast(labels[0] > 0, tf.float32), MARGIN), around)

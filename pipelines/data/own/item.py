@@ -13,7 +13,7 @@ from serving.image_files import FORMATS
 Split = Literal["train", "validation", "test"]
 # An encoded file, or pixels: uint8 [h, w], [h, w, 1], [h, w, 3] or [h, w, 4].
 Content: TypeAlias = bytes | np.ndarray
-# Names that people give to splits.
+# Common names of splits.
 SPLITS: dict[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
