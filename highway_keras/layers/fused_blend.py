@@ -29,7 +29,7 @@ class Activations(NamedTuple):
 def is_faster(inputs: Any, activations: Activations) -> bool:
     """Tests whether `fused_blend` applies and saves time.
 
-    It does not in float32 (2% faster in a large net, 15% slower in a small one), outside a traced function, or for
+    It does not in float32 (slower in a small net, hardly faster in a large one), outside a traced function, or for
     feature maps of varying size, where compilation costs more than it saves. Accelerators were not measured and are
     excluded.
 

@@ -96,7 +96,7 @@ class Preprocess(Frozen):
 
 
 class Augment(Frozen):
-    """Augmentation of the training images, in the order of the fields. Each image has draws of its own.
+    """Augmentation of the training images, in the order of the fields. Each image gets its own random draws.
 
     All are off by default. RandAugment changes stored pixels; the others follow preprocessing, so that padding has the
     value of the mean.

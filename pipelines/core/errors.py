@@ -37,7 +37,7 @@ def disk_is_full(error: BaseException) -> str:
         disk_is_full(OSError(28, "No space left on device"))  # "[Errno 28] No space left on device"
     """
     links = list(_chain(error))
-    # h5py and TensorFlow raise errors of their own, which have the text but not the number.
+    # h5py and TensorFlow raise their own errors, which carry the message but not the errno.
     full = any(
         (isinstance(link, OSError) and link.errno in FULL) or any(os.strerror(number) in str(link) for number in FULL)
         for link in links

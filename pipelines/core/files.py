@@ -15,7 +15,7 @@ FIGURES = (".png", ".pdf", ".svg")
 
 
 def check_figure(path: Path, option: str) -> None:
-    """Refuses a figure in another format than `FIGURES`.
+    """Refuses a figure whose format is not in `FIGURES`.
 
     Args:
         path: the figure.

@@ -14,9 +14,9 @@ from pipelines.core import environment
 
 # The older name of the setting JAX_NUM_CPU_DEVICES; JAX refuses both together.
 DEVICES_FLAG = "xla_force_host_platform_device_count"
-# Keras imports these at its start if they are installed, for parts that nothing here uses. That takes 1.2 s.
+# Keras imports these at its start if they are installed, for parts that nothing here uses.
 UNUSED = ("matplotlib", "pandas", "sklearn")
-# TensorFlow imports it for a TensorFlow Lite converter. That takes 0.6 s.
+# TensorFlow imports it for a TensorFlow Lite converter.
 UNUSED_BY_TENSORFLOW = ("jax",)
 
 
@@ -29,7 +29,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     On JAX, the CPU is split into one device per core, which `pipelines.training.many_steps` needs.
 
     Args:
-        devices: least number of devices on JAX, as of a run that was started on more cores.
+        devices: minimum number of devices on JAX, for a run that was started on more cores.
         console: terminal on which to show a progress message; None shows none.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
@@ -71,8 +71,8 @@ def _hidden(packages: Sequence[str]) -> Iterator[None]:
 def _uncollected() -> Iterator[None]:
     """Exempts what is imported in the block from garbage collection, on the first import of TensorFlow.
 
-    The frameworks create half a million permanent objects. Searching them for cycles takes a fifth of the import time,
-    0.2 s in every later full collection, and 0.5 s when the process ends.
+    The frameworks create half a million permanent objects. Searching them for cycles would slow down the import, every
+    later full collection, and the end of the process (docs/log.md, 2026-11-24).
     """
     if "tensorflow" in sys.modules:
         yield

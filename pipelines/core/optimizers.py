@@ -48,8 +48,8 @@ class SGD(_Optimizer):
     bias_multiplier: Positive = 1.0
     """Factor on the learning rate of every bias."""
     weight_decay: Extent = 0.0
-    """Each step subtracts this times the learning rate times the kernel; biases and gains do not decay. Momentum does
-    not add it up: an L2 penalty of the same strength is this times (1 - momentum)."""
+    """Decoupled: each step subtracts this times the learning rate times the kernel; biases and gains do not decay. The
+    decay does not enter the momentum: the equivalent L2 penalty is this times (1 - momentum)."""
 
 
 class Adam(_Optimizer):

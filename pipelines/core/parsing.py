@@ -205,7 +205,7 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
 
 
 def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
-    """Passes the words for a field on unchanged, except for "none", because pydantic has no word for None."""
+    """Passes the words for a field on unchanged, except for "none", because pydantic reads no word as None."""
     takes_none = type(None) in options(field)
     many = several(field) or any(map(several, options(field)))
     by_name = _positional(field) and get_origin(field.annotation) is not Literal

@@ -1,4 +1,4 @@
-"""Functions of the user's own, named on the command line as `module:function`."""
+"""The user's own functions, named on the command line as `module:function`."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Augmentation of a batch of training images: random crops of the padded image, random mirroring, and what follows.
+"""Augmentation of a batch of training images: random crops of the padded image and mirroring, then the rest.
 
 Crops and mirroring are done in one gather, from the source index of each output pixel, which is faster than padding and
 two gathers, or a map over images.
@@ -98,7 +98,7 @@ def augment(
     whole = tf.shape(images)[0] if count is None else count
     if settings.pad or settings.mirror:
         images = move(images, draw(whole, settings, seed).rows(part))
-    # Seeds of their own: adding one kind of augmentation changes the draws of no other.
+    # Separate seeds: enabling one kind of augmentation leaves the draws of the others unchanged.
     for_warp, for_cutout, for_shares, for_boxes = (tf.random.fold_in(seed, number) for number in range(1, 5))
     if settings.rotate or settings.zoom or settings.elastic:
         height, width = images.shape[1:3]

@@ -17,7 +17,7 @@ from pipelines.core.files import user_cache
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
 from pipelines.data.roots import INFO, KNOWN, OWN, base_name, is_writable, roots
 
-# Seconds that a server may take to respond. Without a network, TFDS itself retries for 200 s.
+# Seconds that a server may take to respond. Without a network, TFDS itself retries for minutes.
 PATIENCE = 5
 
 

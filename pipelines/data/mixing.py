@@ -1,7 +1,7 @@
 """Cutout, mixup and CutMix of a batch of images.
 
 Each image is mixed with its neighbour in the batch: images 0 and 1 with each other, 2 and 3, and so on. The order of
-the examples is random, so neighbours are random pairs, and a host needs no images of others.
+the examples is random, so neighbours are random pairs, and a host needs no images from other hosts.
 """
 
 import tensorflow as tf

@@ -15,7 +15,7 @@ from pipelines.data.augment import ALL
 from pipelines.data.images.conversion import LUMINANCE
 from pipelines.data.warp import warp
 
-# Value of what comes into view from outside an image.
+# Value of pixels from outside an image.
 GREY = 127.0
 LEVELS = 256
 # At full strength: degrees, tangent of the shear, share of the side, contrast and so on changed by this factor, bits.

@@ -146,12 +146,12 @@ def _check_folder(to: Path, run: Run) -> None:
 
 
 def _check_model(to: Path, run: Run) -> None:
-    """Refuses a version whose clients would get other answers than those of the version before."""
+    """Refuses a version whose input or classes differ from those of the newest version."""
     versions = repository.versions(to)
     try:
         newest = manifest.read(to / str(versions[-1])) if versions else None
     except ServingError:
-        # What cannot be read is not served either.
+        # A version that cannot be read is not served either.
         return
     data = run.record.data
     if newest and (newest.input.shape[1:], newest.labels) != (data.shape, data.labels):

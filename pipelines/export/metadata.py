@@ -46,7 +46,7 @@ def describe(
     parity: Parity,
     sections: Mapping[str, Any],
 ) -> Manifest:
-    """Builds the manifest of a version whose files are already written. It names no path of this machine.
+    """Builds the manifest of a version whose files are already written. It contains no path of this machine.
 
     Args:
         run: the run that the weights come from.
@@ -100,7 +100,7 @@ def describe(
 
 
 def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
-    """Reads the result on the test split, without the part per class; None if these weights were not evaluated.
+    """Reads the result on the test split, without the results per class; None if these weights were not evaluated.
 
     Raises:
         UserError: the file is damaged.

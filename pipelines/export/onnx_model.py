@@ -67,7 +67,7 @@ def name_batch(proto: Any) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
-# Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes ten seconds for digits.
+# Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes seconds for digits.
 @cache
 def _picture(convert: "Function", side: int) -> bytes:
     import onnx
@@ -81,7 +81,7 @@ def _picture(convert: "Function", side: int) -> bytes:
 
 
 def _digits() -> Any:
-    """Builds the conversion of digits from its parts: tf2onnx takes four times as long for a branch of a condition."""
+    """Builds the conversion of digits from its parts: tf2onnx takes much longer for a branch of a condition."""
     from onnx import compose, helper
 
     from pipelines.data.images import conversion
@@ -111,7 +111,7 @@ def converted(function: "Function") -> Any:
     """Converts a traced function to an ONNX model whose batch has any size."""
     import tf2onnx
 
-    # Otherwise tf2onnx copies the graph before each optimization, for a quarter of its time, and skips one that fails.
+    # Otherwise tf2onnx takes the time to copy the graph before each optimization, and skips one that fails.
     os.environ["TF2ONNX_CATCH_ERRORS"] = "FALSE"
     with frameworks.quiet("tf2onnx"):
         proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)

@@ -1,4 +1,4 @@
-"""Trained nets that come with the package: a model repository whose weights the library can read too.
+"""Trained nets that come with the package: a model repository whose weights the library also reads.
 
     python -m pipelines.export.pretrained RUN NAME
 

@@ -31,7 +31,7 @@ NEWEST, PREVIOUS = "state.npz", "previous.npz"
 Interval = int | Literal["auto"]
 """Steps between two saves, or "auto"."""
 # Share of the elapsed time that "auto" spends on saving. Training slows down for a moment after each save, which costs
-# several times as much as the save itself; the total stays below 2% (docs/training.md).
+# more than the save itself.
 SHARE = 0.002
 
 

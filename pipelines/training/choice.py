@@ -1,4 +1,4 @@
-"""Chooses net, input size, batch and schedule for data of the user's own, and says why."""
+"""Chooses net, input size, batch size and schedule for the user's own data, and gives its reasons."""
 
 import math
 import time
@@ -100,7 +100,7 @@ def seconds_per_step(config: Config, own: OwnData, steps: int = 3) -> float:
 
 
 def _weights(config: Config, own: OwnData) -> tuple[Config, Sequence[str]]:
-    """Starts from trained weights of photographs, if there are some of this net; they have colours."""
+    """Starts from weights trained on photographs, if the net has any; they take colour images."""
     if own.found.is_grey:
         # Characters and scans change meaning when mirrored.
         augment = config.augment.model_copy(update={"mirror": False})

@@ -149,7 +149,7 @@ def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], wei
 
 
 def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
-    """Computes the expected calibration error: how far the confidence of a net is from the share that it gets right.
+    """Computes the expected calibration error: the mean gap between the confidence and the accuracy of a net.
 
     Examples are divided into bins of equal width by the probability of the predicted class. The result is the mean over
     examples of the difference between mean probability and accuracy of their bin.
@@ -160,7 +160,7 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
         bins: number of bins.
 
     Returns:
-        0 for a net that is right as often as it says, at most 1.
+        0 for a perfectly calibrated net, at most 1.
 
     Example:
         calibration_error(np.array([[0.9, 0.1]] * 10), np.array([0] * 8 + [1] * 2))  # 0.1
@@ -176,7 +176,7 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Fits the number by which logits are divided so that probabilities are as good as they can be.
+    """Fits the temperature: the number by which logits are divided to calibrate the probabilities.
 
     It minimizes the mean cross-entropy, and leaves the order of the classes as it is.
 
@@ -185,7 +185,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         labels: int [n], the true classes.
 
     Returns:
-        The temperature, from 0.05 to 20; above 1 for a net that is too certain.
+        The temperature, from 0.05 to 20; above 1 for an overconfident net.
 
     Example:
         fit_temperature(10 * logits, labels) / fit_temperature(logits, labels)  # 10

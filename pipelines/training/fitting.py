@@ -1,4 +1,4 @@
-"""Trains a net from the progress of its run to the end, saving everything on the way."""
+"""Trains a net from the progress of its run to the end, saving everything along the way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -141,8 +141,8 @@ def devices(batch_size: int, available: int, depth: int | None = None) -> int:
 def drawing() -> Iterator[None]:
     """Disables most JAX compiler optimizations in the block, to draw initial weights quickly.
 
-    JAX compiles a program for each shape of weights, which takes 0.3 to 0.7 s, or 0.1 s without most optimizations.
-    Numbers differ by rounding at most. Other backends do not compile to draw weights.
+    JAX compiles a program for each shape of weights, several times as fast without most optimizations. Numbers differ
+    by rounding at most. Other backends do not compile to draw weights.
 
     Example:
         with drawing():

@@ -1,4 +1,4 @@
-"""Memory that training takes at least, so that a run that cannot fit is refused before the system kills it."""
+"""A lower bound on the memory of training, so that a run that cannot fit is refused before the system kills it."""
 
 import math
 from pathlib import Path

@@ -69,7 +69,7 @@ def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:
 
 
 def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> None:
-    """Checks what a function of the user's own returned; presets are always right."""
+    """Checks the model that the user's own function returned; presets need no check."""
     if not isinstance(net, keras.Model) or not net.built:
         raise UserError(f"{preset} must return a built keras.Model. Received: {type(net).__name__}.")
     expected = (None, *shape), (None, outputs), "float32"

@@ -25,7 +25,7 @@ STEPS = 150
 PAST = 0.9
 # Multiple of the lowest smoothed loss at which training has diverged.
 DIVERGED = 4.0
-# The suggestion, as a share of the rate with the lowest loss: by then, the net learns no more.
+# The suggestion, as a share of the rate with the lowest loss, at which the net no longer learns.
 SAFE = 0.1
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.training.table import Row
 
 VALIDATION = "val_"
-# Maximum number of curves of mean gates. 999 of them took more than a second per epoch, and are indistinguishable.
+# Maximum number of curves of mean gates. Hundreds of them slow down every epoch, and are indistinguishable.
 GATES = 100
 # Columns that give positions on an axis, not values.
 AXES = ("epoch", "step", "seconds")

@@ -1,4 +1,4 @@
-"""`highway fit`: from a folder of labelled images to a model that can be served, in one command."""
+"""`highway fit`: trains, evaluates and exports a model from a folder of labelled images, in one command."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`highway recipes`: lists the recipes, shows the source of each number, and writes recipes of the user's own."""
+"""`highway recipes`: lists the recipes, shows the source of each number, and writes the user's own recipes."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ class Arguments(Frozen):
     name: tyro.conf.Positional[str | None] = None
     """The recipe to show, a name or a file; or the file to write."""
     like: str | None = None
-    """The recipe that a new one starts as a copy of, a name or a file."""
+    """The recipe that a new one is copied from: a name or a file."""
 
 
 def main(arguments: list[str]) -> None:

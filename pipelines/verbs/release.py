@@ -30,7 +30,7 @@ class Arguments(Frozen):
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """LABEL=VERSION, such as stable=1, for requests by label; LABEL= removes it. Can be repeated; other labels stay."""
     newest: bool = False
-    """Serve the newest version, whichever that is, and remove the labels."""
+    """Always serve the newest version, and remove the labels."""
 
 
 def main(arguments: list[str]) -> None:

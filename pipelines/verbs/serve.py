@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
 DEFAULT = Path("models")
-# Names of this machine to itself.
+# Names under which this machine reaches itself.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -172,7 +172,7 @@ class InProcessBackend:
         self._watchdog = Watchdog(max(TRIAL, 2 * self.settings.timeout))
 
     async def start(self) -> None:
-        """Loads ONNX Runtime now: a later import would block the event loop for 0.1 s."""
+        """Loads ONNX Runtime now: a later import would block the event loop."""
         load_runtime()
 
     async def close(self) -> None:
@@ -181,7 +181,7 @@ class InProcessBackend:
         self._watchdog.close()
 
     def rest(self) -> None:
-        """Ends the child process, which holds some 95 MB."""
+        """Ends the child process, to free its memory."""
         self.children.end_idle()
 
     def interrupt(self) -> None:

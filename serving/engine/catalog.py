@@ -356,7 +356,7 @@ def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:
 
 
 def _manifest_stamp(folder: Path) -> object:
-    """Returns size and modification time of the manifest; network file systems make up the other fields anew."""
+    """Returns size and modification time of the manifest; network file systems may change the other fields."""
     found = _stat(folder / NAME)
     return (found.st_size, found.st_mtime_ns) if isinstance(found, os.stat_result) else found
 

@@ -124,8 +124,8 @@ class ChildProcesses:
 class Offload:
     """Runs functions in child processes for an event loop.
 
-    A JSON parser holds the GIL for the whole document, so a thread does not help: 30 MB of nested lists blocked every
-    other request for 12 s.
+    A JSON parser holds the GIL for the whole document, so a thread does not help: a large body of nested lists would
+    block every other request for seconds.
 
     Args:
         processes: maximum number of children.

@@ -75,7 +75,7 @@ _VALUES = {_ENUMS["DataType"][datatype]: field for datatype, field in _DTYPES.va
 _STRING = _ENUMS["DataType"]["DT_STRING"]
 # ModelVersionStatus.State, by number.
 STATES = {number: name for name, number in _ENUMS["State"].items()}
-# What a message of type Any says that it holds.
+# Type of the content in a message of type Any.
 SIGNATURES_URL = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 # Fields for `bulk_bytes`: pixels and files.
 BULK = ((2, 2, 4), (2, 2, 8))

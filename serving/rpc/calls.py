@@ -47,7 +47,7 @@ class GrpcCall:
         return served
 
 
-# Bytes of a message that may be copied on the event loop; copying 30 MB takes tens of milliseconds.
+# Bytes of a message that may be copied on the event loop; copying a large one would block it.
 COPIED = 2**20
 # Answers a message.
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]

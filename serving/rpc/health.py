@@ -20,7 +20,7 @@ from serving.rpc.calls import CODES, CallLimits
 SERVICE = "grpc.health.v1.Health"
 # Name of the entry for liveness; readiness has the empty name, as in gRPC's specification.
 LIVENESS = "liveness"
-# Seconds between two looks at the state.
+# Seconds between two checks of the state.
 TICK = 0.1
 
 

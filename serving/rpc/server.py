@@ -84,7 +84,7 @@ def _options(settings: Settings, limits: Limits, grace: float) -> list[tuple[str
         # Until a connection speaks HTTP/2.
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.header)),
         ("grpc.max_connection_idle_ms", round(1000 * limits.idle)),
-        # Clients that have vanished without a word do not answer a ping.
+        # Clients that have vanished silently do not answer a ping.
         ("grpc.keepalive_time_ms", round(1000 * limits.idle)),
         ("grpc.keepalive_timeout_ms", round(1000 * limits.header)),
         ("grpc.max_receive_message_length", min(settings.body, MESSAGE)),

@@ -9,7 +9,7 @@ from pipelines.data.images.rectangle import Rectangle
 
 # Rounds of labelling; a spiral of noise that needs more would fall into several components.
 ROUNDS = 32
-# Steps from cell to cell in each round: they take a fifth of the time of a jump.
+# Steps from cell to cell in each round, which are much cheaper than a jump.
 STEPS = 4
 
 
@@ -71,7 +71,7 @@ def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor, least: int) -
         labels: int32 [maps, rows, columns], from `label`.
         down: height of a cell, in any unit.
         across: width of a cell, in the same unit.
-        least: least number of rows after row 0, empty ones included.
+        least: minimum number of rows after row 0, empty ones included.
 
     Returns:
         The measurements, in this unit.

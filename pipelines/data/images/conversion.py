@@ -1,6 +1,6 @@
 """Conversion of images of any size to the input of a net, for digits and for natural images.
 
-Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime takes twenty times as long.
+Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime takes far longer.
 """
 
 from functools import cache
@@ -27,8 +27,8 @@ WHITE = 255.0
 # Grey level of the bars of a padded image: near the mean of photographs, which preprocessing subtracts.
 BARS = 127.0
 OPAQUE = 255
-# Pixels of an image file for each pixel of the input, along a side, that are enough: with more, the input of noisy
-# photographs changes by 0.1 (JPEG) or 1.5 (PNG) of 255 on average.
+# Pixels of an image file for each pixel of the input, along a side, that are enough: with more, even the input of noisy
+# photographs hardly changes.
 ENOUGH = 3
 # Red, green and blue, float32 [h, w] each, 0 to 255.
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -114,7 +114,7 @@ def parts() -> ConversionParts:
 
 
 def _traced(spec: tf.TensorSpec) -> Any:
-    # Conditions and loops are TensorFlow's own: AutoGraph would look for Python's, for two thirds of the tracing time.
+    # Conditions and loops are TensorFlow's own: AutoGraph would spend most of the tracing time looking for Python's.
     return tf.function(input_signature=[spec], autograph=False)
 
 

@@ -2,8 +2,8 @@
 
 MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
 centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
-after the middle. Here the paper is estimated first, as a plane of brightness; strokes are what lies far from that plane
-and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST.
+after the middle. Here the paper is estimated first, as a plane of brightness; strokes are whatever deviates from that
+plane and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ FIND, MEASURE = 112, 280
 EXACT, HALF = 0.06, 0.35
 # Margin around the digit in the second grid, relative to its longest side.
 MARGIN = 0.25
-# Size of the pixels of MNIST, in pixels of the image, from which strokes are redrawn.
+# Strokes are redrawn if a pixel of MNIST is at least this many pixels of the image wide.
 LARGE = 1.5
 # Cells per pixel of MNIST in which they are redrawn.
 FINE = 6
-# Width of strokes in pixels from which they are thinned to it: three quarters of MNIST's are thinner.
+# Strokes that are wider than this many pixels are thinned to it: three quarters of MNIST's are thinner.
 WIDTH = 2.8
-# Width of the edges of strokes in pixels from which they are left alone, as those of scans with coarse cells: redrawing
-# would lose the faint ones. 99% of MNIST's are narrower, enlarged or not.
+# Strokes whose edges are wider than this many pixels, such as those of coarse scans, are left alone: redrawing would
+# lose the faint ones. Nearly all of MNIST's are narrower, enlarged or not.
 SOFT = 1.7
 # Shares of the strongest ink that become paper and ink in sharpened strokes.
 LOW, HIGH = 0.2, 0.7
@@ -141,7 +141,7 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
 
 
 def redraw(ink: tf.Tensor) -> Redrawn:
-    """Thins strokes to the width of those that wrote MNIST, and sharpens them.
+    """Thins strokes to the width of MNIST's, and sharpens them.
 
     Args:
         ink: float32 [n, n], not negative, in cells of which `FINE` are a pixel of MNIST.

@@ -97,7 +97,7 @@ def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.
         plane += solve @ tf.clip_by_value(seen - away @ plane, -1.5 * deviation, 1.5 * deviation)
         return number + 1, plane, _deviation(seen - away @ plane, weights, 3 * deviation)
 
-    # A loop instead of unrolled rounds, because tf2onnx takes ten seconds for a graph twice as large.
+    # A loop instead of unrolled rounds, because tf2onnx takes seconds longer for the larger graph.
     start = (0, tf.zeros((3, 1)), tf.constant(1e6))
     _, plane, deviation = tf.while_loop(lambda number, *_: number < ROUNDS, nearer, start, maximum_iterations=ROUNDS)
     level, down, across = tf.unstack(plane[:, 0])

@@ -1,4 +1,4 @@
-"""Separates the strokes of digits from all else in an image: the edge of a table, frames, lines, specks."""
+"""Separates the strokes of digits from everything else in an image: the edge of a table, frames, lines, specks."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ CONTRAST = 4.0
 BORDER = 0.35
 # Cells per side of those in which the surroundings are found.
 COARSE = 2
-# Least side of a digit, relative to the longest side of the image, and to the largest digit in it.
+# Smallest side of a digit, relative to the longest side of the image, and to the largest digit in it.
 LEAST, SIMILAR = 0.1, 0.5
 # Longest side of a speck, and of a round one, relative to the largest digit.
 SPECK, SPOT = 0.2, 0.4
@@ -27,11 +27,11 @@ SPECK, SPOT = 0.2, 0.4
 LINE, BLOT = 0.15, 0.31
 # Share of a side of the image that a line across it has.
 ACROSS = 0.95
-# Least share of a frame's side that a digit in it has.
+# Smallest side of a digit in a frame, relative to the frame's side.
 INSIDE = 0.25
 # Gap between two digits, relative to the larger.
 GAP = 0.04
-# Largest components that are looked at.
+# Maximum number of components examined, the largest first.
 MOST = 16
 # Cells around what is not a stroke, and around strokes, that count as part of it.
 MARGIN, NEAR = 2, 5

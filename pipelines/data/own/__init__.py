@@ -1,1 +1,1 @@
-"""Data of the user's own: read in the usual formats, checked, split, and prepared as a data set of TFDS."""
+"""The user's own data: read in the usual formats, checked, split, and prepared as a TFDS data set."""

@@ -1,4 +1,4 @@
-"""The formats in which data of the user's own are read."""
+"""Formats of the user's own data."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Labelled images of the user's own, before they are decoded."""
+"""The user's own labelled images, before they are decoded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Item:
 
 
 def split_of(name: str, where: str) -> Split:
-    """Returns the split that a name means.
+    """Returns the split that a name stands for.
 
     Args:
         name: name in the data, in any case.
@@ -56,7 +56,7 @@ def split_of(name: str, where: str) -> Split:
 
 
 def is_hidden(path: Path) -> bool:
-    """Returns whether a file, or a folder on the way to it, is hidden; so is the folder of an archive of macOS.
+    """Returns whether a file or a folder above it is hidden; the folder that macOS adds to archives counts as hidden.
 
     Args:
         path: path relative to the data.

@@ -1,4 +1,4 @@
-"""Prepares data of the user's own as a data set of TFDS in the user's cache, with images of one size."""
+"""Prepares the user's own data as a TFDS data set in the user's cache, with images of one size."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class OwnData:
-    """Data of the user's own, read once."""
+    """The user's own data, read once."""
 
     source: str
     """Absolute path of the file or folder, or the name of a published data set."""
@@ -78,7 +78,7 @@ def is_own(data: str) -> bool:
     # A folder that Hugging Face has saved has a file of the same name.
     if not path.exists() or ((path / INFO).is_file() and not arrow.matches(path)) or any(path.glob(f"*/{INFO}")):
         return False
-    # Of a TFDS name and a folder that is called the same, the name counts: a folder can be named `./mnist`.
+    # A TFDS name takes precedence over a folder of the same name, which can be given as `./mnist`.
     return "/" in data or data not in tfds.list_builders(with_community_datasets=False)
 
 
@@ -226,7 +226,7 @@ def _published(builder: tfds.core.DatasetBuilder) -> Iterator[Item]:
 
 @dataclass
 class _Records:
-    """The encoded images of a split, which are read in order: another order would start from the first again."""
+    """The encoded images of a split, to be read in order: going back would mean reading from the first image again."""
 
     builder: tfds.core.DatasetBuilder
     split: str

@@ -119,7 +119,7 @@ def assign(images: Sequence[SurveyedImage], validation: float = VALIDATION, test
 
     A hash of the image, or of its group, is its place between 0 and 1; the lowest places are the test split, the next
     ones the validation split. Images of the same content or group therefore share a split, and it does not change when
-    images are added. Only a class of which a split would get none moves an image there.
+    images are added. Otherwise an image is moved only if a split would get none of its class.
 
     Args:
         images: the images; if the data have splits, these are kept.

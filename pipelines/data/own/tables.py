@@ -1,4 +1,4 @@
-"""Tables of images, in CSV or Parquet: a column of paths or encoded images, a column of labels, perhaps of splits."""
+"""Tables of images, in CSV or Parquet: columns of paths or encoded images, of labels, and optionally of splits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -53,7 +53,7 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
         group: column of groups; None for no groups.
 
     Returns:
-        The columns of "image", "label", and perhaps "split" and "group".
+        The columns of "image", "label", and, if the table has them, "split" and "group".
 
     Raises:
         UserError: a column is missing.

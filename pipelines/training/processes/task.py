@@ -1,4 +1,4 @@
-"""The life of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
+"""The life cycle of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
 
 import faulthandler
 import os

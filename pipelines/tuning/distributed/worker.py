@@ -24,7 +24,7 @@ from pipelines.tuning.search_state import Objective
 from pipelines.tuning.trials import HopelessError
 
 TRIALS = 16
-"""Trials per process: TensorFlow leaks about 18 MB for every small net that it compiles."""
+"""Trials per process: TensorFlow leaks memory for every net that it compiles (docs/tuning.md)."""
 
 
 class Worker(keras_tuner.Tuner):

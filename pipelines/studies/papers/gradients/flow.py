@@ -109,13 +109,13 @@ def jacobians(net: "keras.Model", x: np.ndarray) -> dict[str, float]:
     state = np.asarray(keras.Model(net.input, net.get_layer(ENDS[0]).output).predict(x, verbose=0))
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     if stack is None:
-        return _downwards("gain", _of_twin(net, state))
+        return _backwards("gain", _of_twin(net, state))
     formula, measured = [], []
     for block in layers_of(stack):
         formula.append(jacobian(block, state))
         measured.append(differences(block, state))
         state = _called(block, state)
-    return _downwards("gain", [parts.identity + parts.rest for parts in formula]) | _against(formula, measured)
+    return _backwards("gain", [parts.identity + parts.rest for parts in formula]) | _against(formula, measured)
 
 
 def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
@@ -136,7 +136,7 @@ def _of_twin(net: "keras.Model", state: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _downwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
+def _backwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
     """Returns the factor of each block together with all later ones, from their Jacobians."""
     columns, product = {}, np.eye(of_blocks[0].shape[-1])
     for number, of_block in reversed(list(enumerate(of_blocks, 1))):
@@ -152,7 +152,7 @@ def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> d
         columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())
         columns[f"diagonal/{number}"] = float(_diagonal(whole).mean())
         columns[f"rest/{number}"] = factor(parts.rest)
-    columns |= _downwards("path", [parts.identity for parts in formula])
+    columns |= _backwards("path", [parts.identity for parts in formula])
     return columns | {"error": max(_error(parts, whole) for parts, whole in zip(formula, measured, strict=True))}
 
 
