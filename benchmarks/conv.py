@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks import agreement, conv_problem, data, problem, roster
-from benchmarks.controller import Contestant, Worker
+from benchmarks.controller import Answer, Contestant, Worker
 from benchmarks.conv_problem import ConvProblem, Precision
 from benchmarks.session import PAUSE, Benchmark, Roof, Session
 from benchmarks.table import Row
@@ -32,12 +33,12 @@ def cost(session: Session) -> float:
 
 
 def run_on_gpu(session: Session) -> list[Row]:
-    """Measures bfloat16 on the first GPU; without one, leaves a note."""
+    """Measures both precisions on the first GPU; without one, leaves a note."""
     name = gpu()
     if name is None:
         session.note("gpu: skipped, there is no NVIDIA GPU here (nvidia-smi lists none)")
         return []
-    rows = measure(session, roster.GPU, ("mixed_bfloat16",), rounds=9, steps=100, section="gpu")
+    rows = measure(session, roster.GPU, ("float32", "mixed_bfloat16"), rounds=9, steps=100, section="gpu")
     return [replace(row, machine=f"{name}; {row.machine}") for row in rows]
 
 
@@ -113,10 +114,16 @@ def _alternate(
             worker = session.start(contestant, replace(task, options=contestant.options).to_json(), where)
             if worker:
                 workers[contestant.name] = running.enter_context(worker)
-                answers = [session.ask(worker, 1, where), session.ask(worker, 1, where)]
-                if answers[0] and answers[1]:
-                    curves[contestant.name] = [answers[0].losses[0], answers[1].losses[0]]
-                    line = f"{where}: {contestant.name}, first step after {answers[0].seconds:.1f} s"
+
+        def warm_up(worker: Worker) -> list[Answer | None]:
+            return [session.ask(worker, 1, where), session.ask(worker, 1, where)]
+
+        # Compilers for a GPU run on the host, which has cores for all of them.
+        with ThreadPoolExecutor(len(contestants) if template.section == "gpu" else 1) as pool:
+            for name, (first, second) in zip(workers, pool.map(warm_up, workers.values()), strict=True):
+                if first and second:
+                    curves[name] = [first.losses[0], second.losses[0]]
+                    line = f"{where}: {name}, first step after {first.seconds:.1f} s"
                     session.spent(START_COST + 2 * batch * IMAGE_COST, line)
         for turn in range(rounds):
             for name in list(curves)[:: -1 if turn % 2 else 1]:
