@@ -36,6 +36,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     dense.BENCHMARK,
     conv.BENCHMARK,
     conv.ON_GPU,
+    conv.MODERN,
     inputs.BENCHMARK,
     lesions.BENCHMARK,
     tune.BENCHMARK,

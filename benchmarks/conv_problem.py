@@ -1,26 +1,91 @@
-"""The convolutional problem that all contestants train: the 19-layer CIFAR net of the paper's Table 3.
+"""The convolutional problems that all contestants train: the nets of two recipes for CIFAR-10.
 
-They train on the same few batches of 128 preprocessed images again and again, by SGD with learning rate 0.025, Nesterov
-momentum 0.9 and the recorded weight decay. No contestant uses dropout, so that losses can be compared, or a separate
-learning rate for biases.
+They train on the same few batches of preprocessed images again and again, by SGD with Nesterov momentum 0.9 and the
+weight decay of the recipe. No contestant uses dropout, so that losses can be compared, a schedule of the learning rate,
+or a separate learning rate for biases.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from benchmarks.problem import Arrays, Training
 
-BATCH, BATCHES = 128, 4
-LEARNING_RATE, MOMENTUM = 0.025, 0.9
-L2, CLASSIFIER_L2 = 5e-4, 5e-3
-# Filters and number of highway blocks of each stage; 2 x 2 pooling separates the stages.
-STAGES = ((32, 4), (80, 5), (128, 5))
-LAST = 100
+BATCHES = 4
+MOMENTUM = 0.9
 
 
 Precision = Literal["float32", "mixed_bfloat16"]
+
+
+class Stage(NamedTuple):
+    """A part of a net with a constant number of channels.
+
+    Args:
+        filters: channels.
+        blocks: highway blocks, 3 x 3.
+        entry: kernel size of the plain convolution before them, None for none.
+        pool: whether 2 x 2 max pooling ends the stage. Global average pooling ends the last one.
+    """
+
+    filters: int
+    blocks: int
+    entry: int | None = 3
+    pool: bool = False
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net and its training.
+
+    Args:
+        stages: stages of the net.
+        batch: images per batch.
+        learning_rate: constant learning rate.
+        l2: factor of the L2 penalty on the kernels of convolutions.
+        classifier_l2: the same for the classifier.
+        weight_decay: decoupled weight decay of all kernels.
+        label_smoothing: share of the target that is spread over all classes.
+        normalized: whether entries and H of each block are batch normalized, without a bias.
+    """
+
+    stages: tuple[Stage, ...]
+    batch: int
+    learning_rate: float
+    l2: float = 0.0
+    classifier_l2: float = 0.0
+    weight_decay: float = 0.0
+    label_smoothing: float = 0.0
+    normalized: bool = False
+
+
+# The net of the paper's Table 3.
+PAPER = Net(
+    (Stage(32, 4, pool=True), Stage(80, 5, pool=True), Stage(128, 5), Stage(100, 0, entry=1)),
+    batch=128,
+    learning_rate=0.025,
+    l2=5e-4,
+    classifier_l2=5e-3,
+)
+# The recipe's learning rate rises from 0 to 0.4 and falls to 0; this is the mean.
+MODERN = Net(
+    (
+        Stage(48, 1),
+        Stage(96, 0, pool=True),
+        Stage(96, 2, entry=None),
+        Stage(157, 0, pool=True),
+        Stage(157, 2, entry=None),
+        Stage(176, 0, pool=True),
+        Stage(176, 1, entry=None),
+    ),
+    batch=250,
+    learning_rate=0.2,
+    weight_decay=5e-3,
+    label_smoothing=0.1,
+    normalized=True,
+)
+NETS = {"cifar10_19": PAPER, "cifar10_modern": MODERN}
 
 
 @dataclass(frozen=True)
@@ -28,10 +93,17 @@ class ConvProblem(Training):
     """The training of a net in one precision, from our net's weights by "layer/weight", on images [.., 32, 32, 3].
 
     Args:
+        recipe: name of the recipe, in `NETS`.
         precision: "float32" or "mixed_bfloat16".
     """
 
+    recipe: str
     precision: Precision
+
+    @property
+    def net(self) -> Net:
+        """The net and its training."""
+        return NETS[self.recipe]
 
 
 def weights_of(model: Any) -> Arrays:
@@ -39,10 +111,11 @@ def weights_of(model: Any) -> Arrays:
     return {f"{layer.name}/{weight.name}": weight.numpy() for layer in model.layers for weight in layer.weights}
 
 
-def cifar(batch: int, prepared: bool) -> tuple[str, Arrays]:
-    """Makes batches with the preprocessing of the recipe `cifar10_19`, without augmentation.
+def cifar(recipe: str, batch: int, prepared: bool) -> tuple[str, Arrays]:
+    """Makes batches with the preprocessing of a recipe, without augmentation.
 
     Args:
+        recipe: name of the recipe.
         batch: images per batch.
         prepared: whether CIFAR-10 is available; otherwise noise of the same spread replaces it.
 
@@ -53,7 +126,7 @@ def cifar(batch: int, prepared: bool) -> tuple[str, Arrays]:
     from pipelines.data import batches, preprocess, sources
 
     rng = np.random.default_rng(0)
-    config = recipes.get("cifar10_19").config
+    config = recipes.get(recipe).config
     if not prepared:
         noise = rng.normal(0, config.preprocess.contrast or 1.0, (BATCHES, batch, 32, 32, 3)).astype(np.float32)
         return "noise", {"images": noise, "labels": rng.integers(0, 10, (BATCHES, batch), np.int32)}
@@ -64,17 +137,20 @@ def cifar(batch: int, prepared: bool) -> tuple[str, Arrays]:
     return "cifar10", {"images": x, "labels": np.argmax(one_hot, axis=-1).astype(np.int32)}
 
 
-def flops(batch: int) -> int:
+def flops(net: Net, batch: int) -> int:
     """Counts the floating-point operations of a training step in convolutions and products, 2 per multiply-add.
 
     A step takes three times the operations of the forward pass, less the gradient of the first convolution with respect
     to its inputs.
     """
     side, channels, forward, first = 32, 3, 0, 0
-    for filters, blocks in STAGES:
-        entry = 2 * side**2 * 9 * channels * filters
-        first = first or entry
-        forward += entry + blocks * 2 * 2 * side**2 * 9 * filters**2
-        side, channels = (side // 2, filters) if filters != STAGES[-1][0] else (side, filters)
-    forward += 2 * side**2 * channels * LAST + 2 * LAST * 10
+    for stage in net.stages:
+        if stage.entry:
+            entry = 2 * side**2 * stage.entry**2 * channels * stage.filters
+            first = first or entry
+            forward += entry
+        channels = stage.filters
+        forward += stage.blocks * 2 * 2 * side**2 * 9 * channels**2
+        side = side // 2 if stage.pool else side
+    forward += 2 * channels * 10
     return batch * (3 * forward - first)

@@ -55,6 +55,7 @@ OURS_CONV_JAX = Contestant("ours, JAX", "ours_conv", "project", variables=JAX, o
 
 CONV = (TORCH_CONV, TORCH_CONV_COMPILED, KERAS_CONV, OURS_CONV, OURS_CONV_JAX)
 CONV_QUICK = (TORCH_CONV, OURS_CONV)
+MODERN = (TORCH_CONV, TORCH_CONV_COMPILED, OURS_CONV, OURS_CONV_JAX)
 
 GPU = (
     Contestant("PyTorch, AMP", "torch_conv", options=("gpu",)),

@@ -3,7 +3,7 @@
 import keras
 
 from benchmarks.contestants.conv_fit import fitting
-from benchmarks.conv_problem import CLASSIFIER_L2, L2, LAST, LEARNING_RATE, MOMENTUM, STAGES, ConvProblem
+from benchmarks.conv_problem import MOMENTUM, PAPER, ConvProblem
 from benchmarks.worker import Train, serve
 
 
@@ -18,7 +18,7 @@ def start(task: str) -> Train:
             name, _, part = layer.name.partition("-")
             layer.set_weights([weights[f"{name}/{part}kernel"], weights[f"{name}/{part}bias"]])
     model.compile(
-        optimizer=keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM, nesterov=True),
+        optimizer=keras.optimizers.SGD(PAPER.learning_rate, momentum=MOMENTUM, nesterov=True),
         loss=keras.losses.CategoricalCrossentropy(from_logits=True),
         metrics=[keras.metrics.CategoricalCrossentropy(name="crossentropy", from_logits=True)],
         # The faster choice: on a CPU, XLA slows convolutions down.
@@ -29,25 +29,25 @@ def start(task: str) -> Train:
 
 def _net() -> keras.Model:
     def convolution(filters: int, side: int, activation: str, name: str) -> keras.layers.Layer:
-        decay = keras.regularizers.L2(L2)
+        decay = keras.regularizers.L2(PAPER.l2)
         return keras.layers.Conv2D(
             filters, side, padding="same", activation=activation, kernel_regularizer=decay, name=name
         )
 
     x = inputs = keras.Input((32, 32, 3))
     number = 0
-    for stage, (filters, blocks) in enumerate(STAGES, start=1):
-        if stage > 1:
-            x = keras.layers.MaxPooling2D(2)(x)
-        x = convolution(filters, 3, "relu", f"entry_{stage}")(x)
-        for _ in range(blocks):
+    for index, stage in enumerate(PAPER.stages, start=1):
+        assert stage.entry  # All stages of the paper's net have one.
+        x = convolution(stage.filters, stage.entry, "relu", f"entry_{index}")(x)
+        for _ in range(stage.blocks):
             number += 1
-            h = convolution(filters, 3, "relu", f"highway_{number:02}")(x)
-            t = convolution(filters, 3, "sigmoid", f"highway_{number:02}-transform_")(x)
+            h = convolution(stage.filters, 3, "relu", f"highway_{number:02}")(x)
+            t = convolution(stage.filters, 3, "sigmoid", f"highway_{number:02}-transform_")(x)
             x = t * h + (1 - t) * x
-    x = keras.layers.GlobalAveragePooling2D()(convolution(LAST, 1, "relu", f"entry_{len(STAGES) + 1}")(x))
+        x = keras.layers.MaxPooling2D(2)(x) if stage.pool else x
+    x = keras.layers.GlobalAveragePooling2D()(x)
     classifier = keras.layers.Dense(
-        10, kernel_regularizer=keras.regularizers.L2(CLASSIFIER_L2), dtype="float32", name="logits"
+        10, kernel_regularizer=keras.regularizers.L2(PAPER.classifier_l2), dtype="float32", name="logits"
     )
     return keras.Model(inputs, classifier(x))
 

@@ -30,7 +30,7 @@ def train_dense(net: nn.Module, model: nn.Module, problem: Problem) -> Train:
     parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=problem.learning_rate, eps=problem.epsilon, fused=True)
     amp = torch.autocast(device(problem), torch.bfloat16, enabled="bfloat16" in problem.options)
-    return looping(model, optimizer, on_device(problem), amp, problem.clip_norm)
+    return looping(model, optimizer, on_device(problem), amp, clip_norm=problem.clip_norm)
 
 
 def looping(
@@ -38,7 +38,9 @@ def looping(
     optimizer: torch.optim.Optimizer,
     data: tuple[torch.Tensor, torch.Tensor],
     amp: torch.autocast,
+    *,
     clip_norm: float | None = None,
+    label_smoothing: float = 0.0,
 ) -> Train:
     """Makes a function that trains a net step by step.
 
@@ -48,6 +50,7 @@ def looping(
         data: images and labels, in batches, which come in turn.
         amp: precision of the forward pass.
         clip_norm: maximum global norm of the gradient; None does not clip.
+        label_smoothing: share of the target that is spread over all classes.
 
     Returns:
         A function that trains for a number of steps.
@@ -64,7 +67,8 @@ def looping(
             done += 1
             optimizer.zero_grad()
             with amp:
-                loss = nn.functional.cross_entropy(model(images[at]), labels[at])
+                logits = model(images[at])
+                loss = nn.functional.cross_entropy(logits, labels[at], label_smoothing=label_smoothing)
             loss.backward()
             if clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters, clip_norm)

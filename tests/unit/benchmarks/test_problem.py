@@ -8,6 +8,8 @@ import highway_keras
 from benchmarks import conv_problem, problem
 from benchmarks.contestants import numpy_hand
 from benchmarks.problem import Problem
+from highway_keras.models.presets import PRESETS
+from pipelines import recipes
 
 
 class CountingArray(np.ndarray):
@@ -88,16 +90,29 @@ def test_a_problem_fits_on_a_command_line(tmp_path):
         np.testing.assert_array_equal(value, weights[name])
 
 
-def test_the_operations_of_the_convolutional_net_are_those_of_its_layers():
+@pytest.mark.parametrize("recipe", conv_problem.NETS)
+def test_the_operations_of_the_convolutional_nets_are_those_of_their_layers(recipe):
     forward, first = 0, None
-    for layer in highway_keras.from_preset("cifar10_19").layers:
-        if layer.weights:
+    for layer in highway_keras.from_preset(recipe).layers:
+        kernels = [weight for weight in layer.trainable_weights if len(weight.shape) > 1]
+        if kernels:
             places = int(np.prod(layer.output.shape[1:-1]))
-            kernels = [weight for weight in layer.trainable_weights if len(weight.shape) > 1]
             operations = sum(2 * places * int(np.prod(kernel.shape)) for kernel in kernels)
             first = first or operations
             forward += operations
-    assert conv_problem.flops(7) == 7 * (3 * forward - first)
+    assert conv_problem.flops(conv_problem.NETS[recipe], 7) == 7 * (3 * forward - first)
+
+
+@pytest.mark.parametrize("recipe", conv_problem.NETS)
+def test_the_penalties_and_the_smoothing_are_those_of_the_recipe(recipe):
+    net, config = conv_problem.NETS[recipe], recipes.get(recipe).config
+    arguments = PRESETS[config.model.preset].arguments
+    assert (net.l2, net.classifier_l2) == (arguments["l2"], arguments["classifier_l2"])
+    assert net.normalized == arguments.get("batch_normalization", False)
+    assert net.weight_decay == config.optimizer.weight_decay
+    assert net.label_smoothing == config.label_smoothing
+    assert (config.optimizer.momentum, config.optimizer.nesterov) == (conv_problem.MOMENTUM, True)
+    assert net.learning_rate <= config.optimizer.learning_rate
 
 
 def test_the_weights_of_a_model_have_names_of_layer_and_weight():

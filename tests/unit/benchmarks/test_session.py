@@ -87,6 +87,16 @@ def test_without_a_gpu_its_section_is_skipped_by_name(session, monkeypatch):
     assert session.skipped[0].startswith("gpu: skipped, there is no NVIDIA GPU")
 
 
+def test_the_time_to_an_accuracy_follows_from_the_speed_and_the_epochs():
+    speed = Row(
+        "modern", conv.STEADY, "images/s", "ours", True, median=100.0, low=50.0, high=200.0, ratio=1.25, of_peak=0.5
+    )
+    first, second = conv.projected([speed, Row("modern", "peak memory", "MiB")])
+    assert (first.measure, first.unit, first.ratio, first.of_peak) == ("projected time to 92.31%", "s", 1.25, None)
+    assert (first.median, first.low, first.high) == (20 * 500.0, 20 * 250.0, 20 * 1000.0)
+    assert (second.measure, second.median) == ("projected time to 94%", 60 * 500.0)
+
+
 def test_every_benchmark_is_listed_with_its_question(capsys):
     assert program.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -176,7 +186,7 @@ def test_figures_are_drawn(section, rows, tmp_path):
 
 
 def test_no_two_contestants_of_a_figure_share_a_colour():
-    for contestants in (roster.DENSE, roster.CONV):
+    for contestants in (roster.DENSE, roster.CONV, roster.MODERN):
         styles = summary._styles([Row("dense", contestant=one.name, ours=one.ours) for one in contestants])
         assert len({style["color"] for style in styles.values()}) == len(contestants)
 
