@@ -7,6 +7,7 @@ from keras import activations, constraints, initializers, ops, regularizers
 
 from highway_keras.layers.adaptation import AdaptableHighway
 from highway_keras.layers.base import Shape, expand_mask
+from highway_keras.layers.normalization import FusedBatchNormalization
 
 
 class AffineHighway(AdaptableHighway):
@@ -70,7 +71,7 @@ class AffineHighway(AdaptableHighway):
         self.normalization_epsilon = normalization_epsilon
         self.normalization_momentum = normalization_momentum
         if batch_normalization:
-            self.normalization = keras.layers.BatchNormalization(
+            self.normalization = FusedBatchNormalization(
                 epsilon=normalization_epsilon,
                 momentum=normalization_momentum,
                 dtype=self._gate_dtype,

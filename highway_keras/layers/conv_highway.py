@@ -167,9 +167,8 @@ class ConvHighway(AffineHighway):
         normalization = self.normalization
         options = activations, normalization.epsilon
         learned = normalization.gamma.value, normalization.beta.value
-        y, *moments = fused_blend.normalized_fused_blend(products, learned, transform_bias, inputs, options)
-        for variable, moment in zip((normalization.moving_mean, normalization.moving_variance), moments, strict=True):
-            variable.assign_sub((variable - moment) * (1.0 - normalization.momentum))
+        y, mean, variance = fused_blend.normalized_fused_blend(products, learned, transform_bias, inputs, options)
+        normalization.follow(mean, variance)
         return y
 
     def get_config(self) -> dict[str, Any]:

@@ -4,8 +4,7 @@ Op by op, TensorFlow widens the products of a mixed policy to float32, then read
 times in the forward pass and more in the backward pass, which takes longer than the convolutions. Here XLA compiles the
 elementwise part alone, with a hand-written gradient: float32 values stay in registers, and only narrow tensors are
 saved. The convolutions stay outside: on a CPU, TensorFlow's own (oneDNN) are faster than XLA's. So do the reductions of
-batch normalization, in which XLA takes four times as long: TensorFlow's own kernels reduce the narrow products, and
-normalizing takes place in the same pass as the blend.
+batch normalization (see `normalization`), but the normalization itself takes place in the same pass as the blend.
 """
 
 import functools
@@ -17,6 +16,7 @@ from keras import ops
 
 from highway_keras.layers.equations import DERIVATIVES, blend, gradients
 from highway_keras.layers.gate import gate_dtype
+from highway_keras.layers.normalization import is_compiled, normalized
 
 
 class Activations(NamedTuple):
@@ -29,22 +29,15 @@ class Activations(NamedTuple):
 def is_faster(inputs: Any, activations: Activations) -> bool:
     """Tests whether `fused_blend` applies and saves time.
 
-    It does not in float32 (slower in a small net, hardly faster in a large one), outside a traced function, or for
-    feature maps of varying size, where compilation costs more than it saves. Accelerators were not measured and are
-    excluded.
+    It does not in float32 (slower in a small net, hardly faster in a large one), nor where `is_compiled` is false.
 
     Args:
         inputs: x, `(batch, ..., channels)`, in the layer's compute dtype.
         activations: activations of H and T.
     """
     dtype = keras.backend.standardize_dtype(inputs.dtype)
-    known = all(activation in DERIVATIVES for activation in activations) and None not in inputs.shape[1:]
-    if keras.backend.backend() != "tensorflow" or dtype == gate_dtype(dtype) or not known:
-        return False
-    import tensorflow as tf
-
-    devices = {device.device_type for device in tf.config.list_physical_devices()}
-    return devices == {"CPU"} and not tf.executing_eagerly()
+    known = all(activation in DERIVATIVES for activation in activations)
+    return dtype != gate_dtype(dtype) and known and is_compiled(inputs)
 
 
 def fused_blend(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any, activations: Activations) -> Any:
@@ -93,39 +86,20 @@ def _compiled_normalized(activations: Activations, epsilon: float) -> Callable[.
 
     forward, backward = _passes(activations)
 
-    def as_maps(block: Any) -> Any:
-        return tf.reshape(block, (1, -1, 1, block.shape[-1]))
-
     @tf.custom_gradient
     def run(*tensors: Any) -> Any:
         block, gate, gamma, beta, gate_bias, inputs = tensors
-        moments = tf.raw_ops.FusedBatchNormV3(
-            x=as_maps(block), scale=gamma, offset=beta, mean=[], variance=[], epsilon=epsilon, is_training=True
-        )
-        count = ops.cast(tf.size(block) // block.shape[-1], gamma.dtype)
-        # The op returns the sample variance, and normalizes by that of the population.
-        mean, variance = moments.batch_mean, moments.batch_variance * (ops.maximum(count - 1, 1) / count)
-        scale = gamma * ops.rsqrt(variance + epsilon)
-        arguments = (block, gate, beta - mean * scale, gate_bias, inputs, scale)
+        found = normalized(block, gamma, beta, epsilon)
+        scale = gamma * ops.rsqrt(found.variance + epsilon)
+        arguments = (block, gate, beta - found.mean * scale, gate_bias, inputs, scale)
 
         def gradient(upstream: Any, *_: Any) -> tuple[Any, ...]:
-            narrow, gate_gradient, inputs_gradient = backward(upstream, *arguments)
-            through = tf.raw_ops.FusedBatchNormGradV3(
-                y_backprop=as_maps(narrow),
-                x=as_maps(block),
-                scale=gamma,
-                reserve_space_1=moments.reserve_space_1,
-                reserve_space_2=moments.reserve_space_2,
-                reserve_space_3=moments.reserve_space_3,
-                epsilon=epsilon,
-                is_training=True,
-            )
+            block_gradient, gate_gradient, inputs_gradient = backward(upstream, *arguments)
+            block_gradient, *learned = found.gradient(block_gradient)
             bias_gradient = ops.cast(tf.raw_ops.BiasAddGrad(out_backprop=gate_gradient), gate_bias.dtype)
-            block_gradient = tf.reshape(through.x_backprop, tf.shape(block))
-            learned = through.scale_backprop, through.offset_backprop
             return block_gradient, gate_gradient, *learned, bias_gradient, inputs_gradient
 
-        return (forward(*arguments), mean, variance), gradient
+        return (forward(*arguments), found.mean, found.variance), gradient
 
     return run
 

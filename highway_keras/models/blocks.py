@@ -5,6 +5,7 @@ from typing import Any, Literal
 import keras
 
 from highway_keras.layers import ConvHighway, Highway
+from highway_keras.layers.normalization import FusedBatchNormalization
 from highway_keras.models import checks
 
 Kind = Literal["highway", "plain", "residual"]
@@ -130,7 +131,7 @@ def plain(
         x = keras.layers.Conv2D(units, kernel_size, padding=padding, data_format="channels_last", **common)(x)
     if not batch_normalization:
         return x
-    x = keras.layers.BatchNormalization(momentum=NORMALIZATION_MOMENTUM, name=f"{name}_normalization")(x)
+    x = FusedBatchNormalization(momentum=NORMALIZATION_MOMENTUM, name=f"{name}_normalization")(x)
     return keras.layers.Activation(activation, name=name)(x)
 
 

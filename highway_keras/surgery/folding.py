@@ -6,10 +6,11 @@ import keras
 import numpy as np
 
 from highway_keras.layers.affine import AffineHighway
+from highway_keras.layers.normalization import FusedBatchNormalization
 from highway_keras.surgery.graph import graph_of, links, rewired
 
 AFFINE = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
-BatchNormalization = keras.layers.BatchNormalization
+NORMALIZATIONS = (keras.layers.BatchNormalization, FusedBatchNormalization)
 
 
 def folded(model: keras.Model) -> keras.Model:
@@ -48,7 +49,7 @@ def folded(model: keras.Model) -> keras.Model:
 
 
 def _folds(layer: Any, normalization: Any) -> bool:
-    if type(layer) not in AFFINE or type(normalization) is not BatchNormalization:
+    if type(layer) not in AFFINE or type(normalization) not in NORMALIZATIONS:
         return False
     rank = len(layer.output.shape)
     channels = 1 if getattr(layer, "data_format", "channels_last") == "channels_first" else rank - 1
