@@ -1,8 +1,7 @@
 """Batch normalization in training, fused into few passes over memory with TensorFlow on a CPU.
 
-Op by op, TensorFlow reads and writes each feature map some twenty times in both passes. Its kernel `FusedBatchNormV3`
-does so a few times, but is slow unless the number of channels is a multiple of `VECTOR`; for other numbers, XLA compiles
-the same.
+Op by op, TensorFlow reads and writes each feature map some twenty times in both passes. Its `FusedBatchNormV3` does so
+a few times, but is slow unless the number of channels is a multiple of `VECTOR`. XLA compiles it for other numbers.
 """
 
 import functools

@@ -37,6 +37,7 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/layers/fused_blend.py": {"tensorflow"},
     "highway_keras/layers/equations.py": {"torch"},
     "highway_keras/layers/layer_math.py": {"torch"},
+    "highway_keras/layers/normalization.py": {"tensorflow"},
     "highway_keras/layers/scan.py": {"tensorflow", "torch"},
 }
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from highway_keras import ConvHighway
-from highway_keras.layers import fused_blend, recording
+from highway_keras.layers import fused_blend, normalization, recording
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.backend import BACKEND, array, scramble, weights_of
 
@@ -13,7 +13,7 @@ if BACKEND == "tensorflow":
     import tensorflow as tf
 
 pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="other backends fuse by themselves")
-SHAPES = {"sequence": (4, 8, 3), "image": (4, 6, 5, 3), "volume": (2, 4, 3, 4, 3)}
+SHAPES = {"sequence": (4, 8, 3), "image": (4, 6, 5, 3), "volume": (2, 4, 3, 4, 3), "wide": (4, 6, 5, 16)}
 BITS = {"mixed_float16": 11, "mixed_bfloat16": 8}
 
 
@@ -59,6 +59,7 @@ def run_traced(layer, x, upstream, **options):
 def run_op_by_op(layer, x, upstream, **options):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fused_blend, "is_faster", lambda *_: False)
+        patched.setattr(normalization, "is_compiled", lambda _: False)
         return run_traced(layer, x, upstream, **options)
 
 
@@ -232,7 +233,13 @@ def test_a_model_with_the_fused_blend_trains_in_fit(calls, jit_compile):
 
 @pytest.mark.parametrize(
     ("kind", "policy", "activation"),
-    [("sequence", "mixed_float16", "tanh"), ("image", "mixed_bfloat16", "relu"), ("volume", "mixed_float16", "relu")],
+    [
+        ("sequence", "mixed_float16", "tanh"),
+        ("image", "mixed_bfloat16", "relu"),
+        ("volume", "mixed_float16", "relu"),
+        ("wide", "mixed_bfloat16", "relu"),
+        ("wide", "mixed_float16", "tanh"),
+    ],
 )
 def test_normalization_in_the_fused_pass_equals_the_op_by_op_computation(calls, kind, policy, activation):
     shape = SHAPES[kind]
