@@ -129,7 +129,7 @@ def _compiled(epsilon: float) -> tuple[Callable[..., Any], Callable[..., Any], C
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalization, faster in training with TensorFlow on a CPU; arguments and weights are the same.
 
-    Masked inputs, inputs of varying size and frozen layers are left to Keras, as are all other backends and devices.
+    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, as are all other backends and devices.
 
     Example:
         x = FusedBatchNormalization(momentum=0.9)(x)
@@ -151,7 +151,8 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     def _has_plain_form(self, inputs: Any) -> bool:
         # Four weights: gain, offset and running statistics.
         plain = len(self.weights) == 4 and self.trainable and not self.synchronized
-        return plain and self.axis in {-1, len(inputs.shape) - 1} and self.variable_dtype == "float32"
+        rank = len(inputs.shape)
+        return plain and rank > 2 and self.axis in {-1, rank - 1} and self.variable_dtype == "float32"
 
 
 @functools.cache

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from benchmarks import dense, problem, table
+from benchmarks import conv, dense, problem, roster, table
 from benchmarks.controller import Contestant
 from benchmarks.session import Session
 
@@ -57,6 +57,16 @@ def test_startup_and_studies_are_measured_in_fresh_processes(session, tmp_path):
     table.write(tmp_path / "dense.csv", list(found.values()))
     with (tmp_path / "dense.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == len(found)
+
+
+@pytest.mark.slow
+def test_the_modern_net_learns_the_same_on_both_backends(session):
+    contestants = (roster.OURS_CONV, roster.OURS_CONV_JAX)
+    rows = conv.measure(session, contestants, ("float32",), "cifar10_modern", "modern", batch=8, rounds=2, steps=1)
+    assert session.disagreements == session.failed == session.skipped == []
+    speeds = {row.contestant: row for row in rows if row.measure == conv.STEADY}
+    assert set(speeds) == {"ours, TensorFlow", "ours, JAX"}
+    assert all(row.median > 0 and row.rounds == 2 and row.data == "noise" for row in speeds.values())
 
 
 def test_a_contestant_that_learns_something_else_is_reported(session):

@@ -80,7 +80,7 @@ def test_it_computes_what_keras_computes(shape, training):
 
 @on_tensorflow
 @pytest.mark.parametrize("dtype", BITS)
-@pytest.mark.parametrize("shape", [KERNEL, XLA, (40, 32), (40, 3), (4, 8, 16), (2, 4, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("shape", [KERNEL, XLA, (40, 3, 32), (40, 2, 3), (2, 4, 3, 4, 16), (2, 4, 3, 4, 5)], ids=str)
 def test_fused_training_equals_keras_own(calls, shape, dtype):
     ours, own = pair(shape, dtype)
     x, upstream = maps(shape, dtype), maps(shape, dtype, seed=2, mean=0.0)
@@ -117,7 +117,7 @@ def test_other_forms_are_left_to_keras(calls, arguments):
 
 
 @on_tensorflow
-def test_masked_frozen_eager_and_growing_maps_are_left_to_keras(calls):
+def test_vectors_and_masked_frozen_eager_and_growing_maps_are_left_to_keras(calls):
     shape = (4, 8, 16)
     ours, own = pair(shape)
     x, mask = maps(shape), tf.constant(np.arange(8) < [[8], [5], [3], [1]])
@@ -129,6 +129,7 @@ def test_masked_frozen_eager_and_growing_maps_are_left_to_keras(calls):
     ours.trainable = False
     run_traced(ours, x, np.ones(shape, "float32"))
     np.testing.assert_array_equal(array(ours.moving_mean), before)
+    run_traced(pair((40, 32))[0], maps((40, 32)), np.ones((40, 32), "float32"))
     assert not calls
 
 
