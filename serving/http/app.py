@@ -26,7 +26,7 @@ from serving.engine.predictor import Predictor
 from serving.engine.processes import Offload
 from serving.engine.settings import Settings
 from serving.http import metrics, open_inference, page, predict, tf_rest
-from serving.http.middleware import Access, App, Dispatch
+from serving.http.middleware import AccessControl, App, Dispatch
 from serving.http.openapi import VERSION, describe
 from serving.http.records import record_of
 from serving.keys import Keys
@@ -71,7 +71,7 @@ class Shared:
     settings: Settings
     catalog: Catalog[ServedVersion]
     predictor: Predictor
-    access: Access
+    access: AccessControl
 
 
 # Serves until its context ends.
@@ -161,7 +161,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
-    access = Access(dispatch, settings, keys, tracing)
+    access = AccessControl(dispatch, settings, keys, tracing)
     whole: App = access
     if settings.origins:
         whole = CORSMiddleware(

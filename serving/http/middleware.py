@@ -47,7 +47,7 @@ class Denial(NamedTuple):
     """Seconds until a retry makes sense."""
 
 
-class Access:
+class AccessControl:
     """Checks host, key, rate and size of each request, and records it.
 
     Args:
@@ -194,7 +194,7 @@ class Access:
 
 
 class _CountedBody:
-    def __init__(self, access: Access, receive: Receive) -> None:
+    def __init__(self, access: AccessControl, receive: Receive) -> None:
         self._access = access
         self._receive = receive
         self._total = 0
