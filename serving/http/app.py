@@ -119,14 +119,14 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         gc.collect()
         gc.freeze()
         # Requests are answered while models load: that the endpoint is alive, and with the models loaded so far.
-        watching = catalog.watch(settings.poll, after_check)
+        polling = catalog.start_polling(settings.poll, after_check)
         shared = Shared(settings, catalog, predictor, access)
         async with other(shared) if other else nullcontext():
             yield
         catalog.close()
         backend.interrupt()
         # The thread may be opening a version, which needs the backend; an unresponsive disk is not waited for.
-        await run_in_threadpool(watching.join, CLOSING)
+        await run_in_threadpool(polling.join, CLOSING)
         await backend.close()
         # All requests have been answered; a prediction that never ends is not waited for.
         executor.shutdown(wait=False, cancel_futures=True)

@@ -56,7 +56,7 @@ class _Connections:
     by_address: Counter[str] = field(default_factory=Counter)
     # Bytes of unread answers, the oldest first.
     unread: dict["LimitedProtocol", int] = field(default_factory=dict)
-    watching: bool = False
+    checking: bool = False
 
     def add(self, one: "LimitedProtocol") -> bool:
         """Adds a connection, if necessary in place of a silent one; returns False if there is no room."""
@@ -67,8 +67,8 @@ class _Connections:
         self.connections.add(one)
         self.by_address[one.address] += 1
         CONNECTIONS.inc()
-        if not self.watching:
-            self.watching = True
+        if not self.checking:
+            self.checking = True
             one.loop.call_later(self._pause(), self._check, one.loop)
         return True
 
@@ -103,8 +103,8 @@ class _Connections:
         now = loop.time()
         for one in list(self.connections):
             one.check(now)
-        self.watching = bool(self.connections)
-        if self.watching:
+        self.checking = bool(self.connections)
+        if self.checking:
             loop.call_later(self._pause(), self._check, loop)
 
     def _pause(self) -> float:

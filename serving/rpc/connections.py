@@ -35,7 +35,7 @@ class ConnectionLimits:
         self._seen: dict[Client, int] = {}
         self._count = 0
 
-    async def watch(self) -> None:
+    async def enforce(self) -> None:
         """Checks every second."""
         while True:
             await asyncio.sleep(_INTERVAL)

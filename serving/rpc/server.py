@@ -60,7 +60,7 @@ async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> A
         raise OSError(f"cannot listen on {address} for gRPC") from error
     await server.start()
     connections = ConnectionLimits(int(address.rpartition(":")[2]), limits.address, call_limits)
-    tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.watch())]
+    tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.enforce())]
     stopping = asyncio.create_task(_stop(server, shared.settings, grace))
     try:
         yield
