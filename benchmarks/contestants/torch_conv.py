@@ -23,7 +23,7 @@ class ConvHighway(nn.Module):
         return t * torch.relu(self.block(x)) + (1 - t) * x
 
 
-class Net(nn.Module):
+class ConvNet(nn.Module):
     """The whole net."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def start(task: str) -> Train:
     if device(problem) == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
-    net = Net()
+    net = ConvNet()
     _load(net, problem.initial())
     net = net.to(device(problem), memory_format=torch.channels_last)
     model = torch.compile(net) if "compile" in problem.options else net
@@ -69,7 +69,7 @@ def start(task: str) -> Train:
     return looping(model, optimizer, (images.permute(0, 1, 4, 2, 3), labels), amp)
 
 
-def _load(net: Net, weights: dict[str, np.ndarray]) -> None:
+def _load(net: ConvNet, weights: dict[str, np.ndarray]) -> None:
     convolutions = [module for module in net.layers if isinstance(module, nn.Conv2d)]
     highways = [module for module in net.layers if isinstance(module, ConvHighway)]
 

@@ -96,7 +96,7 @@ class Crashes:
 
 
 @dataclass
-class _Call:
+class _TimedCall:
     version: str
     # Seconds in which both this call and the watchdog were running.
     age: float = 0.0
@@ -114,7 +114,7 @@ class Watchdog:
     """
 
     seconds: float
-    _calls: dict[int, _Call] = field(default_factory=dict, init=False)
+    _calls: dict[int, _TimedCall] = field(default_factory=dict, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _closed: threading.Event = field(default_factory=threading.Event, init=False)
 
@@ -132,7 +132,7 @@ class Watchdog:
 
         def limited(*arguments: In.args, **named: In.kwargs) -> Out:
             thread = threading.get_ident()
-            calls[thread] = _Call(version)
+            calls[thread] = _TimedCall(version)
             try:
                 return function(*arguments, **named)
             finally:

@@ -236,7 +236,7 @@ class Dispatch:
             for route in self._routes.get((scope["method"], _first_segment(scope["path"])), ()):
                 if match := route.path_regex.match(scope["path"]):
                     scope.update(path_params=match.groupdict(), route=route)
-                    request = _Request(scope, receive)
+                    request = _DispatchedRequest(scope, receive)
                     try:
                         response = await route.endpoint(request)
                     except Exception as error:
@@ -246,7 +246,7 @@ class Dispatch:
         await self._app(scope, receive, send)
 
 
-class _Request(Request):
+class _DispatchedRequest(Request):
     async def body(self) -> bytes:
         """Returns the whole body, extended as it arrives: joining a large one at the end would block the event loop."""
         whole: bytes | bytearray = b""

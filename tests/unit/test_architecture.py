@@ -249,8 +249,11 @@ def test_class_names_are_unique():
     places: dict[str, list[str]] = {}
     for module, path in sources().items():
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module)
+            if not isinstance(node, ast.ClassDef):
+                continue
+            # In `serving`, `_Request` beside `Request` counts as a second use of the name.
+            if module.startswith("serving.") or not node.name.startswith("_"):
+                places.setdefault(node.name.lstrip("_"), []).append(module)
     found = {name: modules for name, modules in places.items() if len(modules) > 1}
     # Each verb has its own arguments.
     assert all(module.startswith("pipelines.verbs.") for module in found.pop("Arguments"))
