@@ -216,7 +216,7 @@ def _check(out: Path) -> None:
 def _open(job: PredictionJob) -> Model:
     try:
         model = open_model(job.model)
-        if model.picture is None:
+        if model.conversion is None:
             raise UserError(f"{model.folder} has no {manifest.PICTURE}. Export the run again.")
     except ServingError as error:
         raise UserError(str(error)) from error
