@@ -22,8 +22,8 @@ from pipelines.core.parsing import parse
 from serving.engine.crashes import Crashes
 
 if TYPE_CHECKING:
+    from serving.engine.settings import Limits
     from serving.http.app import OtherServer
-    from serving.http.connections import Limits
 
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
@@ -156,9 +156,9 @@ def _serve(
 ) -> None:
     """Serves in this process until SIGTERM."""
     from serving import memory
-    from serving.engine.settings import Settings, cores
+    from serving.engine.settings import Limits, Settings, cores
     from serving.http.app import make_app
-    from serving.http.connections import Limits, possible
+    from serving.http.connections import possible
     from serving.http.server import run
 
     # A graph can crash ONNX Runtime; this writes a stack trace to the log.

@@ -7,7 +7,8 @@ from typing import Literal
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serving.http.metrics import CONNECTIONS, cut
+from serving.engine.settings import Limits
+from serving.requests.metrics import CONNECTIONS, cut
 
 # Bytes per second at which a body does not count as slow, however long it takes: 0.5 Mbit/s.
 RATE = 2**16
@@ -29,22 +30,6 @@ _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
 _SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
 _LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits on connections; times in seconds."""
-
-    header: float = 10.0
-    """For the head of a request, from its first byte or from the start of the connection."""
-    body: float = 30.0
-    """For its body, plus one second per `RATE` bytes, and for reading the answer."""
-    idle: float = 75.0
-    """Between two requests on one connection."""
-    connections: int = 1024
-    """Connections in total."""
-    address: int = 256
-    """Connections from one address."""
 
 
 @dataclass

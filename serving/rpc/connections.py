@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from serving.http.metrics import cut
+from serving.requests.metrics import cut
 from serving.rpc.calls import CallLimits, Client
 
 # Open files of this process, on Linux and macOS.

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 import grpc
 
 from serving.engine.about import About
-from serving.engine.settings import Settings
-from serving.http.app import Shared
-from serving.http.connections import Limits
+from serving.engine.settings import Limits, Settings
+from serving.requests.shared import Shared
 from serving.rpc import open_inference, tf_serving
 from serving.rpc.calls import CallLimits, handler
 from serving.rpc.connections import ConnectionLimits

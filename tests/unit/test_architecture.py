@@ -29,6 +29,18 @@ ALLOWED = {
     "verbs": {"core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "studies"},
 }
 
+# The arrows of the endpoint, all in use; "" is the modules in no folder. HTTP and gRPC do not know each other.
+ALLOWED_IN_SERVING = {
+    "": set(),
+    "messages": set(),
+    "protocols": {"", "messages"},
+    "engine": {"", "protocols"},
+    "tf_serving": {"", "engine", "messages"},
+    "requests": {"", "engine"},
+    "http": {"", "engine", "protocols", "requests", "tf_serving"},
+    "rpc": {"", "engine", "messages", "protocols", "requests"},
+}
+
 # Backend-specific primitives, each behind one function, and the plots.
 LIBRARY_EXCEPTIONS = {
     "highway_keras/analysis/compiling.py": {"tensorflow", "torch"},
@@ -175,6 +187,16 @@ def test_a_part_of_the_program_imports_only_its_dependencies(part):
 def test_every_part_of_the_program_has_a_rule():
     parts = {name.split(".")[1] for name in sources() if name.startswith("pipelines.")}
     assert parts == {*ALLOWED, "__main__"}
+
+
+def test_a_folder_of_the_endpoint_imports_only_its_dependencies():
+    found: dict[str, set[str]] = {}
+    for module in sources():
+        if module.startswith("serving."):
+            here = folder(module).removeprefix("serving").removeprefix(".")
+            others = {folder(other) for other in imports(module) if other.startswith("serving.")}
+            found.setdefault(here, set()).update(name.removeprefix("serving").removeprefix(".") for name in others)
+    assert {here: others - {here} for here, others in found.items()} == ALLOWED_IN_SERVING
 
 
 def test_nothing_imports_a_verb():

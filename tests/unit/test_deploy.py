@@ -14,7 +14,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
-from serving.http import metrics
+from serving.requests import metrics
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
