@@ -39,6 +39,7 @@ ALLOWED_IN_SERVING = {
     "requests": {"", "engine"},
     "http": {"", "engine", "protocols", "requests", "tf_serving"},
     "rpc": {"", "engine", "messages", "protocols", "requests"},
+    "endpoint": {"", "engine", "http", "rpc"},
 }
 
 # Backend-specific primitives, each behind one function, and the plots.

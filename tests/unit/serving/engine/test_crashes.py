@@ -21,7 +21,7 @@ from tests.endpoint import ROOT, eventually
 WORKERS = """
 import os, signal, sys, time
 from serving.engine.crashes import Crashes, Watchdog
-from serving.http.workers import supervise
+from serving.endpoint.workers import supervise
 
 crashes = Crashes(2)
 
