@@ -53,13 +53,14 @@ def shades(count: int) -> np.ndarray:
 
 
 def legend(figure: Any, **options: Any) -> None:
-    """Adds one legend on the right with the labels of all panels, each once."""
+    """Adds one legend with the labels of all panels, each once; on the right, unless `options` say otherwise."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=9, **options)
+        options = {"loc": "outside right center", "fontsize": 9, **options}
+        figure.legend(list(handles.values()), list(handles), **options)
 
 
 def whole_ticks(axis: Any, most: int = 8) -> None:
