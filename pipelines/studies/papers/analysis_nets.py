@@ -137,13 +137,13 @@ def study(
         arms=ARMS,
         seeds=SEEDS,
         differs=(*DIFFERS, *differs),
-        tables=lambda results: [accuracies(results), compared(results, numbers)],
+        tables=lambda results: [accuracies(results), comparison_table(results, numbers)],
         draw=draw,
         measure=measure,
     )
 
 
-def compared(results: Results, numbers: Numbers) -> Table:
+def comparison_table(results: Results, numbers: Numbers) -> Table:
     """Tabulates numbers of each net next to the paper's observations."""
     found = {arm: list(zip(*map(numbers.of, runs), strict=True)) for arm, runs in measured(results)}
     lines = []

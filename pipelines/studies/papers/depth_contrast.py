@@ -75,7 +75,7 @@ def make_tables(results: Results) -> list[Table]:
             f"{tables.SPREAD}; a single number of the source is one run. Each of its three seeds draws its own "
             "images; our seeds cycle through these three draws",
         ),
-        numpy_runs.compared(results),
+        numpy_runs.comparison_table(results),
         Table(
             LOSS_TITLE,
             ("blocks", *COLUMNS),

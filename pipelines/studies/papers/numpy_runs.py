@@ -50,7 +50,7 @@ def arm(kind: str, blocks: int) -> str:
     return f"{kind}-{blocks}"
 
 
-def compared(results: Results) -> Table:
+def comparison_table(results: Results) -> Table:
     """Tabulates each run of the source next to ours on its images, and the mean of all."""
     rows = [
         (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))

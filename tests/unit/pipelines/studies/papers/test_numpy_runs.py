@@ -23,11 +23,11 @@ def spread(results, scores):
 
 def means(results):
     """Returns the row of means of the highway nets: ours, and the source's."""
-    return numpy_runs.compared(results).rows[-1][2:4]
+    return numpy_runs.comparison_table(results).rows[-1][2:4]
 
 
 def test_each_run_of_the_source_is_next_to_ours_on_its_images(tmp_path):
-    rows = {row[:2]: row[2:] for row in numpy_runs.compared(runs(tmp_path, seeds=4)).rows}
+    rows = {row[:2]: row[2:] for row in numpy_runs.comparison_table(runs(tmp_path, seeds=4)).rows}
     assert list(rows) == [
         ("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0"), ("mean", ""),
     ]  # fmt: skip
