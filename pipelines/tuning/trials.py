@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from rich.console import Console
 
+from highway_keras.layers.equations import gate_slope
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
@@ -56,7 +57,7 @@ class StopOnDeadGates(keras.callbacks.Callback):
         self._check(gates, f"after epoch {epoch + 1}")
 
     def _check(self, gates: Mapping[str, float], when: str) -> None:
-        if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
+        if gates and all(gate_slope(mean) < self.least for mean in gates.values()):
             state = "shut" if min(gates.values()) < 0.5 else "open"
             raise HopelessError(f"dead gates: all {len(gates)} layers are {state} {when}")
 

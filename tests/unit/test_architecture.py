@@ -83,6 +83,12 @@ OTHER_SUMS = {
     "pipelines.training.rate_finder",  # the same
 }
 
+# Products of the form of a gate's slope that mean something else.
+OTHER_PRODUCTS = {
+    "pipelines.data.images.digit",  # width of a stroke's edge
+    "pipelines.training.evaluation",  # variance of a share
+}
+
 
 @cache
 def sources() -> dict[str, Path]:
@@ -320,3 +326,38 @@ def test_the_equation_is_written_in_one_place():
         if any(has_the_form_of_the_equation(node) for node in ast.walk(ast.parse(path.read_text())))
     }
     assert found == {"highway_keras.layers.equations", *OTHER_SUMS}
+
+
+def factors(node: ast.AST) -> list[ast.AST]:
+    """Returns the factors of a product, or the node itself if it is none."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*factors(node.left), *factors(node.right)]
+    return [node]
+
+
+def has_the_form_of_the_slope(node: ast.AST) -> bool:
+    """Returns True for products with the factors `t` and `1 - t`."""
+    parts = factors(node)
+    known = {ast.dump(part) for part in parts}
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Sub)
+        and isinstance(part.left, ast.Constant)
+        and part.left.value == 1
+        and ast.dump(part.right) in known
+        for part in parts
+    )
+
+
+@pytest.mark.parametrize("code", ["t * (1 - t)", "(1.0 - gates[0]) * gates[0]", "d * (h - x) * t * (1 - t)"])
+def test_forms_of_the_slope_are_found(code):
+    assert has_the_form_of_the_slope(ast.parse(code, mode="eval").body)
+
+
+def test_the_slope_of_the_gate_is_written_in_one_place():
+    found = {
+        module
+        for module, path in sources().items()
+        if any(has_the_form_of_the_slope(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert found == {"highway_keras.layers.equations", *OTHER_PRODUCTS}
