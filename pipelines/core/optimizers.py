@@ -15,7 +15,7 @@ LearningRate = Annotated[Positive, Field(description="Initial learning rate, bef
 Epsilon = Annotated[
     Positive, Field(description="Added to the root of the mean squared gradient before dividing by it.")
 ]
-Decay = Annotated[
+WeightDecay = Annotated[
     Extent,
     Field(
         description="Each step subtracts this times the learning rate times the kernel; biases and gains do not decay."
@@ -66,7 +66,7 @@ class AdamW(_Optimizer):
     name: Literal["adamw"] = "adamw"
     learning_rate: LearningRate = 0.001
     epsilon: Epsilon = 1e-7
-    weight_decay: Decay = 0.004
+    weight_decay: WeightDecay = 0.004
 
 
 class Lion(_Optimizer):
@@ -79,7 +79,7 @@ class Lion(_Optimizer):
     """Share of the averaged gradient in the sign; the rest is the gradient of the step."""
     beta_2: Share = 0.99
     """Momentum of the averaged gradient."""
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
 
 
 class Muon(_Optimizer):
@@ -90,7 +90,7 @@ class Muon(_Optimizer):
     """Initial learning rate of both, before the schedule."""
     momentum: Rate = 0.95
     """Nesterov momentum of the kernels."""
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
 
 
 class ConstantSchedule(Frozen):
