@@ -17,10 +17,9 @@ from pipelines.core.errors import UserError
 from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.training.processes.task import Task
-from pipelines.tuning import search_plan as plans
 from pipelines.tuning import search_state as states
 from pipelines.tuning.progress import ProgressBoard
-from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 
 LOOPBACK = "127.0.0.1"
 ID, ADDRESS, PORT = "KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT"
@@ -83,11 +82,11 @@ def tune(
     plan = plan.model_copy(update={"config": _prepared(plan.config, data_dir, console)})
     search = _search(plan, folder, data_dir)
     identity = os.environ.get(ID, "")
-    plans.keep(plan, folder)
+    SEARCH_FILE.keep(plan, folder)
     if identity and "chief" not in identity:
         _work(search, workers, identity, console)
         return
-    with plans.locked(folder):
+    with SEARCH_FILE.locked(folder):
         state = states.read(folder)
         if state is None or not state.over:
             _announce(search, identity, resumes=state is not None, console=console)
@@ -177,7 +176,7 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
     except UserError as error:
         if states.read(search.folder) is None and not isinstance(error, DiedError):
             # The user's corrected command is another search, which this folder must then accept.
-            plans.forget(search.folder)
+            SEARCH_FILE.forget(search.folder)
         raise
 
 

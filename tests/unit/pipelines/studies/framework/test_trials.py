@@ -9,7 +9,7 @@ from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run.budget import reduced
 from pipelines.studies.run.training import planned
 from pipelines.tuning.distributed.fault_tolerance import Lease
-from pipelines.tuning.search_plan import keep
+from pipelines.tuning.search_plan import SEARCH_FILE
 from tests.unit.pipelines.studies.fake import RECORD
 
 DRAWN = {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.9, "activation": "relu", "transform_bias": -2.5}
@@ -20,7 +20,7 @@ def folder(tmp_path):
     """The folder of a study with its search, as the chief and its workers leave it."""
     plan = planned(STUDY, reduced(STUDY.arms, STUDY.seeds, 1e-6))
     search = tmp_path / "search"
-    keep(plan, search)
+    SEARCH_FILE.keep(plan, search)
     trials = []
     for number, (net, score, message) in enumerate(
         [("highway-10", 0.9, None), ("plain-20", 0.8, None), ("plain-50", None, "no luck"), ("plain-100", None, "lost")]
