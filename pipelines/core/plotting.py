@@ -17,7 +17,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 from pipelines.core.class_names import families
 from pipelines.core.files import replacing
 
-MARKED = 60  # With more points than this, markers overlap.
+# `highway_keras.analysis.plots` repeats these values: the library must not import this program, nor this module the
+# library, which imports Keras. A test holds them equal.
+MAX_MARKERS = 60  # More would overlap.
 _, AMBER, SKY, GREEN, _, BLUE, ORANGE, PURPLE = map(to_hex, mpl.color_sequences["okabe_ito"])
 GREY = "#666666"
 STYLE = {
