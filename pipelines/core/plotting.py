@@ -3,7 +3,7 @@
 Colours are Okabe and Ito's, safe for colour-blind readers, and viridis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,21 +32,23 @@ STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+SAVED_STYLE = {**STYLE, "savefig.dpi": 120, "savefig.bbox": "tight"}
 
 
 @contextmanager
-def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """Yields an empty figure in the project's style and writes it when the block ends.
+def saved(path: Path, size: tuple[float, float], style: Mapping[str, Any] = SAVED_STYLE) -> Iterator[Any]:
+    """Yields an empty figure and writes it when the block ends.
 
     Args:
-        path: path of the image file.
+        path: path of the image file; its suffix determines the format.
         size: size in inches.
+        style: Matplotlib's parameters; by default those of the project's plots.
     """
     # Without pyplot, no window system is needed and no state is shared with the user's own plots.
-    with mpl.rc_context(STYLE), replacing(path) as aside:
+    with mpl.rc_context(dict(style)), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        figure.savefig(aside, dpi=120, bbox_inches="tight")
+        figure.savefig(aside)
 
 
 def shades(count: int) -> np.ndarray:
