@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.studies import _MODULES
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("highway_keras", "pipelines", "serving")
 
@@ -272,6 +274,13 @@ def test_only_verbs_parse_a_command_line():
 def test_modules_are_imported_by_name_in_few_places():
     assert {module for module, path in sources().items() if "import_module(" in path.read_text()} == BY_NAME
     assert not [path for path in sources().values() if "__import__(" in path.read_text()]
+
+
+def test_each_file_or_folder_of_papers_is_a_study():
+    prefix = "pipelines.studies.papers."
+    rooms = {name.removeprefix(prefix).partition(".")[0] for name in sources() if name.startswith(prefix)}
+    defined = {module.removeprefix("papers.").partition(".")[0] for module in _MODULES.values()}
+    assert rooms == defined
 
 
 def test_class_names_are_unique():
