@@ -23,11 +23,13 @@ from pipelines.studies.framework import tables
 from pipelines.studies.framework.curves import BLOCK
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.study import MNIST, Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
 from pipelines.studies.shared import numpy_study
 
 ARM = numpy_study.arm("highway", numpy_study.SHOWN)
+HELD_OUT = 5000
+"""Training images whose routes are clustered."""
 CLUSTERS = 10
 """The number of classes, chosen before anything was measured."""
 SAMPLE = 2000
@@ -253,9 +255,9 @@ def _arm() -> Arm:
     base = numpy_study.ARMS[ARM]
     recorded = tuple(field for field in base.provenance.recorded if not field.startswith("subset."))
     return Arm(
-        config=base.config.model_copy(update={"subset": Subset(), "validation": 5000}),
+        config=base.config.model_copy(update={"subset": Subset(), "validation": HELD_OUT}),
         provenance=Provenance(recorded=recorded, assumed=(*base.provenance.assumed, "validation")),
-        data=Counts(train=55_000, test=10_000),
+        data=Counts(train=MNIST.train - HELD_OUT, test=MNIST.test),
     )
 
 

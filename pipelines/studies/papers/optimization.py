@@ -27,7 +27,7 @@ from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, loss_axis, shade
 from pipelines.recipes import dense
 from pipelines.studies.framework.curves import GUESSING, mark_guessing
 from pipelines.studies.framework.figures import Figures
-from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.study import MNIST, Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
 
@@ -252,7 +252,7 @@ STUDY = Study(
                     "precision",
                 ),
             ),
-            data=Counts(train=60_000 - VALIDATION, test=10_000),
+            data=Counts(train=MNIST.train - VALIDATION, test=MNIST.test),
         )
         for kind, preset in PRESETS.items()
         for depth in DEPTHS

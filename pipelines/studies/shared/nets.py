@@ -10,11 +10,9 @@ from typing import Any
 from pipelines.core.config import Config, ModelConfig, Provenance, Subset
 from pipelines.core.plotting import BLUE, GREEN, ORANGE
 from pipelines.studies.framework.curves import Line
-from pipelines.studies.framework.study import Arm, Counts
+from pipelines.studies.framework.study import MNIST, Arm
 from pipelines.studies.shared import numpy_study
 from pipelines.studies.shared.numpy_study import RECORDED
-
-MNIST = Counts(train=60_000, test=10_000)
 
 
 @dataclass(frozen=True)
