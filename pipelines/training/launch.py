@@ -18,7 +18,7 @@ from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, initial, table
+from pipelines.training import checkpoint, fine_tuning, table
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
@@ -72,7 +72,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         if config.start_from:
-            with replacing(run.path / initial.INITIAL) as aside:
+            with replacing(run.path / fine_tuning.INITIAL) as aside:
                 ready.net.save(aside)
         _announce(run, options.console)
         if config.start_from:
@@ -126,9 +126,9 @@ def resume(path: Path, options: Options) -> Run:
         if state is None:
             state = TrainingState()
             if config.start_from:
-                saved = path / initial.INITIAL
+                saved = path / fine_tuning.INITIAL
                 # A run that was killed while it was created has not saved its net yet.
-                initial.assign(net, saved if saved.exists() else Path(config.start_from))
+                fine_tuning.assign(net, saved if saved.exists() else Path(config.start_from))
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
