@@ -13,7 +13,7 @@ INTERVAL = 20.0
 """Seconds between two lines."""
 
 
-class ProgressDisplay:
+class AnalysisProgress:
     """Shows the progress of each step and the time left.
 
     Args:

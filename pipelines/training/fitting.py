@@ -33,8 +33,8 @@ from pipelines.training.callbacks import (
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
 from pipelines.training.probe import PROBE_FILE, Probes
-from pipelines.training.progress import ProgressBar
-from pipelines.training.tensorboard_log import Curves
+from pipelines.training.progress import TrainingProgress
+from pipelines.training.tensorboard_log import TensorBoardLog
 
 # Number of examples over which mean gates are taken after each epoch.
 GATE_EXAMPLES = 256
@@ -130,10 +130,10 @@ def _fit(training: Training) -> None:
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
     with (
-        ProgressBar(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as bar,
-        Curves(
+        TrainingProgress(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as display,
+        TensorBoardLog(
             run.path / "tensorboard", table.read(run.path / "metrics.csv"), table.read(run.path / STEPS_FILE)
-        ) as curves,
+        ) as tensorboard,
         signals.noted(options.console) as stop,
         trackers.reporting(run, options.track, options.console) as reports,
     ):
@@ -143,17 +143,17 @@ def _fit(training: Training) -> None:
             # After an epoch, the running metrics are those of its validation, which must not be restored.
             StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
-            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, curves),
+            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, tensorboard),
             *probes,
             gates,
-            bar,
+            display,
             SaveRun(
                 run,
                 training.net,
                 progress,
                 timer=SaveTimer(options.interval, progress.step),
                 stop=stop,
-                curves=curves,
+                tensorboard=tensorboard,
             ),
             StopEarly(progress, config.patience),
             *reports,

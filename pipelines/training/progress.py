@@ -22,7 +22,7 @@ LINE = {
 }
 
 
-class ProgressBar(keras.callbacks.Callback):
+class TrainingProgress(keras.callbacks.Callback):
     """Shows epoch, loss, accuracy or mean absolute error, validation score, examples per second and the time left.
 
     Args:
@@ -44,7 +44,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.progress = progress
         self.bar: Bar | None = None
 
-    def __enter__(self) -> "ProgressBar":
+    def __enter__(self) -> "TrainingProgress":
         if self.console.is_terminal:
             self.bar = Bar(
                 TextColumn("epoch {task.fields[epoch]}"),

@@ -41,7 +41,7 @@ HEADS = {
 """Column heads; all other columns are headed by their name."""
 
 
-class ProgressBoard:
+class SearchProgress:
     """Shows trials, their hyperparameters and objectives, and the time left.
 
     Args:
@@ -62,7 +62,7 @@ class ProgressBoard:
         self._reported: set[str] = set()
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def __enter__(self) -> "ProgressBoard":
+    def __enter__(self) -> "SearchProgress":
         before = read(self.folder)
         if before:
             self._reported = {trial.number for trial in before.trials if trial.over}

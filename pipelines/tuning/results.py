@@ -155,8 +155,8 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
     import tensorflow as tf
     from tensorboard.plugins.hparams import api
 
-    board = folder / "tensorboard"
-    shutil.rmtree(board, ignore_errors=True)
+    logs = folder / "tensorboard"
+    shutil.rmtree(logs, ignore_errors=True)
     trials = settings.longest(state.ranked)
     domains = {}
     for name in settings.names(plan, trials):
@@ -164,12 +164,12 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
         domain = api.Discrete(choices) if choices else api.RealInterval(*map(float, searched(plan.space)[name]))
         domains[name] = api.HParam(name, domain)
     objective = state.objective.name
-    with tf.summary.create_file_writer(str(board)).as_default():
+    with tf.summary.create_file_writer(str(logs)).as_default():
         api.hparams_config(list(domains.values()), [api.Metric(objective, display_name=f"best {objective}")])
     for trial in trials:
         epochs = settings.epochs(plan, trial)
         values = plan.effective(trial.values) | {"epochs": epochs}
-        with tf.summary.create_file_writer(str(board / trial.number)).as_default():
+        with tf.summary.create_file_writer(str(logs / trial.number)).as_default():
             api.hparams(
                 {hparam: values[name] for name, hparam in domains.items() if name in values}, trial_id=trial.number
             )

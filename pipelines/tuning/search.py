@@ -18,7 +18,7 @@ from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.training.processes.task import Task
 from pipelines.tuning import search_state as states
-from pipelines.tuning.progress import ProgressBoard
+from pipelines.tuning.progress import SearchProgress
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 
 LOOPBACK = "127.0.0.1"
@@ -167,11 +167,11 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
         UserError: the data are not available, no trial can be trained, or a process dies repeatedly. A search that
             never began leaves no files.
     """
-    board = ProgressBoard(console, search.plan, search.folder, len(members) - 1)
+    progress = SearchProgress(console, search.plan, search.folder, len(members) - 1)
     try:
-        with board, Supervisor(members, board.say) as supervisor:
+        with progress, Supervisor(members, progress.say) as supervisor:
             while supervisor.works():
-                board.update()
+                progress.update()
                 time.sleep(POLL)
     except UserError as error:
         if states.read(search.folder) is None and not isinstance(error, DiedError):
