@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from highway_keras.callbacks import MeanGates
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
@@ -189,11 +190,10 @@ def _fit(training: Training) -> None:
             train(config.epochs)
     epochs = progress.step // steps_per_epoch
     if epochs < config.epochs:
-        options.console.print(
+        say(
+            options.console,
             f"stopped after epoch {epochs}: no better validation score in {config.patience} epochs; the best is that "
             f"of epoch {progress.best_epoch} (--weights best)",
-            highlight=False,
-            soft_wrap=True,
         )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pipelines.core import environment
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
@@ -77,7 +78,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         _announce(run, options.console)
         if config.start_from:
             new = f", with a new layer {ready.replaced}" if ready.replaced else ""
-            options.console.print(f"starting from {config.start_from}{new}", highlight=False, soft_wrap=True)
+            say(options.console, f"starting from {config.start_from}{new}")
         finish(Training(run, ready.net, ready.model, fitted, examples, TrainingState(), options))
     return run
 
@@ -142,16 +143,15 @@ def resume(path: Path, options: Options) -> Run:
         record(run, state.progress)
         _announce(run, console)
         if (now := getattr(model, "devices", 1)) < (run.record.devices or 1):
-            console.print(
+            say(
+                console,
                 f"each batch was divided among {run.record.devices} devices and is now on {now}: results are no longer "
                 f"bit-identical. Unset JAX_NUM_CPU_DEVICES to avoid this.",
-                highlight=False,
-                soft_wrap=True,
             )
         for damage in state.damaged:
-            console.print(f"{damage}; the previous one is intact", highlight=False, soft_wrap=True)
+            say(console, f"{damage}; the previous one is intact")
         if step:
-            console.print(f"resuming after step {step:,}", highlight=False)
+            say(console, f"resuming after step {step:,}")
         finish(Training(run, net, model, fitted, examples, state, options))
     return run
 
@@ -198,12 +198,11 @@ def _announce(run: Run, console: Console) -> None:
     record, data, epochs = run.record, run.record.data, run.config.epochs
     rest = data.counts["train"] % run.config.batch_size
     further = f"; {rest} more examples start the next epoch" if rest and epochs > 1 else ""
-    console.print(
+    say(
+        console,
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "
         f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
-        highlight=False,
-        soft_wrap=True,
     )
     if run.config.validation not in (0, data.counts["validation"]):
-        console.print(f"note: --validation is ignored, because {data.name} has a validation split", highlight=False)
+        say(console, f"note: --validation is ignored, because {data.name} has a validation split")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipelines.core import frameworks
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import remove_leftovers
 from pipelines.core.run import Run, locked, open_run, refuse_existing
@@ -152,7 +153,7 @@ def _advice(path: Path, console: Console) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if path.is_dir():
-            console.print(f"stopped; resume with: highway train --resume {path}", highlight=False, soft_wrap=True)
+            say(console, f"stopped; resume with: highway train --resume {path}")
         raise
     except Exception as error:
         full = disk_is_full(error)

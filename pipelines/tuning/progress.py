@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.core import durations
+from pipelines.core.console import say
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import FILE, SearchState, Trial, read
 from pipelines.tuning.space import Value, searched
@@ -78,7 +79,7 @@ class SearchProgress:
 
     def say(self, line: str) -> None:
         """Prints a line above the table."""
-        self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(self.console, line)
 
     def update(self, final: bool = False) -> None:
         """Reads the state and shows changes."""

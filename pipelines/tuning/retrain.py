@@ -8,11 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipelines.core.console import say
 from pipelines.core.durations import clock
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
-from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.pool import train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning.search_state import Objective

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.training.processes.task import Task
 from pipelines.tuning import search_state as states
@@ -227,13 +227,13 @@ def _summarize(plan: SearchPlan, folder: Path, console: Console, retraining: dic
         raise UserError(f"no trial finished before the deadline. Repeat the command to resume {folder}.")
     if not state.over:
         done = sum(trial.over for trial in state.trials)
-        console.print(f"stopped at the deadline after {done} trials; repeat the command to resume", highlight=False)
+        say(console, f"stopped at the deadline after {done} trials; repeat the command to resume")
     recipes = results.write(folder, plan, state)
     figures.draw(folder, plan, state)
     for line in results.report(plan, state, recipes):
         say(console, line)
     if retraining["seeds"] and not state.over:
-        console.print("the winner is retrained once all trials are done", highlight=False)
+        say(console, "the winner is retrained once all trials are done")
     elif retraining["seeds"]:
         retrain(recipes, folder, **retraining, objective=state.objective, console=console)
 

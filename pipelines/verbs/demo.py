@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import recipes
+from pipelines.core.console import say
 from pipelines.core.guard import guarded
 from pipelines.data import figures
 from pipelines.export.export import export
@@ -47,10 +48,10 @@ def main() -> None:
     _title(console, f"highway evaluate {run}")
     result = evaluate(run)
     assert isinstance(result, Evaluation)  # Digits are classes.
-    console.print(f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}", highlight=False)
+    say(console, f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}")
     _title(console, f"highway export {run} --to {model} --gates")
     version = export(run, model, gates=True)
-    console.print(parity(version), highlight=False, soft_wrap=True, end="")
+    sys.stdout.write(parity(version))
     files, truth = _test_images(run)
     _title(console, f"highway predict {version} {files[0].parent}/*.png")
     predictions = predict(version, files).predictions

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pipelines import recipes
 from pipelines.core import frameworks
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> None:
     fields = {name: getattr(given, name) for name in ("data", "image_fit", "group", "skip_damaged", "seed")}
     choice = choose(own, recipes.get(RECIPE).config.model_copy(update=fields), given.minutes, given.image_size)
     for reason in choice.reasons:
-        console.print(f"chosen: {reason}", highlight=False, soft_wrap=True)
+        say(console, f"chosen: {reason}")
     # Prepared here, because the images have been read.
     train(prepare.with_prepared(choice.config, own, console), run, console=console)
     if own.counts["test"]:
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> None:
         assert isinstance(result, Evaluation), "images have classes"
         low, high = result.interval
         right = f"{result.correct:,} of {result.count:,} test images right"
-        console.print(f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})", highlight=False, soft_wrap=True)
+        say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
     version = export(run, given.to, gates=True, calibrate=bool(own.counts["validation"]))
     sys.stdout.write(report(version))
     sys.stdout.write(f"      highway serve {version.parent.parent}\n")

@@ -6,6 +6,7 @@ import tyro
 from rich.console import Console
 
 from pipelines import studies
+from pipelines.core.console import table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
@@ -66,10 +67,7 @@ def main(arguments: list[str]) -> None:
                 raise UserError(f"--list takes no study. Did you mean: highway reproduce {given.name}")
             from pipelines.studies.run import listing
 
-            console = Console()
-            # Output to a program must not be wrapped.
-            shown = console if console.is_terminal else Console(width=400)
-            listing.show(given.data_dir, shown, measure=given.measure)
+            listing.show(given.data_dir, table_console(), measure=given.measure)
             return
         if given.measure:
             raise UserError("--measure is for highway reproduce --list.")

@@ -10,6 +10,7 @@ from rich.console import Console
 from pipelines import recipes
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
@@ -128,7 +129,7 @@ def main(arguments: list[str]) -> None:
             console=console,
             track=given.track,
         )
-    console.print(_summary(run), highlight=False, soft_wrap=True)
+    say(console, _summary(run))
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
@@ -184,11 +185,7 @@ def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Conso
     found = rate_finder.sweep(config, data_dir, console)
     rate_finder.draw(found, config, path)
     own = config.optimizer.learning_rate
-    console.print(
-        f"suggested: --optimizer.learning-rate {found.suggested:g} (the recipe's is {own:g}); losses: {path}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(console, f"suggested: --optimizer.learning-rate {found.suggested:g} (the recipe's is {own:g}); losses: {path}")
 
 
 def folder(given: TrainArguments) -> Path:

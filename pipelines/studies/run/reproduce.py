@@ -9,13 +9,13 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.core import environment
+from pipelines.core.console import say
 from pipelines.core.errors import UserError, unknown
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
 from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, run_folder, search_folder
 from pipelines.studies.run.training import search_settings, train_runs
-from pipelines.training.processes.pool import say
 
 
 def reproduce(

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush
@@ -17,7 +18,7 @@ from pipelines.studies.run.study_plan import STUDY_FILE, run_folder, search_fold
 from pipelines.studies.run.task import StudyTask
 from pipelines.training.evaluation import of_run
 from pipelines.training.probe import PROBE_FILE
-from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.pool import train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning import search as searches
