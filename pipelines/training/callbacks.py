@@ -13,7 +13,7 @@ import numpy as np
 from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint, metrics_file
 from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
 from pipelines.training.probe import Probe
@@ -99,7 +99,7 @@ class StepCurve(keras.callbacks.Callback):
         before, self.before = self.before, self.progress.step
         if self.every > 1 and before // self.every < self.progress.step // self.every:
             row = {"step": float(self.progress.step)} | {name: float(value) for name, value in (logs or {}).items()}
-            table.append(self.path, row)
+            metrics_file.append(self.path, row)
             self.tensorboard.add_step(row)
 
 
@@ -221,7 +221,7 @@ class ProbeCallback(keras.callbacks.Callback):
     def _measure(self) -> None:
         # On JAX, accessing the model brings its weights up to date.
         _ = self.model
-        table.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
+        metrics_file.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
 
 
 class SaveRun(keras.callbacks.Callback):
@@ -277,7 +277,7 @@ class SaveRun(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, "step": progress.step, "seconds": progress.seconds}
         row |= {name: scores[name] for name in FIRST if name in scores}
         row |= scores
-        table.append(self.run.path / "metrics.csv", row)
+        metrics_file.append(self.run.path / "metrics.csv", row)
         self.tensorboard.add(row)
         # A regression has no accuracy; its best epoch has the lowest validation loss.
         score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
@@ -318,7 +318,7 @@ def record(run: Run, progress: Progress) -> None:
         run: the run directory.
         progress: the progress of the run.
     """
-    rows = table.read(run.path / "metrics.csv")
+    rows = metrics_file.read(run.path / "metrics.csv")
     last = rows[-1] if rows else {}
     metrics = {name: last[name] for name in FIRST if name in last}
     if progress.best_epoch:

@@ -12,7 +12,7 @@ from pipelines.core.class_names import class_names, text_width
 from pipelines.core.plotting import BLUE, GREY, MAX_MARKERS, ORANGE, loss_axis, saved, whole_ticks
 from pipelines.core.run import Run
 from pipelines.training.evaluation import Evaluation, Regression
-from pipelines.training.table import Row, read
+from pipelines.training.metrics_file import Row, read
 
 
 def draw_training(run: Run) -> None:

@@ -17,7 +17,7 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import signals, table, trackers
+from pipelines.training import metrics_file, signals, trackers
 from pipelines.training.callbacks import (
     CHECKPOINTS,
     STEPS_FILE,
@@ -133,7 +133,9 @@ def _fit(training: Training) -> None:
     with (
         TrainingProgress(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as display,
         TensorBoardLog(
-            run.path / "tensorboard", table.read(run.path / "metrics.csv"), table.read(run.path / STEPS_FILE)
+            run.path / "tensorboard",
+            metrics_file.read(run.path / "metrics.csv"),
+            metrics_file.read(run.path / STEPS_FILE),
         ) as tensorboard,
         signals.noted(options.console) as stop,
         trackers.reporting(run, options.track, options.console) as reports,

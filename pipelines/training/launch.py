@@ -19,7 +19,7 @@ from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, fine_tuning, table
+from pipelines.training import checkpoint, fine_tuning, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
@@ -137,7 +137,7 @@ def resume(path: Path, options: Options) -> Run:
         for folder in (path, path / CHECKPOINTS):
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
-        table.truncate(path / "metrics.csv", step // steps_per_epoch)
+        metrics_file.truncate(path / "metrics.csv", step // steps_per_epoch)
         for rows in (PROBE_FILE, STEPS_FILE):
             cut(path / rows, step)
         record(run, state.progress)

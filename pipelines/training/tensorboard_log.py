@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.training.table import Row
+from pipelines.training.metrics_file import Row
 
 VALIDATION = "val_"
 # Maximum number of curves of mean gates. Hundreds of them slow down every epoch, and are indistinguishable.
@@ -29,7 +29,7 @@ class TensorBoardLog:
         steps: rows of steps.csv so far.
 
     Example:
-        with TensorBoardLog(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as log:
+        with TensorBoardLog(run.path / "tensorboard", metrics_file.read(run.path / "metrics.csv")) as log:
             log.add(row)
     """
 

@@ -17,7 +17,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
-from pipelines.training import launch, table
+from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
 from pipelines.training.checkpoint import Interval
 from pipelines.tuning.search_state import Objective
@@ -141,7 +141,7 @@ def train(
         raise
     if open_run(path).record.state == "diverged":
         raise HopelessError("the loss is no longer finite")
-    scores = [row[wanted.name] for row in table.read(path / "metrics.csv")]
+    scores = [row[wanted.name] for row in metrics_file.read(path / "metrics.csv")]
     finite = [score for score in scores[:epochs] if math.isfinite(score)]
     if not finite:
         raise HopelessError(f"{wanted.name} is not finite in any epoch")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.core import frameworks
+from pipelines.core.correlation import correlation
 from pipelines.core.run import Run
-from pipelines.core.statistics import correlation
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.shared import analysis_nets

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.core.statistics import rank_correlation
+from pipelines.core.correlation import rank_correlation
 from pipelines.data import french_factors
 from pipelines.data.french_factors import MARKET
 from pipelines.studies.framework.results import Results

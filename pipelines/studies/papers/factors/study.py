@@ -15,7 +15,7 @@ import numpy as np
 
 from pipelines import recipes
 from pipelines.core.config import Config
-from pipelines.core.statistics import rank_correlation
+from pipelines.core.correlation import rank_correlation
 from pipelines.data.french_factors import SIZE
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
