@@ -134,7 +134,16 @@ class CosineSchedule(Frozen):
     warmup: Rate = 0.0
     """Share of the run over which the learning rate rises from zero."""
     warmup_steps: NonNegative = 0
-    """Steps over which it rises, in place of a share of the run; 0 takes the share."""
+    """Steps over which it rises, in place of a share of the run."""
+
+    @model_validator(mode="after")
+    def _one_warm_up(self) -> Self:
+        if self.warmup and self.warmup_steps:
+            raise ValueError(
+                "a warm-up is a share of the run or a number of steps: set warmup or warmup_steps to 0. "
+                f"Received: warmup={self.warmup:.4g}, warmup_steps={self.warmup_steps}"
+            )
+        return self
 
 
 class TrapezoidSchedule(Frozen):
