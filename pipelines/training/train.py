@@ -1,4 +1,4 @@
-"""Functions that train a new or interrupted run to its end and draw its figures, for use without a command line."""
+"""Functions that train a new or interrupted run to its end, or find its learning rate, without a command line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,6 +111,33 @@ def resume(
         reset_watchdog=reset_watchdog,
         track=track,
     )
+
+
+def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, console: Console | None = None) -> float:
+    """Finds a learning rate for a configuration, by training with a rising one, and draws the losses.
+
+    Args:
+        config: the configuration, as in a recipe.
+        path: the figure to write.
+        data_dir: see `train`.
+        console: see `train`.
+
+    Returns:
+        The suggested learning rate.
+
+    Raises:
+        UserError: the data cannot be loaded, the net cannot be built, or the loss is not finite from the start.
+
+    Example:
+        find_rate(recipes.get("demo").config, Path("rates.png"))
+    """
+    console = console or Console()
+    frameworks.load(console=console)
+    from pipelines.training import rate_finder
+
+    found = rate_finder.sweep(config, data_dir, console)
+    rate_finder.draw(found, config, path)
+    return found.suggested
 
 
 def _complete(

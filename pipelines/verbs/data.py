@@ -166,17 +166,12 @@ def _throughput(given: Arguments) -> None:
     console = Console()
     load_frameworks(console=console)
     from pipelines.core.environment import cores, cpu
-    from pipelines.data.batches import of_config, throughput
+    from pipelines.data.batches import config_throughput
     from pipelines.data.own.prepare import resolved
-    from pipelines.data.preprocess import fit
     from pipelines.data.samples import settings
-    from pipelines.data.sources import describe, load
 
-    config, data_dir = resolved(_any(given), given.data_dir, Console(stderr=True)), given.data_dir
-    classes = len(describe(config.data, data_dir, config.validation).labels)
-    examples = load(config.data, "train", data_dir, config.validation, config.subset)
-    batches = of_config(config, examples, fit(config.preprocess, examples.images), classes=classes, steps=2**40)
-    speed = throughput(batches)
+    config = resolved(_any(given), given.data_dir, Console(stderr=True))
+    speed = config_throughput(config, given.data_dir)
     model, features = cpu()
     say(console, f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
     say(console, f"measured on {cores()} cores, {model} ({' '.join(features) or 'no known features'}), input alone")

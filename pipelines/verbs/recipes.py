@@ -13,7 +13,6 @@ from pipelines import recipes
 from pipelines.core.config import Recipe
 from pipelines.core.console import say, table_console
 from pipelines.core.errors import UserError
-from pipelines.core.files import write_text
 from pipelines.core.frozen import Frozen, flat
 from pipelines.core.parsing import parse
 from pipelines.recipes.provenance import tags
@@ -94,10 +93,7 @@ def _write(name: str | None, like: str | None) -> None:
     path = Path(name)
     if path.suffix != ".json":
         raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {name}.json --like {like}")
-    if path.exists():
-        raise UserError(f"{path} exists already, and is not overwritten. Name another file.")
-    recipe = recipes.like(recipes.named_recipe(like), path.stem)
-    write_text(path, recipe.model_dump_json(indent=2, exclude={"provenance", "measured"}, by_alias=True) + "\n")
+    recipes.write(recipes.like(recipes.named_recipe(like), path.stem), path)
     sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: highway train {path}\n")
 
 

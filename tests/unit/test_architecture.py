@@ -27,8 +27,9 @@ ALLOWED = {
     "analysis": {"core", "data", "training"},
     "export": {"core", "data", "training"},
     "inference": {"core", "data"},
+    "fit": {"core", "data", "training", "export"},
     "studies": {"core", "data", "recipes", "training", "tuning", "analysis"},
-    "verbs": {"core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "studies"},
+    "verbs": {"core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "fit", "studies"},
 }
 
 # The arrows of the endpoint, all in use; "" is the modules in no folder. HTTP and gRPC do not know each other.
@@ -64,6 +65,10 @@ BY_NAME = {
     "pipelines.verbs.cli",
     "pipelines.verbs.completion",
 }
+
+# Modules that read the words of the process and are no command line: the record of how a run was started, and the task
+# that a process gets from its parent.
+OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
 
 # Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
 # dependencies that the endpoint uses directly.
@@ -269,6 +274,8 @@ def test_only_verbs_parse_a_command_line():
         if module.startswith("pipelines.") and not module.startswith("pipelines.verbs.") and imports(module) & parsers
     }
     assert found == {"pipelines.core.parsing"}
+    readers = {module for module, path in sources().items() if "sys.argv" in path.read_text()}
+    assert {module for module in readers if not module.startswith("pipelines.verbs.")} == OTHER_READERS_OF_WORDS
 
 
 def test_modules_are_imported_by_name_in_few_places():
