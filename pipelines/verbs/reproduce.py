@@ -38,7 +38,8 @@ class Arguments(Frozen):
     """Runs of each arm, with the seeds 0, 1, ...; default: the study's own number. Not for a study that draws
     settings."""
     budget: Share = 1.0
-    """Share of the work: reduces seeds or settings, epochs and examples, and labels every table and figure."""
+    """Share of the work, split evenly among seeds or settings, epochs and examples: 0.001 keeps a tenth of each. Every
+    table and figure is labelled. `highway tune --budget` reduces trials and epochs only."""
     schedule: Schedule | None = None
     """Train as long as the source did, or only as long as a CPU can; default: short if the study has a short schedule
     and the machine has no GPU or TPU."""
