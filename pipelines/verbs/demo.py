@@ -32,7 +32,7 @@ TRAINED, PHOTOGRAPH = "cifar10", Path("docs/images/cat.jpg")
 NEXT = """[bold]try next[/]
   source .venv/bin/activate
   highway serve models   [dim]# a page to draw digits on[/]
-  highway predict {version} {run}/pictures/*.png
+  highway predict {version} {run}/images/*.png
   highway train demo --model.transform-bias -3 --run runs/closed-gates
   highway recipes
   tensorboard --logdir {run}/tensorboard"""
@@ -81,7 +81,7 @@ def _test_images(run: Path) -> tuple[list[Path], list[str]]:
     assert isinstance(examples, sources.Examples), "500 digits fit into memory"
     truth = [opened.record.data.labels[label] for label in examples.labels[:SHOWN]]
     names = [f"{index:02}-is-{label}" for index, label in enumerate(truth)]
-    return figures.save_images(examples.images[:SHOWN], names, run / "pictures"), truth
+    return figures.save_images(examples.images[:SHOWN], names, run / "images"), truth
 
 
 def _draw(run: Path, files: list[Path], truth: list[str], predictions: list[Prediction]) -> None:
