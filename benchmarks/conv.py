@@ -82,9 +82,9 @@ def measure(
     name, arrays = conv_problem.cifar(batch, not session.quick and data.is_prepared("cifar10"))
     task = ConvProblem(str(session.folder / "cifar.npz"), str(session.folder / "cifar_weights.npz"), precisions[0])
     problem.write(session.folder / "cifar.npz", arrays)
-    from benchmarks.contestants import ours_conv
+    from benchmarks import conv_net
 
-    problem.write(session.folder / "cifar_weights.npz", conv_problem.weights_of(ours_conv.build("float32")))
+    problem.write(session.folder / "cifar_weights.npz", conv_problem.weights_of(conv_net.build("float32")))
     rows: list[Row] = []
     for precision in precisions:
         template = Row(section, "steady state", "images/s", batch=batch, precision=precision, data=name)
