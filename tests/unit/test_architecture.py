@@ -25,7 +25,7 @@ ALLOWED = {
     "recipes": {"core"},
     "data": {"core", "serving"},
     "training": {"core", "data", "highway_keras"},
-    "tuning": {"core", "data", "recipes", "training"},
+    "tuning": {"core", "data", "recipes", "training", "highway_keras"},
     "analysis": {"core", "data", "training", "highway_keras"},
     "export": {"core", "data", "training", "highway_keras", "serving"},
     "inference": {"core", "data", "serving"},
