@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks import agreement, conv_problem, data, problem, roster
 from benchmarks.controller import Answer, Contestant, Worker
-from benchmarks.conv_problem import ConvProblem, Net, Precision
+from benchmarks.conv_problem import ConvProblem, NetDefinition, Precision
 from benchmarks.session import PAUSE, Benchmark, Roof, Session
 from benchmarks.table import Row
 
@@ -138,9 +138,9 @@ def measure(
     batches, weights = session.folder / f"{recipe}.npz", session.folder / f"{recipe}_weights.npz"
     task = ConvProblem(str(batches), str(weights), recipe, precisions[0])
     problem.write(batches, arrays)
-    from benchmarks.contestants import ours_conv
+    from benchmarks import conv_net
 
-    problem.write(weights, conv_problem.weights_of(ours_conv.build(recipe, "float32")))
+    problem.write(weights, conv_problem.weights_of(conv_net.build(recipe, "float32")))
     rows: list[Row] = []
     for precision in precisions:
         template = Row(section, STEADY, "images/s", batch=batch, precision=precision, data=name)
@@ -198,7 +198,7 @@ def _alternate(
     return [replace(row, versions=versions[row.contestant]) for row in rows]
 
 
-def _with_roof(row: Row, net: Net, roof: Roof | None) -> Row:
+def _with_roof(row: Row, net: NetDefinition, roof: Roof | None) -> Row:
     if row.measure != STEADY:
         return row
     peak = roof and (roof.flops if row.precision == "float32" else roof.bfloat16_flops)

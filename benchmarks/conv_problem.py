@@ -19,7 +19,7 @@ MOMENTUM = 0.9
 Precision = Literal["float32", "mixed_bfloat16"]
 
 
-class Stage(NamedTuple):
+class NetStage(NamedTuple):
     """A part of a net with a constant number of channels.
 
     Args:
@@ -36,7 +36,7 @@ class Stage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Net:
+class NetDefinition:
     """A net and its training.
 
     Args:
@@ -50,7 +50,7 @@ class Net:
         normalized: whether entries and H of each block are batch normalized, without a bias.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[NetStage, ...]
     batch: int
     learning_rate: float
     l2: float = 0.0
@@ -61,23 +61,23 @@ class Net:
 
 
 # The net of the paper's Table 3.
-PAPER = Net(
-    (Stage(32, 4, pool=True), Stage(80, 5, pool=True), Stage(128, 5), Stage(100, 0, entry=1)),
+PAPER = NetDefinition(
+    (NetStage(32, 4, pool=True), NetStage(80, 5, pool=True), NetStage(128, 5), NetStage(100, 0, entry=1)),
     batch=128,
     learning_rate=0.025,
     l2=5e-4,
     classifier_l2=5e-3,
 )
 # The recipe's learning rate rises from 0 to 0.4 and falls to 0; this is the mean.
-MODERN = Net(
+MODERN = NetDefinition(
     (
-        Stage(48, 1),
-        Stage(96, 0, pool=True),
-        Stage(96, 2, entry=None),
-        Stage(157, 0, pool=True),
-        Stage(157, 2, entry=None),
-        Stage(176, 0, pool=True),
-        Stage(176, 1, entry=None),
+        NetStage(48, 1),
+        NetStage(96, 0, pool=True),
+        NetStage(96, 2, entry=None),
+        NetStage(157, 0, pool=True),
+        NetStage(157, 2, entry=None),
+        NetStage(176, 0, pool=True),
+        NetStage(176, 1, entry=None),
     ),
     batch=250,
     learning_rate=0.2,
@@ -101,7 +101,7 @@ class ConvProblem(Training):
     precision: Precision
 
     @property
-    def net(self) -> Net:
+    def net(self) -> NetDefinition:
         """The net and its training."""
         return NETS[self.recipe]
 
@@ -137,7 +137,7 @@ def cifar(recipe: str, batch: int, prepared: bool) -> tuple[str, Arrays]:
     return "cifar10", {"images": x, "labels": np.argmax(one_hot, axis=-1).astype(np.int32)}
 
 
-def flops(net: Net, batch: int) -> int:
+def flops(net: NetDefinition, batch: int) -> int:
     """Counts the floating-point operations of a training step in convolutions and products, 2 per multiply-add.
 
     A step takes three times the operations of the forward pass, less the gradient of the first convolution with respect

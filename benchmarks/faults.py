@@ -262,13 +262,27 @@ def _bound(start: int) -> int:
     return start + 2**26 + per_core + settings.bodies + UNREAD + trial
 
 
-def run(session: Session) -> Iterator[Row]:
-    """Lets faults arrive for ten minutes; if quick, for a moment."""
-    version = serving.exported(session)
-    name, images, _ = data.mnist(256)
+@dataclass(frozen=True)
+class Soak:
+    """Outcome of some time under faults; memory in bytes, of the endpoint with its child processes."""
+
+    tally: Tally
+    start: int
+    """Memory once it answers."""
+    largest: int
+    """Most memory at any time."""
+
+
+def soak(version: Path, images: np.ndarray, seconds: float) -> Soak:
+    """Lets faults arrive at random; restarts the endpoint every two minutes, or halfway if that is sooner.
+
+    Args:
+        version: version 1 of the model `dense`, alone in its repository, which changes.
+        images: 256 images, uint8 [256, 28, 28, 1].
+        seconds: duration, without the start and the last stop.
+    """
     questions, attacks = _questions(version, images[:IMAGES]), _attacks(images)
     repository, tally, ended = Repository(version), Tally(), threading.Event()
-    seconds = QUICK_SECONDS if session.quick else SECONDS
     endpoint = Endpoint(repository.root, repository.root.with_name("endpoint.log"))
     endpoint.start()
     start = largest = endpoint.memory()
@@ -292,12 +306,23 @@ def run(session: Session) -> Iterator[Row]:
     status = endpoint.stop()
     tally.add("ends", f"exit status {status}" if status else "")
     _judge(endpoint, tally)
-    session.disagreements += tally.wrong
-    session.spent(seconds, f"faults: {', '.join(f'{count:,} {what}' for what, count in sorted(tally.counts.items()))}")
+    return Soak(tally, start, largest)
+
+
+def run(session: Session) -> Iterator[Row]:
+    """Lets faults arrive for ten minutes; if quick, for a moment."""
+    version = serving.exported(session)
+    name, images, _ = data.mnist(256)
+    seconds = QUICK_SECONDS if session.quick else SECONDS
+    found = soak(version, images, seconds)
+    counts = sorted(found.tally.counts.items())
+    session.disagreements += found.tally.wrong
+    session.spent(seconds, f"faults: {', '.join(f'{count:,} {what}' for what, count in counts)}")
     template = Row("faults", contestant=serving.OURS.name, ours=True, data=name)
-    for what, count in sorted(tally.counts.items()):
+    for what, count in counts:
         yield session.row(replace(template, measure=what, unit="times"), [count])
-    for what, size in (("at the start", start), ("at most", largest), ("bound", _bound(start))):
+    sizes = (("at the start", found.start), ("at most", found.largest), ("bound", _bound(found.start)))
+    for what, size in sizes:
         yield session.row(replace(template, measure=f"memory, {what}", unit="MB"), [size / MB])
 
 

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks import data, drawings
 from benchmarks.drawings import Drawing
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
-from pipelines.core.plotting import STYLE
+from pipelines.core.plotting import saved
 from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, Seen, open_model
@@ -107,8 +105,8 @@ def _predicted(model: Model, images: list[np.ndarray]) -> np.ndarray:
 
 def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
     """Draws a few digits of each drawing, next to what the net sees of them."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 1.15 * len(drawings.DRAWINGS) / 2 + 0.6), layout="constrained")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with saved(path, (11, 1.15 * len(drawings.DRAWINGS) / 2 + 0.6)) as figure:
         parts = figure.subfigures(-(-len(drawings.DRAWINGS) // 2), 2, wspace=0.05, squeeze=False).flat
         for part, (name, draw) in zip(parts, drawings.DRAWINGS.items(), strict=False):
             part.suptitle(name, x=0.01, ha="left", fontsize=10)
@@ -122,5 +120,3 @@ def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
                     axes.set(xticks=[], yticks=[])
                     axes.grid(visible=False)
                     axes.spines[:].set(visible=True, linewidth=0.5)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)

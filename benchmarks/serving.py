@@ -68,7 +68,7 @@ def run(session: Session) -> Iterator[Row]:
         session.expect(-cost(session))
         return
     # Natural images: other servers can resize a photograph, but do not find a digit in it.
-    version = exported(session, name="natural", pictures="natural")
+    version = exported(session, name="natural", conversion="natural")
     _write_weights(session, version)
     session.spent(EXPORT_COST, "serving: the net is exported")
     source, images, _ = data.mnist(IMAGES)
@@ -111,14 +111,14 @@ def cost(session: Session) -> float:
 BENCHMARK = Benchmark("serving", "How many requests per second do endpoints answer?", run, cost)
 
 
-def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dense", pictures: str = "") -> Path:
+def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dense", conversion: str = "") -> Path:
     """Trains a net for an epoch and exports it, once per session; a dense one of 5 layers if quick.
 
     Args:
         session: the run.
         recipe: recipe of the net.
         name: name of the model.
-        pictures: kind of the images that it takes, "digit" or "natural"; by default that of its data.
+        conversion: kind of the images that it takes, "digit" or "natural"; by default that of its data.
 
     Returns:
         The version.
@@ -126,8 +126,8 @@ def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dens
     run, version = session.folder / "runs" / name, session.folder / "models" / name / "1"
     if not version.exists():
         # Quick runs omit what is slow to convert: many layers, and the graph from image files to digits.
-        depth, pictures = (("--model.depth", "5"), "natural") if session.quick else ((), pictures)
-        kind = ("--pictures", pictures) if pictures else ()
+        depth, conversion = (("--model.depth", "5"), "natural") if session.quick else ((), conversion)
+        kind = ("--pictures", conversion) if conversion else ()
         train = ("train", recipe, *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
         export = ("export", str(run), "--to", str(version.parent), *kind)
         for words in (train, export):

@@ -1,16 +1,26 @@
 """Tables for the terminal, and figures, made from the rows."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.table import Row
-from pipelines.core.plotting import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE
+from pipelines.core.plotting import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    legend,
+    listed_ticks,
+    log_ticks,
+    saved,
+)
 
 # More colours for colour-blind readers, by Paul Tol, and a dark brown.
 WINE, TEAL, OLIVE, INDIGO, BROWN, ROSE = "#882255", "#44AA99", "#999933", "#332288", "#663300", "#CC6677"
@@ -67,8 +77,7 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
         ("steady state", "training steps per second, by width (depth 30)", "width"),
     )
     styles = _styles(rows)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 8.6), layout="constrained")
+    with saved(path, (11, 8.6)) as figure:
         for axes, (measure, title, along) in zip(figure.subplots(2, 2).flat, panels, strict=True):
             of_panel = [row for row in rows if row.measure.startswith(measure)]
             of_panel = [row for row in of_panel if (row.width == 50 if along == "depth" else row.depth == 30)]
@@ -77,28 +86,23 @@ def _draw_dense(rows: Sequence[Row], path: Path) -> None:
                 continue
             for name, style in styles.items():
                 points = sorted((getattr(row, along), row) for row in of_panel if row.contestant == name)
-                if points:
-                    x = [at for at, _ in points]
-                    axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
-                    low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
-                    axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
+                x = [at for at, _ in points]
+                # Also without points, so that the legend has the order of the rows.
+                axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
+                low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
+                axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
             axes.set_title(title)
             axes.set_xlabel("highway blocks of 50 units" if along == "depth" else "units of each block")
             _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))
-        drawn = [axes.get_legend_handles_labels() for axes in figure.axes]
-        lines = {name: line for handles, names in drawn for line, name in zip(handles, names, strict=True)}
-        names = [name for name in styles if name in lines]
-        figure.legend([lines[name] for name in names], names, loc="outside lower center", ncols=3)
+        legend(figure, loc="outside lower center", ncols=3, fontsize=11)
         figure.suptitle(f"A dense highway net, batch {rows[0].batch}, float32\n{rows[0].machine}", fontsize=11)
-        figure.savefig(path, dpi=120)
 
 
 def _draw_conv(rows: Sequence[Row], path: Path) -> None:
     rows = [row for row in rows if row.unit == "images/s"]
     precisions = sorted({row.precision for row in rows})
     styles = _styles(rows)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
+    with saved(path, (9, 3.6)) as figure:
         panels = figure.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
         names = list(styles)[::-1]
         for axes, precision in zip(panels, precisions, strict=True):
@@ -114,14 +118,12 @@ def _draw_conv(rows: Sequence[Row], path: Path) -> None:
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15)
         figure.suptitle(f"The 19-layer CIFAR net, batch {rows[0].batch}\n{rows[0].machine}", fontsize=11)
-        figure.savefig(path, dpi=120)
 
 
 def _draw_serving(rows: Sequence[Row], path: Path) -> None:
     styles = _styles(rows)
     workloads = {"": "digits", "photographs, ": "photographs of 1 megapixel"}
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 8.4), layout="constrained")
+    with saved(path, (11, 8.4)) as figure:
         for panels, (prefix, title) in zip(figure.subplots(2, 2), workloads.items(), strict=True):
             for axes, measure in zip(panels, ("throughput", "p99"), strict=True):
                 start = f"{prefix}{measure}, "
@@ -139,10 +141,8 @@ def _draw_serving(rows: Sequence[Row], path: Path) -> None:
                 axes.set_title(f"{title}: {unit}")
                 axes.set_xlabel("connections")
                 _logarithmic(axes, sorted(ticks))
-        handles, names = axes.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=4)
+        legend(figure, loc="outside lower center", ncols=4, fontsize=11)
         figure.suptitle(f"One image per request, dense highway net of 50 layers\n{rows[0].machine}", fontsize=11)
-        figure.savefig(path, dpi=120)
 
 
 def _connections(row: Row, start: str) -> int:
@@ -164,11 +164,6 @@ def _styles(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
     return {name: {key: value for key, value in style.items() if key != "ours"} for name, style in styles.items()}
 
 
-def _logarithmic(axes: Axes, ticks: Sequence[int]) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+def _logarithmic(axes: Any, ticks: Sequence[int]) -> None:
+    listed_ticks(axes.xaxis, ticks)
+    log_ticks(axes.yaxis, fine=math.inf)

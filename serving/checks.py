@@ -67,7 +67,7 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
     _tensors(path, session.get_outputs(), computed, every=False)
 
 
-def picture_graph(session: Any, content: Manifest, path: Path) -> None:
+def conversion_graph(session: Any, content: Manifest, path: Path) -> None:
     """Checks inputs and outputs of `picture.onnx`; see `graph`."""
     _tensors(path, session.get_inputs(), {RGBA: (_UINT8, (None, None, 4))}, every=True)
     _tensors(path, session.get_outputs(), {INPUT: (_UINT8, content.input.shape[1:])}, every=False)
@@ -101,7 +101,7 @@ def trial(model: Any) -> None:
             raise ModelError(f"{where} computes NaN or infinity as {name}. Train and export it again.")
     if samples and not np.allclose(found[PROBABILITIES], samples.probabilities, rtol=0, atol=TOLERANCE):
         raise ModelError(f"{where} does not predict like the Keras model it was exported from. Export it again.")
-    if model.picture is not None and (converted := model.to_input(_stroke())).shape != size:
+    if model.conversion is not None and (converted := model.to_input(_stroke())).shape != size:
         raise ModelError(f"{where} converts an image to {converted.shape}, and takes {size}. Export it again.")
 
 

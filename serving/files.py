@@ -8,14 +8,14 @@ from serving import manifest, regular_files, signature
 from serving.errors import ModelError
 
 
-def digest(path: Path) -> manifest.File:
+def digest(path: Path) -> manifest.FileRecord:
     """Returns size and SHA-256 of a regular file, read in pieces."""
     with regular_files.open_regular(path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        return manifest.File(size=file.tell(), sha256=sha256)
+        return manifest.FileRecord(size=file.tell(), sha256=sha256)
 
 
-def digests(folder: Path) -> dict[str, manifest.File]:
+def digests(folder: Path) -> dict[str, manifest.FileRecord]:
     """Returns size and SHA-256 of every file in a version folder except the manifest and its signature, by path."""
     return {name: digest(folder / name) for name in sorted(_names(folder))}
 
@@ -44,11 +44,11 @@ def verify(
     for name, expected in content.files.items():
         path = folder / name
         try:
-            found = manifest.File(size=regular_files.size(path), sha256=expected.sha256)
+            found = manifest.FileRecord(size=regular_files.size(path), sha256=expected.sha256)
             if found.size == expected.size:
                 if name in keep:
                     kept[name] = regular_files.read(path, expected.size)
-                    found = manifest.File(size=len(kept[name]), sha256=hashlib.sha256(kept[name]).hexdigest())
+                    found = manifest.FileRecord(size=len(kept[name]), sha256=hashlib.sha256(kept[name]).hexdigest())
                 else:
                     found = digest(path)
         except FileNotFoundError:

@@ -63,11 +63,11 @@ Format = Literal[1]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Part(BaseModel):
+class _ManifestPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-class Tensor(_Part):
+class Tensor(_ManifestPart):
     """One input or output of the graph."""
 
     dtype: Literal["uint8", "float32", "int64", "string"]
@@ -89,7 +89,7 @@ class Input(Tensor):
     """Meaning of the channels: grey, or red, green and blue."""
 
 
-class GateMap(_Part):
+class GateMap(_ManifestPart):
     """A convolutional highway layer in `gate_maps`: its mean gates at each position, row by row."""
 
     layer: str
@@ -100,7 +100,7 @@ class GateMap(_Part):
     """Columns."""
 
 
-class Net(_Part):
+class NetRecord(_ManifestPart):
     """The net."""
 
     preset: str
@@ -113,7 +113,7 @@ class Net(_Part):
     """From the last step, or from the epoch with the highest validation accuracy."""
 
 
-class TrainingRecord(_Part):
+class TrainingRecord(_ManifestPart):
     """The training run that the weights come from."""
 
     name: str
@@ -140,7 +140,7 @@ class TrainingRecord(_Part):
     """Result on the test split; null if the run had not been evaluated."""
 
 
-class Agreement(_Part):
+class Agreement(_ManifestPart):
     """Comparison of two forms of a model on the same images."""
 
     max_abs_difference: float
@@ -164,7 +164,7 @@ class Files(Agreement):
     """Largest difference of a pixel in the input of the net, of 255."""
 
 
-class Speed(_Part):
+class Speed(_ManifestPart):
     """Median time of a call in ONNX Runtime with one thread, both nets alternating."""
 
     batch: Count
@@ -175,7 +175,7 @@ class Speed(_Part):
     """Milliseconds of `model.int8.onnx`."""
 
 
-class Int8(_Part):
+class Int8(_ManifestPart):
     """Accuracy and speed of `model.int8.onnx`, measured at export."""
 
     calibration: Count
@@ -198,7 +198,7 @@ class Int8(_Part):
     """Processor of the measurement, with the relevant features."""
 
 
-class Parity(_Part):
+class Parity(_ManifestPart):
     """Differences between the written files and the Keras model, measured on real images after writing."""
 
     split: str
@@ -226,7 +226,7 @@ class Parity(_Part):
         return {"saved_model": self.saved_model, "onnx": self.onnx, **self.other_forms}
 
 
-class File(_Part):
+class FileRecord(_ManifestPart):
     """A file of the version."""
 
     size: Count
@@ -235,7 +235,7 @@ class File(_Part):
     """SHA-256 of the content."""
 
 
-class Manifest(_Part):
+class Manifest(_ManifestPart):
     """Description of a model version."""
 
     format: Format = 1
@@ -265,7 +265,7 @@ class Manifest(_Part):
     left out of the file if they do not."""
     preprocess: dict[str, Any]
     """Settings of the preprocessing in the graph: scale, contrast, mean."""
-    model: Net
+    model: NetRecord
     """The net."""
     run: TrainingRecord
     """The training run."""
@@ -277,7 +277,7 @@ class Manifest(_Part):
     """Measured after writing."""
     int8: Int8 | None = None
     """The int8 form; null if there is none."""
-    files: dict[str, File]
+    files: dict[str, FileRecord]
     """Every other file in the folder, by path."""
 
     @property
@@ -321,7 +321,7 @@ class Manifest(_Part):
 
     @field_validator("files")
     @classmethod
-    def _inside(cls, files: dict[str, File]) -> dict[str, File]:
+    def _inside(cls, files: dict[str, FileRecord]) -> dict[str, FileRecord]:
         for name in files:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or name != str(path):

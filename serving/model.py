@@ -48,7 +48,7 @@ class Version:
     Args:
         folder: the version.
         manifest: its manifest.
-        picture: session of `picture.onnx`; None in versions that were exported without it.
+        conversion: session of `picture.onnx`; None in versions that were exported without it.
         samples: reference images; None in versions that were exported without them.
         side: length of the shorter side down to which image files are scaled while they are decoded; see
             `serving.image_files.reduction`.
@@ -56,7 +56,7 @@ class Version:
 
     folder: Path
     manifest: Manifest
-    picture: Any
+    conversion: Any
     samples: Samples | None
     side: int
 
@@ -94,19 +94,19 @@ class Version:
             images, boxes = model.see(image_files.read(Path("seven.jpg")), segments=True)
         """
         small = image_files.shrunk(rgba, self.side)
-        if self.picture is None or BOXES not in {output.name for output in self.picture.get_outputs()}:
+        if self.conversion is None or BOXES not in {output.name for output in self.conversion.get_outputs()}:
             return Seen(self.to_input(small)[None], None)
         image, boxes = self._converted([INPUT, BOXES], small)
         parts = _cut(small, boxes) if segments and len(boxes) > 1 else []
         return Seen(np.stack([image, *(self._converted([INPUT], part)[0] for part in parts)]), boxes)
 
     def _converted(self, names: list[str], rgba: np.ndarray) -> list[np.ndarray]:
-        if self.picture is None:
+        if self.conversion is None:
             raise ImageError(
                 f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "
                 f"{PICTURE}. Export the run again, or send pixels."
             )
-        return self.picture.run(names, {RGBA: rgba})
+        return self.conversion.run(names, {RGBA: rgba})
 
 
 @dataclass(frozen=True)
@@ -211,18 +211,18 @@ def open_without_graph(folder: Path, content: Manifest, *, closed: bool = False)
 def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[str, bytes]]:
     found = files.verify(folder, content, keep=(ONNX, WEIGHTS, PICTURE, LABELS, REFERENCE), closed=closed)
     checks.labels(found[LABELS], content, folder / LABELS)
-    picture, side = None, image_files.SIDE
+    conversion, side = None, image_files.SIDE
     if PICTURE in found:
-        picture = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
-        checks.picture_graph(picture, content, folder / PICTURE)
-        side = side_of(picture)
+        conversion = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])
+        checks.conversion_graph(conversion, content, folder / PICTURE)
+        side = side_of(conversion)
     samples = reference.read(found[REFERENCE], content, folder / REFERENCE) if REFERENCE in found else None
-    return Version(folder, content, picture, samples, side), found
+    return Version(folder, content, conversion, samples, side), found
 
 
-def side_of(picture: Any) -> int:
+def side_of(conversion: Any) -> int:
     """Returns the side that the metadata of a session of `picture.onnx` name; the default for older files."""
-    return int(picture.get_modelmeta().custom_metadata_map.get(SIDE, image_files.SIDE))
+    return int(conversion.get_modelmeta().custom_metadata_map.get(SIDE, image_files.SIDE))
 
 
 def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:

@@ -3,11 +3,11 @@
 from pydantic import BaseModel, ConfigDict
 
 
-class _Part(BaseModel):
+class _ResponsePart(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
-class Guess(_Part):
+class Guess(_ResponsePart):
     """A class with its probability."""
 
     label: str
@@ -16,7 +16,7 @@ class Guess(_Part):
     """From 0 to 1."""
 
 
-class Segment(_Part):
+class Segment(_ResponsePart):
     """A digit in an image."""
 
     box: tuple[float, float, float, float]
@@ -25,7 +25,7 @@ class Segment(_Part):
     """The most probable classes, in descending order."""
 
 
-class Prediction(_Part):
+class Prediction(_ResponsePart):
     """Prediction for one image."""
 
     top: tuple[Guess, ...]
@@ -47,7 +47,7 @@ class Prediction(_Part):
     """Each digit, from left to right, if requested."""
 
 
-class Answer(_Part):
+class Answer(_ResponsePart):
     """Predictions with the version that made them."""
 
     model: str
@@ -62,7 +62,7 @@ class Answer(_Part):
     """Names of the layers of `maps`."""
 
 
-class ModelInput(_Part):
+class ModelInput(_ResponsePart):
     """Input of a model."""
 
     shape: tuple[int, int, int]
@@ -72,7 +72,7 @@ class ModelInput(_Part):
     "squashed"; null if it takes no files."""
 
 
-class VersionFacts(_Part):
+class VersionFacts(_ResponsePart):
     """Origin and quality of a version in service."""
 
     version: int
@@ -99,7 +99,7 @@ class VersionFacts(_Part):
     """Label of each sample image, `/models/{name}/versions/{version}/samples/{number}.png`; null if unknown."""
 
 
-class ServedModel(_Part):
+class ServedModel(_ResponsePart):
     """A model with a version in service."""
 
     name: str

@@ -31,7 +31,7 @@ def encoded(label, seed, form="PNG"):
 
 
 def write(folder, per_class, start=0, form="PNG"):
-    """Writes pictures into a folder for each class."""
+    """Writes images into a folder for each class."""
     for label in CLASSES:
         (folder / label).mkdir(parents=True, exist_ok=True)
         for seed in range(start, start + per_class):

@@ -26,7 +26,7 @@ class Highway(nn.Module):
         return t * h + (1 - t) * x, None
 
 
-class Net(nn.Module):
+class ScannedNet(nn.Module):
     """The whole net."""
 
     depth: int
@@ -62,7 +62,7 @@ def start(task: str) -> Train:
     def dense(kernel: str, bias: str) -> dict[str, jax.Array]:
         return {"kernel": jnp.asarray(weights[kernel]), "bias": jnp.asarray(weights[bias])}
 
-    net = Net(problem.depth, problem.width)
+    net = ScannedNet(problem.depth, problem.width)
     # Every user has to do this, and all other contestants draw weights too, although they are replaced afterwards.
     jax.jit(net.init)(jax.random.key(0), images[0])
     params = {

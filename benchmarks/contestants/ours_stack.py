@@ -1,8 +1,8 @@
 """The net with `highway_keras.HighwayStack`, on the backend in KERAS_BACKEND.
 
-The option "devices" trains like `highway train` trains deep nets on JAX: one program runs many steps, and each batch is
-split across all devices, whose number on a CPU is set by XLA_FLAGS. The option "loop" trains the net in PyTorch's loop
-instead of in `fit`.
+The option "devices" trains like `highway train` trains deep nets on JAX: one program runs several steps, and each batch
+is split across all devices, whose number on a CPU is set by XLA_FLAGS. The option "loop" trains the net in PyTorch's
+loop instead of in `fit`.
 """
 
 import os
@@ -19,7 +19,8 @@ import highway_keras
 from benchmarks.contestants.keras_training import fitting
 from benchmarks.problem import BATCH, Problem
 from benchmarks.worker import Train, serve
-from pipelines.training.many_steps import ManySteps, devices, drawing
+from pipelines.training.initialization import fast_initializers
+from pipelines.training.steps_per_execution import MultiStepModel, device_count
 
 
 def start(task: str) -> Train:
@@ -31,12 +32,12 @@ def start(task: str) -> Train:
     stack = highway_keras.HighwayStack(problem.depth, activation="tanh")
     head = keras.layers.Dense(10)
     # `highway train` draws initial weights in this context too.
-    with drawing() if "devices" in problem.options else nullcontext():
+    with fast_initializers() if "devices" in problem.options else nullcontext():
         outputs = head(stack(entry(inputs)))
     if "devices" in problem.options:
         import jax
 
-        model = ManySteps(inputs, outputs, devices=devices(BATCH, jax.device_count()))
+        model = MultiStepModel(inputs, outputs, devices=device_count(BATCH, jax.device_count()))
     else:
         model = keras.Model(inputs, outputs)
     entry.set_weights([weights["entry_kernel"], weights["entry_bias"]])

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from benchmarks.contestants.torch_training import device, looping, on_device
-from benchmarks.conv_problem import MOMENTUM, ConvProblem
-from benchmarks.conv_problem import Net as Definition
+from benchmarks.conv_problem import MOMENTUM, ConvProblem, NetDefinition
 from benchmarks.worker import Train, serve
 
 
@@ -37,10 +36,10 @@ class ConvHighway(nn.Module):
         return t * torch.relu(self.block(x)) + (1 - t) * x
 
 
-class Net(nn.Module):
+class ConvNet(nn.Module):
     """A whole net."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: NetDefinition) -> None:
         super().__init__()
         self.layers = nn.Sequential()
         channels, number = 3, 0
@@ -84,7 +83,7 @@ def start(task: str) -> Train:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     definition = problem.net
-    net = Net(definition)
+    net = ConvNet(definition)
     _load(net, problem.initial(), definition.normalized)
     net = net.to(device(problem), memory_format=torch.channels_last)
     model = torch.compile(net) if "compile" in problem.options else net
@@ -104,7 +103,7 @@ def start(task: str) -> Train:
     return looping(model, optimizer, batches, amp, label_smoothing=definition.label_smoothing)
 
 
-def _load(net: Net, weights: dict[str, np.ndarray], normalized: bool) -> None:
+def _load(net: ConvNet, weights: dict[str, np.ndarray], normalized: bool) -> None:
     def put(module: nn.Module, *names: str) -> None:
         for parameter, name in zip(module.parameters(), names, strict=True):
             array = weights[name]

@@ -27,6 +27,7 @@ except (ImportError, KeyError) as error:
         "pip install 'matplotlib>=3.11'. The rest of highway_keras.analysis works without it."
     ) from error
 
+# The colours and this number are repeated in `pipelines.core.plotting`, which this package must not import.
 MAX_MARKERS = 60  # More would overlap.
 LAYER = "highway layer, from the input"
 

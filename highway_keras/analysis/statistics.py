@@ -11,6 +11,7 @@ from highway_keras.analysis import compiling, reductions
 from highway_keras.analysis.batches import Batches, Progress, count_of, padded
 from highway_keras.analysis.labels import class_numbers
 from highway_keras.analysis.layout import Layout, highway_layers
+from highway_keras.layers.equations import gate_slope
 from highway_keras.layers.gate import gate_dtype
 from highway_keras.layers.recording import recording
 
@@ -180,7 +181,7 @@ class SumsModel(compiling.Program):
                 total({name: ops.cast(condition(gate), "float32") for name, gate in transform.items()}), axis=0
             )
 
-        slopes = reduced({name: gate * (1 - gate) for name, gate in transform.items()}, reductions.maximum)
+        slopes = reduced({name: gate_slope(gate) for name, gate in transform.items()}, reductions.maximum)
         counted = ops.cast(ops.any(weights > 0, axis=1, keepdims=True), "float32")
         return {
             "open": total(transform),

@@ -122,6 +122,22 @@ def gradients(
     )
 
 
+def gate_slope(transform: Any) -> Any:
+    """Computes the slope T * (1 - T) of a sigmoid gate: its derivative with respect to its pre-activation.
+
+    Args:
+        transform: transform gate T, a tensor, an array or a number.
+
+    Returns:
+        The slope, between 0 for a saturated gate and 1/4.
+
+    Example:
+        >>> gate_slope(0.25)
+        0.1875
+    """
+    return transform * (1 - transform)
+
+
 def close(outputs: Any, inputs: Any, closed: Any) -> Any:
     """Closes gates: with T = 0 and C = 1 a unit carries its input, y = x.
 
@@ -165,7 +181,7 @@ DERIVATIVES: dict[Callable[[Any], Any], Derivative] = {
     activations.leaky_relu: _leaky_relu,
     activations.elu: _elu,
     activations.tanh: lambda output: 1 - output * output,
-    activations.sigmoid: lambda output: output * (1 - output),
+    activations.sigmoid: gate_slope,
     activations.hard_sigmoid: _hard_sigmoid,
 }
 """Derivatives of activations as functions of their outputs, which the forward pass has already saved."""

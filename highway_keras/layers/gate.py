@@ -10,6 +10,7 @@ import numpy as np
 from keras import initializers, ops
 
 from highway_keras.layers.arguments import positive_integer
+from highway_keras.layers.equations import gate_slope
 
 STEEPEST_AUTO_BIAS = -10.0
 RANGE_PROBES = (-1e4, -30.0, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 30.0, 1e4)
@@ -150,7 +151,7 @@ def check_gate(activation: Callable[[Any], Any], biases: dict[str, float], compu
         if np.isnan(bias):
             continue
         # bfloat16 has the exponent range of float32, so a slope is 0 in both or in neither.
-        if (gate * (1 - gate)).astype("float16" if compute_dtype == "float16" else dtype) == 0:
+        if gate_slope(gate).astype("float16" if compute_dtype == "float16" else dtype) == 0:
             warnings.warn(
                 f"The gate with the initial {name} {bias:g} is dead in {compute_dtype}: its slope T * (1 - T) rounds "
                 "to 0, so it cannot learn. Choose a bias closer to 0, or a wider dtype for this layer "

@@ -129,7 +129,7 @@ def _compiled(epsilon: float) -> tuple[Callable[..., Any], Callable[..., Any], C
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalization, faster in training with TensorFlow on a CPU; arguments and weights are the same.
 
-    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, and so are other backends and devices.
+    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, like other backends and devices.
 
     Example:
         x = FusedBatchNormalization(momentum=0.9)(x)

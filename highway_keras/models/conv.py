@@ -1,5 +1,6 @@
 """Convolutional nets built from stages: all nets of the paper's Tables 1 to 3."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -79,13 +80,9 @@ def conv(
     checks.choice("resize", resize, MODES)
     checks.positive("outputs", outputs)
     shape = checks.shape(input_shape, rank=3)
-    if width is not None:
-        checks.positive("width", width)
-        stages = scaled(stages, width / stages[0].filters)
-    if dropout is not None:
-        stages = with_dropout(stages, dropout)
-        input_dropout = dropout if input_dropout else 0.0
-    stages = with_resize(stages, resize)
+    stages = _adapted(stages, width, dropout, resize)
+    if dropout is not None and input_dropout:
+        input_dropout = dropout
     if match == "parameters" and kind != "highway":
 
         def count(twin: Sequence[Stage], kind: Kind) -> int:
@@ -94,49 +91,49 @@ def conv(
         highway = count(stages, "highway")
         stages = matched(stages, highway, lambda twin: count(twin, kind))
 
-    depth = layers(stages, hidden)
     shared: dict[str, Any] = {"activation": activation, "l2": l2, "batch_normalization": batch_normalization}
+    gated = {"transform_bias": transform_bias, "depth": layers(stages, hidden), **shared}
     inputs = keras.Input(shape, name="image", dtype="float32")
     x = _dropout(inputs, input_dropout, "dropout_0")
-    number = 0
+    numbers = itertools.count(1)
     for index, stage in enumerate(stages, start=1):
         if stage.entry:
-            x = plain(
-                x,
-                stage.filters,
-                name=f"entry_{index}",
-                kernel_size=stage.entry,
-                padding=stage.padding,
-                initializer=gaussian(first_std) if index == 1 else caffe_xavier(),
-                **shared,
-            )
+            initializer = gaussian(first_std) if index == 1 else caffe_xavier()
+            entry = {"kernel_size": stage.entry, "padding": stage.padding, "initializer": initializer, **shared}
+            x = plain(x, stage.filters, name=f"entry_{index}", **entry)
         else:
             x = _resized(x, stage.filters, resize, name=f"resize_{index}")
         for side in stage.blocks:
-            number += 1
-            x = block(
-                kind,
-                x,
-                name=f"{kind}_{number:02}",
-                kernel_size=side,
-                transform_bias=transform_bias,
-                depth=depth,
-                initializer=caffe_xavier(),
-                **shared,
-            )
+            name_of_block = f"{kind}_{next(numbers):02}"
+            x = block(kind, x, name=name_of_block, kernel_size=side, initializer=caffe_xavier(), **gated)
         x = _dropout(_pooled(x, stage.pool, f"pool_{index}"), stage.dropout, f"dropout_{index}")
     if len(x.shape) > 2:
         x = keras.layers.Flatten(data_format="channels_last", name="flatten")(x)
     if hidden:
         x = plain(x, hidden, name="hidden", initializer=caffe_xavier(), **shared)
+    return keras.Model(inputs, _classified(x, outputs, classifier_std, classifier_l2), name=name)
+
+
+def _adapted(
+    stages: Sequence[Stage], width: int | None, dropout: float | None, resize: Literal["plain"] | Mode
+) -> Sequence[Stage]:
+    if width is not None:
+        checks.positive("width", width)
+        stages = scaled(stages, width / stages[0].filters)
+    if dropout is not None:
+        stages = with_dropout(stages, dropout)
+    return with_resize(stages, resize)
+
+
+def _classified(x: Any, outputs: int, std: float | None, l2: float) -> Any:
     classifier = keras.layers.Dense(
         outputs,
-        kernel_initializer=gaussian(classifier_std),
-        kernel_regularizer=keras.regularizers.L2(classifier_l2) if classifier_l2 else None,
+        kernel_initializer=gaussian(std),
+        kernel_regularizer=keras.regularizers.L2(l2) if l2 else None,
         dtype="float32",
         name="logits",
     )
-    return keras.Model(inputs, classifier(x), name=name)
+    return classifier(x)
 
 
 def _resized(x: Any, filters: int, mode: Literal["plain"] | Mode, name: str) -> Any:

@@ -61,7 +61,7 @@ def analyze(
     frameworks.load(console=console)
     from pipelines.analysis import examples as reading
     from pipelines.analysis import measuring, report
-    from pipelines.analysis.progress import ProgressDisplay
+    from pipelines.analysis.progress import AnalysisProgress
 
     net = reading.opened(run, weights, data=data, data_dir=data_dir)
     held_out: Split = "validation" if net.info.counts["validation"] else "train"
@@ -69,7 +69,7 @@ def analyze(
     whole, routed = (reading.part(net, one, examples) for one in splits)
     # TensorFlow warns because it takes the programs of several models for one that is traced again and again.
     with frameworks.quiet("tensorflow"):
-        found = measuring.measure(net, whole, routed, ProgressDisplay(console or Console()), units=units)
+        found = measuring.measure(net, whole, routed, AnalysisProgress(console or Console()), units=units)
     with replacing_folder(folder) as aside:
         report.write(found, run, weights, aside)
     return folder, found

@@ -8,7 +8,7 @@ from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Progress, padded
 from pipelines.analysis.examples import OpenedNet, Part
-from pipelines.analysis.progress import ProgressDisplay
+from pipelines.analysis.progress import AnalysisProgress
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Analysis:
     """int `[examples]`: the class of each example; None for regression."""
 
 
-def measure(net: OpenedNet, whole: Part, routed: Part, progress: ProgressDisplay, *, units: bool) -> Analysis:
+def measure(net: OpenedNet, whole: Part, routed: Part, progress: AnalysisProgress, *, units: bool) -> Analysis:
     """Runs all analyses.
 
     Args:

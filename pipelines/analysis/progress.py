@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from pipelines.core.console import TimeLeftColumn, say
 from pipelines.core.durations import clock, remaining
 
 INTERVAL = 20.0
 """Seconds between two lines."""
 
 
-class ProgressDisplay:
+class AnalysisProgress:
     """Shows the progress of each step and the time left.
 
     Args:
@@ -37,7 +38,7 @@ class ProgressDisplay:
         started = time.perf_counter()
         if not self._console.is_terminal:
             yield self._lines(name, examples, started)
-            self._print(f"{name}: {examples:,} examples, {time.perf_counter() - started:.1f} s")
+            say(self._console, f"{name}: {examples:,} examples, {time.perf_counter() - started:.1f} s")
             return
         columns = (
             TextColumn("{task.description}"),
@@ -45,7 +46,7 @@ class ProgressDisplay:
             TaskProgressColumn(),
             TextColumn("{task.completed:,} of {task.total:,}"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
+            TimeLeftColumn(),
         )
         with Progress(*columns, console=self._console, expand=True) as bar:
             task = bar.add_task(f"{name:<15}", total=examples)
@@ -64,9 +65,6 @@ class ProgressDisplay:
             if now - printed < INTERVAL or left is None:
                 return
             printed = now
-            self._print(f"{name}: {done:,} of {examples:,} examples, {clock(left)} left")
+            say(self._console, f"{name}: {done:,} of {examples:,} examples, {clock(left)} left")
 
         return advance
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True)

@@ -1,7 +1,5 @@
 """Writes the files of an analysis: numbers, figures and a page."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from pipelines.analysis.examples import Part
 from pipelines.analysis.measuring import Analysis
 from pipelines.analysis.summary import by_layer
 from pipelines.core import environment
-from pipelines.core.files import write_text
+from pipelines.core.files import csv_text, write_text
 from pipelines.core.markdown import table
 from pipelines.core.run import Run, Weights
 
@@ -30,11 +28,7 @@ def write(analysis: Analysis, run: Run, weights: Weights, folder: Path) -> None:
         folder: an empty folder.
     """
     rows = list(layers(analysis))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / "layers.csv", text.getvalue())
+    write_text(folder / "layers.csv", csv_text([rows[0], *(row.values() for row in rows)]))
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays(analysis))
     figures.draw(analysis, folder / "figures", f"{run.config.recipe} on {analysis.whole.name}, {analysis.whole.split}")
     write_text(folder / "analysis.md", page(analysis, run, weights, rows))

@@ -239,7 +239,7 @@ class Space(Frozen):
     momentum: tuple[Rate, ...] = ()
     """Range of `optimizer.momentum`."""
     decay: tuple[Share, ...] = ()
-    """Range of `schedule.factor`, by which the learning rate falls."""
+    """Range of `schedule.factor`, which multiplies the learning rate; not the weight decay, nor a trapezoid's decay."""
     activation: tuple[str, ...] = ()
     """Choice of `model.activation`."""
     transform_bias: tuple[float, ...] = ()

@@ -1,10 +1,12 @@
-"""File locks and atomic writes (to a temporary name, flushed to disk, then renamed)."""
+"""File locks, CSV, and atomic writes (to a temporary name, flushed to disk, then renamed)."""
 
+import csv
 import fcntl
+import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -148,6 +150,17 @@ def write_text(path: Path, text: str) -> None:
     """Writes `text` to `path` atomically."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Formats rows as CSV; None is an empty cell.
+
+    Example:
+        csv_text([("net", "seed"), ("plain", 0)])
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     During its import, some of TensorFlow's log messages ignore TF_CPP_MIN_LOG_LEVEL (tensorflow 100442). They are shown
     only if the import fails.
 
-    On JAX, the CPU is split into one device per core, which `pipelines.training.many_steps` needs.
+    On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs.
 
     Args:
         devices: minimum number of devices on JAX, for a run that was started on more cores.

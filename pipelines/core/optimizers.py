@@ -15,7 +15,7 @@ LearningRate = Annotated[Positive, Field(description="Initial learning rate, bef
 Epsilon = Annotated[
     Positive, Field(description="Added to the root of the mean squared gradient before dividing by it.")
 ]
-Decay = Annotated[
+WeightDecay = Annotated[
     Extent,
     Field(
         description="Each step subtracts this times the learning rate times the kernel; biases and gains do not decay."
@@ -66,7 +66,7 @@ class AdamW(_Optimizer):
     name: Literal["adamw"] = "adamw"
     learning_rate: LearningRate = 0.001
     epsilon: Epsilon = 1e-7
-    weight_decay: Decay = 0.004
+    weight_decay: WeightDecay = 0.004
 
 
 class Lion(_Optimizer):
@@ -79,7 +79,7 @@ class Lion(_Optimizer):
     """Share of the averaged gradient in the sign; the rest is the gradient of the step."""
     beta_2: Share = 0.99
     """Momentum of the averaged gradient."""
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
 
 
 class Muon(_Optimizer):
@@ -90,7 +90,7 @@ class Muon(_Optimizer):
     """Initial learning rate of both, before the schedule."""
     momentum: Rate = 0.95
     """Nesterov momentum of the kernels."""
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
 
 
 class ConstantSchedule(Frozen):
@@ -134,7 +134,16 @@ class CosineSchedule(Frozen):
     warmup: Rate = 0.0
     """Share of the run over which the learning rate rises from zero."""
     warmup_steps: NonNegative = 0
-    """Steps over which it rises, in place of a share of the run; 0 takes the share."""
+    """Steps over which it rises, in place of a share of the run."""
+
+    @model_validator(mode="after")
+    def _one_warm_up(self) -> Self:
+        if self.warmup and self.warmup_steps:
+            raise ValueError(
+                "a warm-up is a share of the run or a number of steps: set warmup or warmup_steps to 0. "
+                f"Received: warmup={self.warmup:.4g}, warmup_steps={self.warmup_steps}"
+            )
+        return self
 
 
 class TrapezoidSchedule(Frozen):

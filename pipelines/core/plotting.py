@@ -3,7 +3,7 @@
 Colours are Okabe and Ito's, safe for colour-blind readers, and viridis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 from pipelines.core.class_names import families
 from pipelines.core.files import replacing
 
-MARKED = 60  # With more points than this, markers overlap.
+# `highway_keras.analysis.plots` repeats these values: the library must not import this program, nor this module the
+# library, which imports Keras. A test holds them equal.
+MAX_MARKERS = 60  # More would overlap.
 _, AMBER, SKY, GREEN, _, BLUE, ORANGE, PURPLE = map(to_hex, mpl.color_sequences["okabe_ito"])
 GREY = "#666666"
 STYLE = {
@@ -30,21 +32,23 @@ STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+SAVED_STYLE = {**STYLE, "savefig.dpi": 120, "savefig.bbox": "tight"}
 
 
 @contextmanager
-def saved(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """Yields an empty figure in the project's style and writes it when the block ends.
+def saved(path: Path, size: tuple[float, float], style: Mapping[str, Any] = SAVED_STYLE) -> Iterator[Any]:
+    """Yields an empty figure and writes it when the block ends.
 
     Args:
-        path: path of the image file.
+        path: path of the image file; its suffix determines the format.
         size: size in inches.
+        style: Matplotlib's parameters; by default those of the project's plots.
     """
     # Without pyplot, no window system is needed and no state is shared with the user's own plots.
-    with mpl.rc_context(STYLE), replacing(path) as aside:
+    with mpl.rc_context(dict(style)), replacing(path) as aside:
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        figure.savefig(aside, dpi=120, bbox_inches="tight")
+        figure.savefig(aside)
 
 
 def shades(count: int) -> np.ndarray:
@@ -53,13 +57,14 @@ def shades(count: int) -> np.ndarray:
 
 
 def legend(figure: Any, **options: Any) -> None:
-    """Adds one legend on the right with the labels of all panels, each once."""
+    """Adds one legend with the labels of all panels, each once; on the right, unless `options` say otherwise."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=9, **options)
+        options = {"loc": "outside right center", "fontsize": 9, **options}
+        figure.legend(list(handles.values()), list(handles), **options)
 
 
 def whole_ticks(axis: Any, most: int = 8) -> None:

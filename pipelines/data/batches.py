@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,9 +13,9 @@ from pipelines.core.errors import UserError
 from pipelines.data.augment import augment as augmented
 from pipelines.data.order import Members, balanced_at, examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
-from pipelines.data.preprocess import Fitted, apply
+from pipelines.data.preprocess import Fitted, apply, fit
 from pipelines.data.rand_augment import rand_augmented
-from pipelines.data.sources import Examples
+from pipelines.data.sources import Examples, describe, load
 from pipelines.data.stream import Stream
 
 WARM_UP, SECONDS = 0.5, 3.0
@@ -188,6 +189,26 @@ def throughput(batches: tf.data.Dataset, seconds: float | None = None) -> float:
     start = time.perf_counter()
     images = _count(iterator, SECONDS if seconds is None else seconds)
     return images / (time.perf_counter() - start)
+
+
+def config_throughput(config: Config, data_dir: Path | None = None) -> float:
+    """Measures the throughput of the training input of a configuration alone.
+
+    Args:
+        config: data, preprocessing, augmentation and batch size.
+        data_dir: folder of prepared data; None for the TFDS default.
+
+    Returns:
+        Images per second.
+
+    Raises:
+        UserError: the data are not available.
+    """
+    classes = len(describe(config.data, data_dir, config.validation).labels)
+    examples = load(config.data, "train", data_dir, config.validation, config.subset)
+    return throughput(
+        of_config(config, examples, fit(config.preprocess, examples.images), classes=classes, steps=2**40)
+    )
 
 
 def _count(batches: Iterator[tuple[tf.Tensor, tf.Tensor]], seconds: float) -> int:

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from pipelines.core.class_names import families, text_width
 from pipelines.core.files import replacing
+from pipelines.core.plotting import saved
 
 INK, QUIET, WRONG = "#1a1a1a", "#7a7a7a", "#c0392b"
 COLUMNS = 10
+IMAGE_STYLE = {"font.family": families(), "savefig.dpi": 150}
+"""Images have no grid, and keep their margins."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,6 @@ class ImageRow:
     """[n, h, w, c], 1 or 3 channels: stored pixels (uint8), or inputs of the net (float32)."""
 
 
-@mpl.rc_context({"font.family": families()})
 def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, note: str, path: Path) -> None:
     """Draws rows of images under the names of their classes.
 
@@ -50,40 +50,37 @@ def draw_rows(rows: Sequence[ImageRow], labels: Sequence[str], heading: str, not
     width = 1.0 + 1.0 * len(labels)
     lines = _lines(heading, width)
     height = 0.45 + 0.2 * len(lines) + 1.0 * len(rows) + (0.85 if inputs else 0.0)
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    figure.suptitle("\n".join(lines), fontsize=12, fontweight="bold", color=INK)
-    grid = figure.subplots(len(rows), len(labels), squeeze=False)
-    scaled: AxesImage | None = None
-    for row, row_axes in zip(rows, grid, strict=True):
-        stored = row.images.dtype == np.uint8
-        for image, axes in zip(row.images, row_axes, strict=True):
-            grey = image.shape[-1] == 1
-            if stored or grey:
-                limits = (0, 255) if stored else (low, high)
-                drawn = axes.imshow(image[..., 0] if grey else image, cmap="gray", vmin=limits[0], vmax=limits[1])
-            else:
-                drawn = axes.imshow(np.clip((image - low) / (high - low), 0, 1), cmap="gray", vmin=low, vmax=high)
-            scaled = scaled if stored else drawn
-            axes.set(xticks=[], yticks=[])
-            for spine in axes.spines.values():
-                spine.set(color="#cccccc", linewidth=0.6)
-        row_axes[0].set_ylabel(row.title, rotation=0, ha="right", va="center", fontsize=8.5, color=INK, labelpad=8)
-    for axes, label in zip(grid[0], labels, strict=True):
-        axes.set_title(label, fontsize=min(10, 90 / max(text_width(label), 1)), color=INK, pad=4)
-    if note:
-        figure.supxlabel(note, fontsize=8.5, color=INK)
-    if scaled is not None:
-        ends = "both" if low < 0 else "neither"
-        bar = figure.colorbar(scaled, ax=grid, location="bottom", shrink=0.5, aspect=50, pad=0.02, extend=ends)
-        channels = ", each colour channel" if rows[0].images.shape[-1] == 3 else ""
-        bar.set_label(f"input of the net{channels}", fontsize=8, color=QUIET)
-        bar.ax.tick_params(labelsize=7, colors=QUIET)
-        bar.outline.set(color="#cccccc", linewidth=0.6)
-    with replacing(path) as aside:
-        figure.savefig(aside)
+    with saved(path, (width, height), IMAGE_STYLE) as figure:
+        figure.suptitle("\n".join(lines), fontsize=12, fontweight="bold", color=INK)
+        grid = figure.subplots(len(rows), len(labels), squeeze=False)
+        scaled: AxesImage | None = None
+        for row, row_axes in zip(rows, grid, strict=True):
+            stored = row.images.dtype == np.uint8
+            for image, axes in zip(row.images, row_axes, strict=True):
+                grey = image.shape[-1] == 1
+                if stored or grey:
+                    limits = (0, 255) if stored else (low, high)
+                    drawn = axes.imshow(image[..., 0] if grey else image, cmap="gray", vmin=limits[0], vmax=limits[1])
+                else:
+                    drawn = axes.imshow(np.clip((image - low) / (high - low), 0, 1), cmap="gray", vmin=low, vmax=high)
+                scaled = scaled if stored else drawn
+                axes.set(xticks=[], yticks=[])
+                for spine in axes.spines.values():
+                    spine.set(color="#cccccc", linewidth=0.6)
+            row_axes[0].set_ylabel(row.title, rotation=0, ha="right", va="center", fontsize=8.5, color=INK, labelpad=8)
+        for axes, label in zip(grid[0], labels, strict=True):
+            axes.set_title(label, fontsize=min(10, 90 / max(text_width(label), 1)), color=INK, pad=4)
+        if note:
+            figure.supxlabel(note, fontsize=8.5, color=INK)
+        if scaled is not None:
+            ends = "both" if low < 0 else "neither"
+            bar = figure.colorbar(scaled, ax=grid, location="bottom", shrink=0.5, aspect=50, pad=0.02, extend=ends)
+            channels = ", each colour channel" if rows[0].images.shape[-1] == 3 else ""
+            bar.set_label(f"input of the net{channels}", fontsize=8, color=QUIET)
+            bar.ax.tick_params(labelsize=7, colors=QUIET)
+            bar.outline.set(color="#cccccc", linewidth=0.6)
 
 
-@mpl.rc_context({"font.family": families()})
 def draw_predictions(
     images: np.ndarray,
     truth: Sequence[str],
@@ -112,30 +109,29 @@ def draw_predictions(
     correct = sum(guess == label for guess, label in zip(predicted, truth, strict=True))
     lines = _lines(heading or f"{correct} of {count} correct", 1.15 * columns)
     height = 1.45 * rows + 0.3 + 0.2 * len(lines)
-    figure = Figure(figsize=(1.15 * columns, height), dpi=150, layout="constrained")
-    figure.suptitle("\n".join(lines), fontsize=11, color=INK)
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid:
-        axes.set(xticks=[], yticks=[], frame_on=False)
-    for axes, image, label, guess, probability in zip(grid, images, truth, predicted, probabilities, strict=False):
-        wrong = guess != label
-        # The full scale keeps faint images faint.
-        axes.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=255)
-        colour = WRONG if wrong else INK
-        axes.set_title(guess, fontsize=min(11, 100 / max(text_width(guess), 1)), fontweight="bold", color=colour, pad=3)
-        note = f"{probability:.1%}\nis {label}" if wrong else f"{probability:.1%}"
-        axes.set_xlabel(
-            note,
-            fontsize=min(7, 130 / max(map(text_width, note.splitlines()))),
-            color=WRONG if wrong else QUIET,
-            labelpad=3,
-        )
-        if wrong:
-            axes.set_frame_on(True)
-            for spine in axes.spines.values():
-                spine.set(color=WRONG, linewidth=2)
-    with replacing(path) as aside:
-        figure.savefig(aside)
+    with saved(path, (1.15 * columns, height), IMAGE_STYLE) as figure:
+        figure.suptitle("\n".join(lines), fontsize=11, color=INK)
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in grid:
+            axes.set(xticks=[], yticks=[], frame_on=False)
+        for axes, image, label, guess, probability in zip(grid, images, truth, predicted, probabilities, strict=False):
+            wrong = guess != label
+            # The full scale keeps faint images faint.
+            axes.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=255)
+            colour = WRONG if wrong else INK
+            size = min(11, 100 / max(text_width(guess), 1))
+            axes.set_title(guess, fontsize=size, fontweight="bold", color=colour, pad=3)
+            note = f"{probability:.1%}\nis {label}" if wrong else f"{probability:.1%}"
+            axes.set_xlabel(
+                note,
+                fontsize=min(7, 130 / max(map(text_width, note.splitlines()))),
+                color=WRONG if wrong else QUIET,
+                labelpad=3,
+            )
+            if wrong:
+                axes.set_frame_on(True)
+                for spine in axes.spines.values():
+                    spine.set(color=WRONG, linewidth=2)
 
 
 def save_images(images: np.ndarray, names: Sequence[str], folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ the examples is random, so neighbours are random pairs, and a host needs no imag
 import tensorflow as tf
 
 from pipelines.core.config import Augment
+from pipelines.data.warp import height_and_width
 
 
 def erased(images: tf.Tensor, side: int, chance: tf.Tensor) -> tf.Tensor:
@@ -23,7 +24,7 @@ def erased(images: tf.Tensor, side: int, chance: tf.Tensor) -> tf.Tensor:
     Reference:
         DeVries, Taylor 2017, arXiv 1708.04552.
     """
-    start = tf.floor(chance * _size(images)) - side // 2
+    start = tf.floor(chance * height_and_width(images)) - side // 2
     return tf.where(_boxes(images, start, start + side), 0.0, images)
 
 
@@ -59,17 +60,13 @@ def mixed(
         share = kept[:, None, None, None]
         images = others + share * (images - others)
     else:
-        side = tf.sqrt(1 - kept)[:, None] * _size(images)
-        start = tf.round(chance * _size(images) - side / 2)
+        side = tf.sqrt(1 - kept)[:, None] * height_and_width(images)
+        start = tf.round(chance * height_and_width(images) - side / 2)
         boxes = _boxes(images, start, start + tf.round(side))
         images = tf.where(boxes, others, images)
         kept = 1 - tf.reduce_mean(tf.cast(boxes, tf.float32), axis=(1, 2, 3))
     theirs = tf.gather(targets, neighbour)
     return images, theirs + kept[:, None] * (targets - theirs)
-
-
-def _size(images: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.shape(images)[1:3], tf.float32)
 
 
 def _boxes(images: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from pipelines.core.config import Augment
 from pipelines.data.augment import ALL
 from pipelines.data.images.conversion import LUMINANCE
-from pipelines.data.warp import warp
+from pipelines.data.warp import height_and_width, warp
 
 # Value of pixels from outside an image.
 GREY = 127.0
@@ -97,12 +97,12 @@ def shear_down(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
 
 def shift_across(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
     """Moves the image to the left or right, by whole pixels."""
-    return _affine(images, (0.0, 0.0), (0.0, 0.0), right=tf.round(SHIFT * strengths * _size(images)[1]))
+    return _affine(images, (0.0, 0.0), (0.0, 0.0), right=tf.round(SHIFT * strengths * height_and_width(images)[1]))
 
 
 def shift_down(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
     """Moves the image up or down, by whole pixels."""
-    return _affine(images, (0.0, 0.0), (0.0, 0.0), down=tf.round(SHIFT * strengths * _size(images)[0]))
+    return _affine(images, (0.0, 0.0), (0.0, 0.0), down=tf.round(SHIFT * strengths * height_and_width(images)[0]))
 
 
 def brightness(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
@@ -191,7 +191,7 @@ def _affine(
         down: rows of displacement everywhere.
         right: columns of displacement everywhere.
     """
-    height, width = tf.unstack(_size(images))
+    height, width = tf.unstack(height_and_width(images))
     rows = (tf.range(height) - (height - 1) / 2)[None, :, None]
     columns = (tf.range(width) - (width - 1) / 2)[None, None, :]
 
@@ -214,7 +214,3 @@ def _factor(strengths: tf.Tensor) -> tf.Tensor:
 
 def _grey(images: tf.Tensor) -> tf.Tensor:
     return images if images.shape[-1] == 1 else tf.reduce_sum(images * LUMINANCE, axis=-1, keepdims=True)
-
-
-def _size(images: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.shape(images)[1:3], tf.float32)

@@ -11,6 +11,11 @@ SMOOTHNESS = 4
 """Standard deviation in pixels of the Gaussian that smooths elastic displacements, as in the reference."""
 
 
+def height_and_width(images: tf.Tensor) -> tf.Tensor:
+    """Returns height and width of images [b, h, w, c], float32 [2]."""
+    return tf.cast(tf.shape(images)[1:3], tf.float32)
+
+
 def displacements(count: int | tf.Tensor, size: tuple[int, int], settings: Augment, seed: tf.Tensor) -> tf.Tensor:
     """Draws how far from each pixel of the output its value is taken in the input.
 

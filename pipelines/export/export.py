@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,9 @@ def export(
     data_dir: Path | None = None,
     *,
     gates: bool = False,
-    int8: bool = False,
+    optional: Collection[str] = (),
     calibrate: bool = False,
-    pictures: ConversionKind | None = None,
+    conversion: ConversionKind | None = None,
     sign: Path | None = None,
     force: bool = False,
 ) -> Path:
@@ -43,9 +43,9 @@ def export(
         weights: "final" or "best".
         data_dir: folder of prepared data, for the images on which parity is measured; None for the TFDS default.
         gates: whether the graphs return `gate_means`.
-        int8: whether to write `model.int8.onnx`.
+        optional: keys of the optional forms to write too, such as "int8".
         calibrate: whether to calibrate the probabilities on the validation split, by a temperature.
-        pictures: how image files become inputs; None chooses by the data set and `image_fit` of the run.
+        conversion: how image files become inputs; None chooses by the data set and `image_fit` of the run.
         sign: the key to sign the version with; None leaves it unsigned.
         force: whether the version may have another input or other classes than the newest one in the folder.
 
@@ -55,12 +55,13 @@ def export(
     Raises:
         UserError: the run is unfinished (its best weights so far can be exported), damaged or not an image classifier,
             its data or the key cannot be read, it has no validation split to calibrate on, the folder cannot be used,
-            or an exported form does not compute what the Keras model computes. In all these cases
-            nothing is written.
+            an optional form is unknown, or an exported form does not compute what the Keras model computes. In all
+            these cases nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
     """
+    requested = forms.requested(optional)
     run = open_run(path)
     if run.record.state == "running" and weights == "final":
         best = " Or export its best epoch so far: --weights best." if (path / FILES["best"]).exists() else ""
@@ -83,10 +84,10 @@ def export(
     trained = load_model(run, weights)
     _check_classifier(run, trained)
     job = version_files.prepare(
-        run, weights, trained, kind=pictures, gates=gates, calibrate=calibrate, data_dir=data_dir
+        run, weights, trained, kind=conversion, gates=gates, calibrate=calibrate, data_dir=data_dir
     )
     with version.new_version(to) as (number, folder):
-        version_files.write(job, forms.requested(["int8"] if int8 else []), folder, number)
+        version_files.write(job, requested, folder, number)
         if key:
             (folder / signature.NAME).write_bytes(signature.sign(folder, key))
     return to / str(number)

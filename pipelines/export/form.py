@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -54,14 +54,15 @@ class Form:
 
     Args:
         name: name in messages and reports.
-        key: name of its parity in the manifest, and the name by which an optional form is requested.
+        key: name of its parity in the manifest, and of the option that requests it if it is optional.
         files: paths inside the version folder whose presence shows that a version has this form.
         write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms
             are written in the order of the table.
         load: opens the form of a version folder.
         tolerance: largest allowed difference of a probability or gate mean from the Keras model; None reports the
             difference of a lossy form without checking it.
-        optional: whether the form is written only on request.
+        option: help of the option `--KEY` that requests the form; empty for a form that is always written.
+        describe: formats its section of the manifest as a line of the report; None for a form without a line.
     """
 
     name: str
@@ -70,4 +71,5 @@ class Form:
     write: Callable[[TracedNet, Path], BaseModel | None]
     load: Callable[[Path], OpenedForm]
     tolerance: float | None = TOLERANCE
-    optional: bool = False
+    option: str = ""
+    describe: Callable[[Any], str] | None = None

@@ -40,6 +40,15 @@ def write(source: TracedNet, folder: Path) -> Int8:
     return _measure(folder, len(calibration), source.split, images, labels)
 
 
+def describe(section: Int8) -> str:
+    """Formats accuracy and speed as a line."""
+    speeds = ", ".join(f"{s.float32_ms / s.int8_ms:.2f} times as fast at batch {s.batch}" for s in section.speed)
+    return (
+        f"int8: accuracy {section.int8_accuracy:.2%} on {section.images} images of the {section.split} split, float32 "
+        f"{section.float32_accuracy:.2%}; {speeds}"
+    )
+
+
 FORM = Form(
     "int8 ONNX model",
     "int8",
@@ -47,7 +56,8 @@ FORM = Form(
     write,
     lambda folder: OpenedForm(predictor(folder / INT8)),
     tolerance=None,
-    optional=True,
+    option="Also write a quantized ONNX model and measure its accuracy and speed.",
+    describe=describe,
 )
 
 

@@ -21,7 +21,7 @@ from serving.manifest import (
     GateMap,
     Input,
     Manifest,
-    Net,
+    NetRecord,
     Parity,
     Tensor,
     TrainingRecord,
@@ -84,7 +84,7 @@ def describe(
         maps=maps,
         temperature=temperature,
         preprocess=config.preprocess.model_dump(),
-        model=Net(
+        model=NetRecord(
             preset=config.model.preset,
             overrides=config.model.model_dump(exclude={"preset"}, exclude_none=True),
             parameters=run.record.parameters,

@@ -1,6 +1,6 @@
 """Trained nets that come with the package: a model repository whose weights the library also reads.
 
-    python -m pipelines.export.pretrained RUN NAME
+    python -m pipelines.verbs.pretrained RUN NAME
 
 A net is stored once. `weights.npz` holds kernels in float16, and everything else, which is small, in float32, under the
 paths of Keras's variables. `model.onnx` has no weights of its own and points into that file.
@@ -8,7 +8,6 @@ paths of Keras's variables. `model.onnx` has no weights of its own and points in
 
 import shutil
 import struct
-import sys
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from highway_keras.models.trained_weights import REPOSITORY
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import load_model, open_run
@@ -202,13 +200,3 @@ def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> manifes
             f"{TOLERANCE:g}), and {found.same_label + found.ties} of {len(expected.images)} labels agree."
         )
     return found
-
-
-def main(arguments: list[str]) -> None:
-    """Writes the net of a run into the package."""
-    run, name = arguments
-    sys.stdout.write(f"{write(Path(run), REPOSITORY / name)}\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -15,12 +15,11 @@ def report(folder: Path) -> str:
         f"{sum(file.size for file in content.files.values()) / 1e6:.1f} MB",
         *agreement(content.parity),
     ]
-    if int8 := content.int8:
-        speeds = ", ".join(f"{s.float32_ms / s.int8_ms:.2f} times as fast at batch {s.batch}" for s in int8.speed)
-        lines.append(
-            f"int8: accuracy {int8.int8_accuracy:.2%} on {int8.images} images of the {int8.split} split, float32 "
-            f"{int8.float32_accuracy:.2%}; {speeds}"
-        )
+    lines += [
+        form.describe(section)
+        for form in forms.present(content.files)
+        if form.describe and (section := getattr(content, form.key))
+    ]
     if content.temperature is not None:
         lines.append(f"calibrated: logits are divided by {content.temperature:.3f}")
     lines.append(f"next: highway predict {folder} IMAGE.png")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from pipelines.core import environment
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.inference import inputs
 from pipelines.inference.image_ref import SUFFIXES
@@ -108,7 +109,7 @@ def run(job: PredictionJob, console: Console) -> JobResult:
             with progress:
                 _predict(listing, builder, _Writer(parts, schema, progress))
         except KeyboardInterrupt:
-            console.print(_saved(parts, "repeat the command to resume"), highlight=False, soft_wrap=True)
+            say(console, _saved(parts, "repeat the command to resume"))
             raise
         if listing.failure:
             raise UserError(f"{listing.failure} {_saved(parts, 'fix it and repeat the command to resume')}")
@@ -216,7 +217,7 @@ def _check(out: Path) -> None:
 def _open(job: PredictionJob) -> Model:
     try:
         model = open_model(job.model)
-        if model.picture is None:
+        if model.conversion is None:
             raise UserError(f"{model.folder} has no {manifest.PICTURE}. Export the run again.")
     except ServingError as error:
         raise UserError(str(error)) from error

@@ -6,8 +6,9 @@ from contextlib import suppress
 from threading import Thread
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from pipelines.core.console import TimeLeftColumn, say
 from pipelines.core.durations import clock, remaining
 from pipelines.core.errors import UserError
 from pipelines.inference.inputs import Listing, Source
@@ -66,7 +67,7 @@ class JobProgress:
                 BarColumn(bar_width=None),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[text]}"),
-                TimeRemainingColumn(compact=True),
+                TimeLeftColumn(),
                 console=self._console,
                 expand=True,
             )
@@ -92,7 +93,7 @@ class JobProgress:
     def saved(self) -> None:
         """Reports that all counted images are on disk."""
         if not self._bar:
-            self._console.print(self._text() + self._left(), highlight=False, soft_wrap=True)
+            say(self._console, self._text() + self._left())
 
     def _text(self) -> str:
         total = self._total.now()

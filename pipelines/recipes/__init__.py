@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
+from pipelines.core.files import write_text
 from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern
 from pipelines.recipes.twins import twins
 
@@ -84,6 +85,17 @@ def like(recipe: Recipe, name: str) -> Recipe:
     config = recipe.config.model_copy(update={"recipe": name})
     source = f"like {recipe.name}"
     return Recipe(config=config, source=source, published="none", provenance=Provenance(), search=recipe.search)
+
+
+def write(recipe: Recipe, path: Path) -> None:
+    """Writes a recipe to a new JSON file; provenance and measurements, which `like` leaves empty, are left out.
+
+    Raises:
+        UserError: the file exists, or cannot be written.
+    """
+    if path.exists():
+        raise UserError(f"{path} exists already, and is not overwritten. Name another file.")
+    write_text(path, recipe.model_dump_json(indent=2, exclude={"provenance", "measured"}, by_alias=True) + "\n")
 
 
 def header(name: str) -> str:

@@ -18,6 +18,7 @@ _MODULES = {
     "depth-twins": "papers.depth_twins",
     "depth-hundred": "papers.depth_hundred",
     "depth-routes": "papers.depth_routes",
+    # Published under this name; everywhere else, it is memory traffic.
     "data-movement": "papers.memory_traffic.study",
     "mnist": "papers.mnist",
     "cifar10": "papers.cifar10",

@@ -13,12 +13,12 @@ import numpy as np
 from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint, metrics_file
 from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
 from pipelines.training.probe import Probe
 from pipelines.training.signals import StopRequest
-from pipelines.training.tensorboard_log import Curves
+from pipelines.training.tensorboard_log import TensorBoardLog
 
 CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
@@ -82,15 +82,15 @@ class StepCurve(keras.callbacks.Callback):
         path: the table.
         progress: the progress of the run.
         steps_per_epoch: steps in an epoch; short epochs have no rows.
-        curves: the curves for TensorBoard.
+        tensorboard: the TensorBoard log.
     """
 
-    def __init__(self, path: Path, progress: Progress, steps_per_epoch: int, curves: Curves) -> None:
+    def __init__(self, path: Path, progress: Progress, steps_per_epoch: int, tensorboard: TensorBoardLog) -> None:
         super().__init__()
         self.path = path
         self.progress = progress
         self.every = steps_per_epoch // STEP_ROWS
-        self.curves = curves
+        self.tensorboard = tensorboard
         self.before = progress.step
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -99,8 +99,8 @@ class StepCurve(keras.callbacks.Callback):
         before, self.before = self.before, self.progress.step
         if self.every > 1 and before // self.every < self.progress.step // self.every:
             row = {"step": float(self.progress.step)} | {name: float(value) for name, value in (logs or {}).items()}
-            table.append(self.path, row)
-            self.curves.add_step(row)
+            metrics_file.append(self.path, row)
+            self.tensorboard.add_step(row)
 
 
 class StopOnNaN(keras.callbacks.Callback):
@@ -221,7 +221,7 @@ class ProbeCallback(keras.callbacks.Callback):
     def _measure(self) -> None:
         # On JAX, accessing the model brings its weights up to date.
         _ = self.model
-        table.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
+        metrics_file.append(self.path, {"step": self.progress.step, **self.probe.measure(self.net)})
 
 
 class SaveRun(keras.callbacks.Callback):
@@ -236,11 +236,18 @@ class SaveRun(keras.callbacks.Callback):
         progress: the progress of the run; changed in place.
         timer: decides when the state is due.
         stop: the request to end the run.
-        curves: the TensorBoard log.
+        tensorboard: the TensorBoard log.
     """
 
     def __init__(
-        self, run: Run, net: keras.Model, progress: Progress, *, timer: SaveTimer, stop: StopRequest, curves: Curves
+        self,
+        run: Run,
+        net: keras.Model,
+        progress: Progress,
+        *,
+        timer: SaveTimer,
+        stop: StopRequest,
+        tensorboard: TensorBoardLog,
     ) -> None:
         super().__init__()
         self.run = run
@@ -248,7 +255,7 @@ class SaveRun(keras.callbacks.Callback):
         self.progress = progress
         self.timer = timer
         self.stop = stop
-        self.curves = curves
+        self.tensorboard = tensorboard
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.since = time.perf_counter()
@@ -270,8 +277,8 @@ class SaveRun(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, "step": progress.step, "seconds": progress.seconds}
         row |= {name: scores[name] for name in FIRST if name in scores}
         row |= scores
-        table.append(self.run.path / "metrics.csv", row)
-        self.curves.add(row)
+        metrics_file.append(self.run.path / "metrics.csv", row)
+        self.tensorboard.add(row)
         # A regression has no accuracy; its best epoch has the lowest validation loss.
         score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
         if score > progress.best:
@@ -311,7 +318,7 @@ def record(run: Run, progress: Progress) -> None:
         run: the run directory.
         progress: the progress of the run.
     """
-    rows = table.read(run.path / "metrics.csv")
+    rows = metrics_file.read(run.path / "metrics.csv")
     last = rows[-1] if rows else {}
     metrics = {name: last[name] for name in FIRST if name in last}
     if progress.best_epoch:

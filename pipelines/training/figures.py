@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from pipelines.core.class_names import class_names, text_width
-from pipelines.core.plotting import BLUE, GREY, MARKED, ORANGE, loss_axis, saved, whole_ticks
+from pipelines.core.plotting import BLUE, GREY, MAX_MARKERS, ORANGE, loss_axis, saved, whole_ticks
 from pipelines.core.run import Run
 from pipelines.training.evaluation import Evaluation, Regression
-from pipelines.training.table import Row, read
+from pipelines.training.metrics_file import Row, read
 
 
 def draw_training(run: Run) -> None:
@@ -67,7 +67,7 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
         title: title of the figure.
     """
     steps = [row["step"] for row in rows]
-    marker = "o" if len(rows) <= MARKED else None
+    marker = "o" if len(rows) <= MAX_MARKERS else None
     names = {"loss": "loss", "accuracy": "accuracy", "mae": "mean absolute error"}
     metrics = [name for name in names if name in rows[0]]
     for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
@@ -104,7 +104,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     # Gates that start nearly closed may end orders of magnitude higher; hundreds of layers need points, not a line.
     first = np.array(list(before.values()))
     logarithmic = history[-1].max() > 20 * first.min() > 0
-    after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MARKED else {"marker": "o", "ms": 4}
+    after = {"ls": "none", "marker": ".", "ms": 3} if len(layers) > MAX_MARKERS else {"marker": "o", "ms": 4}
     left.plot(numbers, first, color=GREY, ls="--", label="before training")
     left.plot(numbers, history[-1], color=BLUE, **after, label=f"after {steps[-1]:,.0f} steps")
     if logarithmic:
@@ -115,7 +115,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     left.set_xlabel("highway layer, from the input")
     left.set_ylabel("mean of T (0: layer carries its input on)")
     whole_ticks(left.xaxis, 10)
-    left.legend(loc="best" if len(layers) <= MARKED else "upper left")
+    left.legend(loc="best" if len(layers) <= MAX_MARKERS else "upper left")
     # An epoch's column spans the steps since the epoch before.
     norm = "log" if logarithmic and history.min() > 0 else "linear"
     mesh = right.pcolormesh(steps, np.append(numbers, numbers[-1] + 1) - 0.5, history.T, cmap="viridis", norm=norm)

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from highway_keras.callbacks import MeanGates
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
@@ -16,7 +17,7 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import signals, table, trackers
+from pipelines.training import metrics_file, signals, trackers
 from pipelines.training.callbacks import (
     CHECKPOINTS,
     STEPS_FILE,
@@ -33,8 +34,8 @@ from pipelines.training.callbacks import (
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
 from pipelines.training.probe import PROBE_FILE, Probes
-from pipelines.training.progress import ProgressBar
-from pipelines.training.tensorboard_log import Curves
+from pipelines.training.progress import TrainingProgress
+from pipelines.training.tensorboard_log import TensorBoardLog
 
 # Number of examples over which mean gates are taken after each epoch.
 GATE_EXAMPLES = 256
@@ -130,10 +131,12 @@ def _fit(training: Training) -> None:
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
     with (
-        ProgressBar(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as bar,
-        Curves(
-            run.path / "tensorboard", table.read(run.path / "metrics.csv"), table.read(run.path / STEPS_FILE)
-        ) as curves,
+        TrainingProgress(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as display,
+        TensorBoardLog(
+            run.path / "tensorboard",
+            metrics_file.read(run.path / "metrics.csv"),
+            metrics_file.read(run.path / STEPS_FILE),
+        ) as tensorboard,
         signals.noted(options.console) as stop,
         trackers.reporting(run, options.track, options.console) as reports,
     ):
@@ -143,17 +146,17 @@ def _fit(training: Training) -> None:
             # After an epoch, the running metrics are those of its validation, which must not be restored.
             StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
-            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, curves),
+            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, tensorboard),
             *probes,
             gates,
-            bar,
+            display,
             SaveRun(
                 run,
                 training.net,
                 progress,
                 timer=SaveTimer(options.interval, progress.step),
                 stop=stop,
-                curves=curves,
+                tensorboard=tensorboard,
             ),
             StopEarly(progress, config.patience),
             *reports,
@@ -189,11 +192,10 @@ def _fit(training: Training) -> None:
             train(config.epochs)
     epochs = progress.step // steps_per_epoch
     if epochs < config.epochs:
-        options.console.print(
+        say(
+            options.console,
             f"stopped after epoch {epochs}: no better validation score in {config.patience} epochs; the best is that "
             f"of epoch {progress.best_epoch} (--weights best)",
-            highlight=False,
-            soft_wrap=True,
         )
 
 

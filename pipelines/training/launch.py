@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pipelines.core import environment
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
@@ -18,7 +19,7 @@ from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, initial, table
+from pipelines.training import checkpoint, fine_tuning, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
@@ -72,12 +73,12 @@ def start(config: Config, path: Path, options: Options) -> Run:
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         if config.start_from:
-            with replacing(run.path / initial.INITIAL) as aside:
+            with replacing(run.path / fine_tuning.INITIAL) as aside:
                 ready.net.save(aside)
         _announce(run, options.console)
         if config.start_from:
             new = f", with a new layer {ready.replaced}" if ready.replaced else ""
-            options.console.print(f"starting from {config.start_from}{new}", highlight=False, soft_wrap=True)
+            say(options.console, f"starting from {config.start_from}{new}")
         finish(Training(run, ready.net, ready.model, fitted, examples, TrainingState(), options))
     return run
 
@@ -126,9 +127,9 @@ def resume(path: Path, options: Options) -> Run:
         if state is None:
             state = TrainingState()
             if config.start_from:
-                saved = path / initial.INITIAL
+                saved = path / fine_tuning.INITIAL
                 # A run that was killed while it was created has not saved its net yet.
-                initial.assign(net, saved if saved.exists() else Path(config.start_from))
+                fine_tuning.assign(net, saved if saved.exists() else Path(config.start_from))
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
@@ -136,22 +137,21 @@ def resume(path: Path, options: Options) -> Run:
         for folder in (path, path / CHECKPOINTS):
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
-        table.truncate(path / "metrics.csv", step // steps_per_epoch)
+        metrics_file.truncate(path / "metrics.csv", step // steps_per_epoch)
         for rows in (PROBE_FILE, STEPS_FILE):
             cut(path / rows, step)
         record(run, state.progress)
         _announce(run, console)
         if (now := getattr(model, "devices", 1)) < (run.record.devices or 1):
-            console.print(
+            say(
+                console,
                 f"each batch was divided among {run.record.devices} devices and is now on {now}: results are no longer "
                 f"bit-identical. Unset JAX_NUM_CPU_DEVICES to avoid this.",
-                highlight=False,
-                soft_wrap=True,
             )
         for damage in state.damaged:
-            console.print(f"{damage}; the previous one is intact", highlight=False, soft_wrap=True)
+            say(console, f"{damage}; the previous one is intact")
         if step:
-            console.print(f"resuming after step {step:,}", highlight=False)
+            say(console, f"resuming after step {step:,}")
         finish(Training(run, net, model, fitted, examples, state, options))
     return run
 
@@ -198,12 +198,11 @@ def _announce(run: Run, console: Console) -> None:
     record, data, epochs = run.record, run.record.data, run.config.epochs
     rest = data.counts["train"] % run.config.batch_size
     further = f"; {rest} more examples start the next epoch" if rest and epochs > 1 else ""
-    console.print(
+    say(
+        console,
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "
         f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
-        highlight=False,
-        soft_wrap=True,
     )
     if run.config.validation not in (0, data.counts["validation"]):
-        console.print(f"note: --validation is ignored, because {data.name} has a validation split", highlight=False)
+        say(console, f"note: --validation is ignored, because {data.name} has a validation split")

@@ -11,13 +11,14 @@ from pipelines.core import user_code
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo
-from pipelines.training import many_steps, optimizers, schedules
-from pipelines.training.many_steps import ManySteps, drawing
+from pipelines.training import optimizers, schedules
+from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
+from pipelines.training.steps_per_execution import MultiStepModel, device_count
 
 # With many steps per execution, a shallow dense net spends little time between executions. At 100 layers or more there
 # is nothing to gain, and longer executions only take memory.
-MANY_STEPS = 50
+MOST_STEPS_PER_EXECUTION = 50
 LAYERS_PER_EXECUTION = 3000
 
 
@@ -45,7 +46,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     factory = user_code.function(preset) if user_code.is_function(preset) else partial(from_preset, preset)
     keras.utils.set_random_seed(config.seed % 2**32)
     try:
-        with policy(precision), drawing():
+        with policy(precision), fast_initializers():
             net = factory(input_shape=data.shape, outputs=outputs, **settings)
     except (ValueError, TypeError) as error:
         raise UserError(
@@ -143,8 +144,8 @@ def compiled(
             import jax
 
             available = min(devices or jax.device_count(), jax.device_count())
-            count = many_steps.devices(config.batch_size, available, depth=None if devices else stack.depth)
-            model = ManySteps(net.input, net.output, devices=count, name=net.name)
+            count = device_count(config.batch_size, available, depth=None if devices else stack.depth)
+            model = MultiStepModel(net.input, net.output, devices=count, name=net.name)
         else:
             model = keras.Model(net.input, net.output, name=net.name)
         model.compile(
@@ -172,6 +173,6 @@ def steps_per_execution(config: Config, steps_per_epoch: int, stacked: int) -> i
         stacked: layers in the net's stack if it trains on a CPU, else 0. With "auto", an execution of a stack takes a
             fraction of a second: long enough to make the cost of the call negligible, short enough to show progress.
     """
-    short = min(MANY_STEPS, max(1, LAYERS_PER_EXECUTION // stacked)) if stacked else 1
+    short = min(MOST_STEPS_PER_EXECUTION, max(1, LAYERS_PER_EXECUTION // stacked)) if stacked else 1
     asked = short if config.steps_per_execution == "auto" else config.steps_per_execution
     return next(steps for steps in range(min(asked, steps_per_epoch), 0, -1) if steps_per_epoch % steps == 0)

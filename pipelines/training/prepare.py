@@ -11,7 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import Machine, Precision
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
-from pipelines.training import initial, memory
+from pipelines.training import fine_tuning, memory
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import resolve
 
@@ -73,7 +73,7 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
         net = build(config, data, precision.policy)
     if not machine.accelerators:
         memory.check(net, config, precision.policy)
-    replaced = initial.assign(net, Path(config.start_from)) if config.start_from else None
+    replaced = fine_tuning.assign(net, Path(config.start_from)) if config.start_from else None
     accelerated = bool(machine.accelerators)
     model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not data.labels)
     return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)

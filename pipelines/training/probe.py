@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.training import table
+from pipelines.training import metrics_file
 
 if TYPE_CHECKING:
     import keras
@@ -48,4 +48,4 @@ def cut(path: Path, step: int) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     # Rows are in the order of their steps, and only the last one may be incomplete.
     rows = [line for line in lines[1:] if line.endswith("\n")]
-    table.truncate(path, sum(float(row.partition(",")[0]) <= step for row in rows) if step else 0)
+    metrics_file.truncate(path, sum(float(row.partition(",")[0]) <= step for row in rows) if step else 0)

@@ -6,9 +6,10 @@ from typing import Any
 
 import keras
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from pipelines.core.console import TimeLeftColumn, say
 from pipelines.training.checkpoint import Progress
 
 # Fast enough for the eye, but not so fast that every step waits for the accelerator.
@@ -22,7 +23,7 @@ LINE = {
 }
 
 
-class ProgressBar(keras.callbacks.Callback):
+class TrainingProgress(keras.callbacks.Callback):
     """Shows epoch, loss, accuracy or mean absolute error, validation score, examples per second and the time left.
 
     Args:
@@ -44,14 +45,14 @@ class ProgressBar(keras.callbacks.Callback):
         self.progress = progress
         self.bar: Bar | None = None
 
-    def __enter__(self) -> "ProgressBar":
+    def __enter__(self) -> "TrainingProgress":
         if self.console.is_terminal:
             self.bar = Bar(
                 TextColumn("epoch {task.fields[epoch]}"),
                 BarColumn(bar_width=None),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[scores]}"),
-                TimeRemainingColumn(compact=True),
+                TimeLeftColumn(),
                 console=self.console,
                 expand=True,
             )
@@ -111,7 +112,7 @@ class ProgressBar(keras.callbacks.Callback):
             parts = [form.format(float(logs[name])) for name, form in LINE.items() if name in logs]
             parts += [f"{self.speed:,.0f} examples/s"] if self.speed else []
             parts.append(f"{time.perf_counter() - self.started:.1f} s")
-            self.console.print(f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}", highlight=False, soft_wrap=True)
+            say(self.console, f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}")
 
     def _scores(self, logs: Mapping[str, Any]) -> str:
         # Short enough to leave room for the bar on 80 columns.

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from pipelines.core.config import Config
+from pipelines.core.console import TimeLeftColumn
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import ConstantSchedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE, saved
@@ -73,7 +74,8 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, regression=regression, rate=rising)
     fitted = preprocess.fit(config.preprocess, examples.images)
     dataset = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
-    with Progress(console=console, transient=True) as progress:
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeftColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
         recorder = Recorder(progress, steps)
         model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[recorder], shuffle=False, verbose=0)
     losses = np.array(recorder.smoothed)

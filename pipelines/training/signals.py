@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from pipelines.core.console import say
 from pipelines.core.errors import StoppedError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -111,7 +112,7 @@ def _listen(descriptor: int, stop: StopRequest, console: Console, terminals: lis
         end = "ends at once" if again else "finishes the step and saves; a second signal ends at once"
         # The terminal may be closed.
         with suppress(OSError):
-            console.print(f"{received.name}: {end}", highlight=False, soft_wrap=True)
+            say(console, f"{received.name}: {end}")
             if again:
                 console.show_cursor()
         if again:

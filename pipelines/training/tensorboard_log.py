@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.training.table import Row
+from pipelines.training.metrics_file import Row
 
 VALIDATION = "val_"
 # Maximum number of curves of mean gates. Hundreds of them slow down every epoch, and are indistinguishable.
@@ -17,7 +17,7 @@ GATES = 100
 AXES = ("epoch", "step", "seconds")
 
 
-class Curves:
+class TensorBoardLog:
     """Writes event files for TensorBoard, with the same names as Keras's callback.
 
     That callback buffers events for up to two minutes, which are lost if the process is killed, and repeats the events
@@ -29,8 +29,8 @@ class Curves:
         steps: rows of steps.csv so far.
 
     Example:
-        with Curves(run.path / "tensorboard", table.read(run.path / "metrics.csv")) as curves:
-            curves.add(row)
+        with TensorBoardLog(run.path / "tensorboard", metrics_file.read(run.path / "metrics.csv")) as log:
+            log.add(row)
     """
 
     def __init__(self, folder: Path, rows: Sequence[Row], steps: Sequence[Row] = ()) -> None:
@@ -42,7 +42,7 @@ class Curves:
         for row in steps:
             self.add_step(row)
 
-    def __enter__(self) -> "Curves":
+    def __enter__(self) -> "TensorBoardLog":
         return self
 
     def __exit__(

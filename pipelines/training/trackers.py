@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
+from pipelines.core.console import say
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import write_text
 from pipelines.core.frozen import flat
@@ -91,7 +92,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
         try:
             action()
         except Exception as error:
-            console.print(f"note: {name} does not have {lost}: {_first_line(error)}", highlight=False, soft_wrap=True)
+            say(console, f"note: {name} does not have {lost}: {_first_line(error)}")
 
     def log(epoch: int, logs: Mapping[str, Any]) -> None:
         values = {key: float(value) for key, value in logs.items()}

@@ -1,4 +1,4 @@
-"""Functions that train a new or interrupted run to its end and draw its figures, for use without a command line."""
+"""Functions that train a new or interrupted run to its end, or find its learning rate, without a command line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipelines.core import frameworks
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import remove_leftovers
 from pipelines.core.run import Run, locked, open_run, refuse_existing
@@ -112,6 +113,33 @@ def resume(
     )
 
 
+def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, console: Console | None = None) -> float:
+    """Finds a learning rate for a configuration, by training with a rising one, and draws the losses.
+
+    Args:
+        config: the configuration, as in a recipe.
+        path: the figure to write.
+        data_dir: see `train`.
+        console: see `train`.
+
+    Returns:
+        The suggested learning rate.
+
+    Raises:
+        UserError: the data cannot be loaded, the net cannot be built, or the loss is not finite from the start.
+
+    Example:
+        find_rate(recipes.get("demo").config, Path("rates.png"))
+    """
+    console = console or Console()
+    frameworks.load(console=console)
+    from pipelines.training import rate_finder
+
+    found = rate_finder.sweep(config, data_dir, console)
+    rate_finder.draw(found, config, path)
+    return found.suggested
+
+
 def _complete(
     config: Config | None,
     path: Path,
@@ -152,7 +180,7 @@ def _advice(path: Path, console: Console) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if path.is_dir():
-            console.print(f"stopped; resume with: highway train --resume {path}", highlight=False, soft_wrap=True)
+            say(console, f"stopped; resume with: highway train --resume {path}")
         raise
     except Exception as error:
         full = disk_is_full(error)

@@ -8,10 +8,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from pipelines.core.plotting import BLUE, GREY, saved
-from pipelines.training import table
 from pipelines.tuning import settings, ticks
 from pipelines.tuning.importance import Importance, importance
-from pipelines.tuning.loss_curves import draw_losses
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import SearchState, Trial
 from pipelines.tuning.space import LOGARITHMIC, searched
@@ -21,7 +19,7 @@ GAP = 0.2
 
 
 def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
-    """Draws figures/parallel.png, importance.png and, for a study, depths.png.
+    """Draws figures/parallel.png and importance.png.
 
     Args:
         folder: the folder of the search.
@@ -46,10 +44,6 @@ def draw(folder: Path, plan: SearchPlan, state: SearchState) -> list[Path]:
         files.append(figures / "importance.png")
         with saved(files[-1], (7.5, 2.4 + 0.4 * len(measured.names))) as figure:
             draw_importance(figure, measured, state, title)
-    if plan.nets:
-        files.append(figures / "depths.png")
-        with saved(files[-1], (11, 4.4)) as figure:
-            draw_depths(figure, folder, plan, state, title)
     return files
 
 
@@ -125,25 +119,6 @@ def draw_importance(figure: Figure, measured: Importance, state: SearchState, ti
         notes.append("Epochs: better settings were trained longer, so they are effect as well as cause.")
     figure.suptitle(title, fontsize=11)
     axes.set_title("\n".join(notes), fontsize=9, color=GREY, loc="left", x=0)
-
-
-def draw_depths(figure: Figure, folder: Path, plan: SearchPlan, state: SearchState, title: str) -> None:
-    """Draws training losses of each net: its best trial and the mean of its ten best, as in the paper's Figure 1.
-
-    Args:
-        figure: an empty figure.
-        folder: the folder of the search, with the metrics of the trials.
-        plan: the plan of the search.
-        state: the state of the search.
-        title: title of the figure.
-    """
-    losses: dict[str, list[np.ndarray]] = {net.name: [] for net in plan.nets}
-    for trial in settings.longest(state.ranked):
-        rows = table.read(folder / "trials" / state.root(trial).number / "metrics.csv")
-        if rows:
-            losses[plan.net(trial.values)].append(np.array([row["loss"] for row in rows]))
-    draw_losses(figure, losses)
-    figure.suptitle(title)
 
 
 def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray, ticks.Ticks]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.core import durations
+from pipelines.core.console import say
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import FILE, SearchState, Trial, read
 from pipelines.tuning.space import Value, searched
@@ -41,7 +42,7 @@ HEADS = {
 """Column heads; all other columns are headed by their name."""
 
 
-class ProgressBoard:
+class SearchProgress:
     """Shows trials, their hyperparameters and objectives, and the time left.
 
     Args:
@@ -62,7 +63,7 @@ class ProgressBoard:
         self._reported: set[str] = set()
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def __enter__(self) -> "ProgressBoard":
+    def __enter__(self) -> "SearchProgress":
         before = read(self.folder)
         if before:
             self._reported = {trial.number for trial in before.trials if trial.over}
@@ -78,7 +79,7 @@ class ProgressBoard:
 
     def say(self, line: str) -> None:
         """Prints a line above the table."""
-        self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(self.console, line)
 
     def update(self, final: bool = False) -> None:
         """Reads the state and shows changes."""

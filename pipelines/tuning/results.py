@@ -1,7 +1,5 @@
 """Results of a search: the table of its trials, the winners as recipes, and TensorBoard's HParams page."""
 
-import csv
-import io
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 from pipelines.core import environment
 from pipelines.core.config import Provenance, Recipe
 from pipelines.core.errors import UserError
-from pipelines.core.files import write_text
+from pipelines.core.files import csv_text, write_text
 from pipelines.core.frozen import flat
 from pipelines.tuning import settings
 from pipelines.tuning.search_plan import SearchPlan
@@ -66,26 +64,24 @@ def write(folder: Path, plan: SearchPlan, state: SearchState) -> dict[str, Path]
 
 def table(plan: SearchPlan, state: SearchState) -> str:
     """Formats trials.csv: one row per trial in the order of sampling, with the budget if it is a reduced one."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     names = [*(["net"] if plan.nets else []), *searched(plan.space)]
     label = ["budget"] if plan.label else []
-    writer.writerow([*COLUMNS[:2], state.objective.name, *names, *COLUMNS[3:], *label])
-    for trial in state.trials:
-        writer.writerow(
-            [
-                trial.number,
-                trial.status,
-                "" if trial.score is None else f"{trial.score:.6g}",
-                *(_cell(plan, trial, name) for name in names),
-                f"{trial.seconds:.1f}" if trial.over else "",
-                trial.epochs or plan.config.epochs,
-                trial.earlier or "",
-                trial.reason,
-                *([plan.label] if plan.label else []),
-            ]
-        )
-    return text.getvalue()
+    head = [*COLUMNS[:2], state.objective.name, *names, *COLUMNS[3:], *label]
+    rows = (
+        [
+            trial.number,
+            trial.status,
+            None if trial.score is None else f"{trial.score:.6g}",
+            *(_cell(plan, trial, name) for name in names),
+            f"{trial.seconds:.1f}" if trial.over else None,
+            trial.epochs or plan.config.epochs,
+            trial.earlier,
+            trial.reason,
+            *([plan.label] if plan.label else []),
+        ]
+        for trial in state.trials
+    )
+    return csv_text([head, *rows])
 
 
 def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
@@ -155,8 +151,8 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
     import tensorflow as tf
     from tensorboard.plugins.hparams import api
 
-    board = folder / "tensorboard"
-    shutil.rmtree(board, ignore_errors=True)
+    logs = folder / "tensorboard"
+    shutil.rmtree(logs, ignore_errors=True)
     trials = settings.longest(state.ranked)
     domains = {}
     for name in settings.names(plan, trials):
@@ -164,12 +160,12 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
         domain = api.Discrete(choices) if choices else api.RealInterval(*map(float, searched(plan.space)[name]))
         domains[name] = api.HParam(name, domain)
     objective = state.objective.name
-    with tf.summary.create_file_writer(str(board)).as_default():
+    with tf.summary.create_file_writer(str(logs)).as_default():
         api.hparams_config(list(domains.values()), [api.Metric(objective, display_name=f"best {objective}")])
     for trial in trials:
         epochs = settings.epochs(plan, trial)
         values = plan.effective(trial.values) | {"epochs": epochs}
-        with tf.summary.create_file_writer(str(board / trial.number)).as_default():
+        with tf.summary.create_file_writer(str(logs / trial.number)).as_default():
             api.hparams(
                 {hparam: values[name] for name, hparam in domains.items() if name in values}, trial_id=trial.number
             )

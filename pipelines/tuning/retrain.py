@@ -1,18 +1,17 @@
 """Retraining the winners of a search with several seeds."""
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
+from pipelines.core.console import say
 from pipelines.core.durations import clock
-from pipelines.core.files import write_text
+from pipelines.core.files import csv_text, write_text
 from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
-from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.pool import train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning.search_state import Objective
@@ -54,11 +53,9 @@ def retrain(
             members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     train_all(members, workers=workers, console=console, label="retrains", result=lambda run: _outcome(run, objective))
     rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("net", "seed", f"best_{objective.name}", "best_epoch", "run"))
-    writer.writerows((net, seed, "" if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
-    write_text(folder / "retrained.csv", text.getvalue())
+    head = ("net", "seed", f"best_{objective.name}", "best_epoch", "run")
+    cells = ((net, seed, None if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
+    write_text(folder / "retrained.csv", csv_text([head, *cells]))
     for net in recipes:
         scores = [row[2] for row in rows if row[0] == net and row[2] is not None]
         best = f"best {objective.name} {_spread(scores)}"

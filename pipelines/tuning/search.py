@@ -13,14 +13,13 @@ from rich.console import Console
 
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.training.processes.task import Task
-from pipelines.tuning import search_plan as plans
 from pipelines.tuning import search_state as states
-from pipelines.tuning.progress import ProgressBoard
-from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.progress import SearchProgress
+from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 
 LOOPBACK = "127.0.0.1"
 ID, ADDRESS, PORT = "KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT"
@@ -83,11 +82,11 @@ def tune(
     plan = plan.model_copy(update={"config": _prepared(plan.config, data_dir, console)})
     search = _search(plan, folder, data_dir)
     identity = os.environ.get(ID, "")
-    plans.keep(plan, folder)
+    SEARCH_FILE.keep(plan, folder)
     if identity and "chief" not in identity:
         _work(search, workers, identity, console)
         return
-    with plans.locked(folder):
+    with SEARCH_FILE.locked(folder):
         state = states.read(folder)
         if state is None or not state.over:
             _announce(search, identity, resumes=state is not None, console=console)
@@ -168,16 +167,16 @@ def lead(search: Search, members: Sequence[Member], console: Console) -> None:
         UserError: the data are not available, no trial can be trained, or a process dies repeatedly. A search that
             never began leaves no files.
     """
-    board = ProgressBoard(console, search.plan, search.folder, len(members) - 1)
+    progress = SearchProgress(console, search.plan, search.folder, len(members) - 1)
     try:
-        with board, Supervisor(members, board.say) as supervisor:
+        with progress, Supervisor(members, progress.say) as supervisor:
             while supervisor.works():
-                board.update()
+                progress.update()
                 time.sleep(POLL)
     except UserError as error:
         if states.read(search.folder) is None and not isinstance(error, DiedError):
             # The user's corrected command is another search, which this folder must then accept.
-            plans.forget(search.folder)
+            SEARCH_FILE.forget(search.folder)
         raise
 
 
@@ -228,13 +227,13 @@ def _summarize(plan: SearchPlan, folder: Path, console: Console, retraining: dic
         raise UserError(f"no trial finished before the deadline. Repeat the command to resume {folder}.")
     if not state.over:
         done = sum(trial.over for trial in state.trials)
-        console.print(f"stopped at the deadline after {done} trials; repeat the command to resume", highlight=False)
+        say(console, f"stopped at the deadline after {done} trials; repeat the command to resume")
     recipes = results.write(folder, plan, state)
     figures.draw(folder, plan, state)
     for line in results.report(plan, state, recipes):
         say(console, line)
     if retraining["seeds"] and not state.over:
-        console.print("the winner is retrained once all trials are done", highlight=False)
+        say(console, "the winner is retrained once all trials are done")
     elif retraining["seeds"]:
         retrain(recipes, folder, **retraining, objective=state.objective, console=console)
 

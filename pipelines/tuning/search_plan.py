@@ -16,20 +16,17 @@ The folder of a search:
 
 import hashlib
 import math
-import shutil
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
 from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
-from pipelines.core.files import file_lock, write_text
-from pipelines.core.frozen import Count, Frozen, Share, flat, read
+from pipelines.core.frozen import Count, Frozen, Share, read
+from pipelines.core.plan_file import PlanFile, changes
 from pipelines.tuning.space import Value, changed, gated
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
-FILE = "search.json"
 FACTOR = 3
 """Reduction factor of Hyperband: each rung keeps a third of the trials and trains them three times as long."""
 
@@ -162,63 +159,34 @@ def planned(
     )
 
 
+def _difference(stored: SearchPlan, requested: SearchPlan) -> str:
+    return "; ".join(f"{name} was {before} and is {now}" for name, before, now in changes(stored, requested))
+
+
+SEARCH_FILE = PlanFile(
+    "search.json",
+    SearchPlan,
+    _difference,
+    another="{folder} holds another search: {difference}. Repeat its command to resume it, or search in another folder "
+    "with --to DIR.",
+    foreign="{folder} exists and is not a search folder. Choose another folder with --to DIR.",
+    busy="another process is searching in {folder}. Wait for it, or search in another folder with --to DIR.",
+    before_work=("kerastuner", "logs"),
+)
+"""Keeps the plan of a search in its folder."""
+
+
 def open_plan(folder: Path) -> SearchPlan:
     """Reads the plan of a search.
 
     Raises:
         UserError: the plan is missing, damaged or of another version.
     """
-    path = folder / FILE
+    name = SEARCH_FILE.name
     try:
-        return read(path, SearchPlan)
+        return read(folder / name, SearchPlan)
     except FileNotFoundError:
-        raise UserError(f"{folder} is not a search folder: it has no {FILE}. Expected one of `highway tune`.") from None
-
-
-def keep(plan: SearchPlan, folder: Path) -> None:
-    """Stores the plan in its folder, or checks that the folder holds the same plan.
-
-    Raises:
-        UserError: the folder holds another search or something else.
-    """
-    path = folder / FILE
-    if path.exists():
-        _check_same(open_plan(folder), plan, folder)
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} exists and is not a search folder. Choose another folder with --to DIR.")
-    write_text(path, plan.model_dump_json(indent=2) + "\n")
-
-
-def forget(folder: Path) -> None:
-    """Removes the files of a search that never began, and its folder if that leaves it empty."""
-    (folder / FILE).unlink(missing_ok=True)
-    for name in ("kerastuner", "logs"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()
-
-
-def locked(folder: Path) -> AbstractContextManager[None]:
-    """Locks the search until the block ends or the process dies.
-
-    Raises:
-        UserError: another process holds the lock.
-    """
-    return file_lock(
-        folder / FILE,
-        f"another process is searching in {folder}. Wait for it, or search in another folder with --to DIR.",
-    )
-
-
-def _check_same(stored: SearchPlan, requested: SearchPlan, folder: Path) -> None:
-    before, now = flat(stored), flat(requested)
-    changes = [f"{name} was {before.get(name)} and is {now[name]}" for name in now if before.get(name) != now[name]]
-    if changes:
-        raise UserError(
-            f"{folder} holds another search: {'; '.join(changes)}. Repeat its command to resume it, or search in "
-            "another folder with --to DIR."
-        )
+        raise UserError(f"{folder} is not a search folder: it has no {name}. Expected one of `highway tune`.") from None
 
 
 def hyperband_epochs(longest: int) -> list[int]:

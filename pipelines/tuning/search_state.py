@@ -120,7 +120,7 @@ def read(folder: Path) -> SearchState | None:
         ) from error
 
 
-def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:
+def _trial(state: dict[str, Any], lease: dict[str, Any]) -> Trial:
     values = state["hyperparameters"]["values"]
     return Trial(
         number=state["trial_id"],
@@ -128,9 +128,9 @@ def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:
         values={name: value for name, value in values.items() if "/" not in name},
         score=state["score"] if state["status"] == "COMPLETED" else None,
         reason=state["message"] or "",
-        worker=clock["worker"],
-        since=clock["since"],
-        seconds=clock["seconds"],
+        worker=lease["worker"],
+        since=lease["since"],
+        seconds=lease["seconds"],
         epochs=values.get("tuner/epochs"),
         earlier=values.get("tuner/trial_id"),
         before=values.get("tuner/initial_epoch", 0),

@@ -12,11 +12,12 @@ from typing import Any
 import keras
 from rich.console import Console
 
+from highway_keras.layers.equations import gate_slope
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
-from pipelines.training import launch, table
+from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
 from pipelines.training.checkpoint import Interval
 from pipelines.tuning.search_state import Objective
@@ -56,7 +57,7 @@ class StopOnDeadGates(keras.callbacks.Callback):
         self._check(gates, f"after epoch {epoch + 1}")
 
     def _check(self, gates: Mapping[str, float], when: str) -> None:
-        if gates and all(mean * (1 - mean) < self.least for mean in gates.values()):
+        if gates and all(gate_slope(mean) < self.least for mean in gates.values()):
             state = "shut" if min(gates.values()) < 0.5 else "open"
             raise HopelessError(f"dead gates: all {len(gates)} layers are {state} {when}")
 
@@ -140,7 +141,7 @@ def train(
         raise
     if open_run(path).record.state == "diverged":
         raise HopelessError("the loss is no longer finite")
-    scores = [row[wanted.name] for row in table.read(path / "metrics.csv")]
+    scores = [row[wanted.name] for row in metrics_file.read(path / "metrics.csv")]
     finite = [score for score in scores[:epochs] if math.isfinite(score)]
     if not finite:
         raise HopelessError(f"{wanted.name} is not finite in any epoch")

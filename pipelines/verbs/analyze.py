@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.analysis.analyze import PAGE, analyze
+from pipelines.core.console import say
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> None:
         units=given.units, data_dir=given.data_dir, console=console,
     )  # fmt: skip
     console.print(_table(found))
-    console.print(f"written: {folder / PAGE}, with figures, layers.csv and arrays.npz", highlight=False, soft_wrap=True)
+    say(console, f"written: {folder / PAGE}, with figures, layers.csv and arrays.npz")
 
 
 def _table(found: "Analysis") -> Table:

@@ -1,6 +1,5 @@
 """`highway data`: lists, prepares and draws data sets, and measures the throughput of the training input."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -8,6 +7,7 @@ import tyro
 from rich.console import Console
 
 from pipelines.core.config import Config
+from pipelines.core.console import say, table_console
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure, writing
 from pipelines.core.frameworks import load as load_frameworks
@@ -86,10 +86,7 @@ def _list(data_dir: Path | None) -> None:
     from pipelines.data.listing import SPLITS, listed
     from pipelines.data.roots import data_root
 
-    console = Console()
-    if not console.is_terminal:
-        # Output to a program must not be wrapped.
-        console = Console(width=400)
+    console = table_console()
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
     for column in ("data", "version", "inputs", "classes", *SPLITS, "on disk", "where"):
         table.add_column(column, overflow="fold", justify="right" if column in NUMBERS else "left")
@@ -98,7 +95,7 @@ def _list(data_dir: Path | None) -> None:
         size = decimal(data.size) if data.counts else ""
         table.add_row(data.name, data.version, data.inputs, data.classes, *counts, size, data.where)
     console.print(table)
-    console.print(f"Data sets are in {data_root(data_dir)} (--data-dir, TFDS_DATA_DIR).", highlight=False)
+    say(console, f"Data sets are in {data_root(data_dir)} (--data-dir, TFDS_DATA_DIR).")
 
 
 def _prepare(given: Arguments) -> None:
@@ -106,19 +103,21 @@ def _prepare(given: Arguments) -> None:
         folder = given.data_dir.expanduser()
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    load_frameworks(console=Console())
+    console = Console()
+    load_frameworks(console=console)
     from pipelines.data.own.prepare import resolved
     from pipelines.data.sources import open_builder
 
     data = resolved(_any(given), given.data_dir, Console(stderr=True)).data
-    _say(f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
+    say(console, f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
 
 
 def _show(given: Arguments) -> None:
     config = _any(given)
     path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
     check_figure(path, "--to")
-    load_frameworks(console=Console())
+    console = Console()
+    load_frameworks(console=console)
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
     from pipelines.data.samples import draw_samples
@@ -130,7 +129,7 @@ def _show(given: Arguments) -> None:
         prepared = own.prepare(found, config.height_and_width, Console(stderr=True), kind)
         config = config.model_copy(update={"data": str(prepared)})
     draw_samples(config.data, config if config.recipe != NONE else None, given.data_dir, path)
-    _say(f"samples are in {path}")
+    say(console, f"samples are in {path}")
 
 
 def _describe(data: "OwnData") -> None:
@@ -156,30 +155,26 @@ def _describe(data: "OwnData") -> None:
     sizes = {image.size for image, _ in images}
     low, high = (" x ".join(str(end(side)) for side in zip(*sizes, strict=True)) for end in (min, max))
     size = f"size: {low}" if low == high else f"sizes: from {low} to {high}"
-    console.print(f"{size}, {'grey' if data.found.is_grey else 'colour'}", highlight=False)
+    say(console, f"{size}, {'grey' if data.found.is_grey else 'colour'}")
     for note in notes(data.found, data.splits):
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+        say(console, f"note: {note}")
     for damage in data.found.damaged:
-        console.print(f"damaged: {damage}", highlight=False, soft_wrap=True)
+        say(console, f"damaged: {damage}")
 
 
 def _throughput(given: Arguments) -> None:
-    load_frameworks(console=Console())
+    console = Console()
+    load_frameworks(console=console)
     from pipelines.core.environment import cores, cpu
-    from pipelines.data.batches import of_config, throughput
+    from pipelines.data.batches import config_throughput
     from pipelines.data.own.prepare import resolved
-    from pipelines.data.preprocess import fit
     from pipelines.data.samples import settings
-    from pipelines.data.sources import describe, load
 
-    config, data_dir = resolved(_any(given), given.data_dir, Console(stderr=True)), given.data_dir
-    classes = len(describe(config.data, data_dir, config.validation).labels)
-    examples = load(config.data, "train", data_dir, config.validation, config.subset)
-    batches = of_config(config, examples, fit(config.preprocess, examples.images), classes=classes, steps=2**40)
-    speed = throughput(batches)
+    config = resolved(_any(given), given.data_dir, Console(stderr=True))
+    speed = config_throughput(config, given.data_dir)
     model, features = cpu()
-    _say(f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
-    _say(f"measured on {cores()} cores, {model} ({' '.join(features) or 'no known features'}), input alone")
+    say(console, f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
+    say(console, f"measured on {cores()} cores, {model} ({' '.join(features) or 'no known features'}), input alone")
 
 
 def _any(given: Arguments) -> Config:
@@ -191,7 +186,3 @@ def _any(given: Arguments) -> Config:
         return recipes.get(given.name).config
     settings = {name: getattr(given, name) for name in ("image_size", "image_fit", "group", "skip_damaged")}
     return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import recipes
+from pipelines.core.console import say
 from pipelines.core.guard import guarded
 from pipelines.data import figures
 from pipelines.export.export import export
@@ -31,7 +32,7 @@ TRAINED, PHOTOGRAPH = "cifar10", Path("docs/images/cat.jpg")
 NEXT = """[bold]try next[/]
   source .venv/bin/activate
   highway serve models   [dim]# a page to draw digits on[/]
-  highway predict {version} {run}/pictures/*.png
+  highway predict {version} {run}/images/*.png
   highway train demo --model.transform-bias -3 --run runs/closed-gates
   highway recipes
   tensorboard --logdir {run}/tensorboard"""
@@ -47,10 +48,10 @@ def main() -> None:
     _title(console, f"highway evaluate {run}")
     result = evaluate(run)
     assert isinstance(result, Evaluation)  # Digits are classes.
-    console.print(f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}", highlight=False)
+    say(console, f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}")
     _title(console, f"highway export {run} --to {model} --gates")
     version = export(run, model, gates=True)
-    console.print(parity(version), highlight=False, soft_wrap=True, end="")
+    sys.stdout.write(parity(version))
     files, truth = _test_images(run)
     _title(console, f"highway predict {version} {files[0].parent}/*.png")
     predictions = predict(version, files).predictions
@@ -80,7 +81,7 @@ def _test_images(run: Path) -> tuple[list[Path], list[str]]:
     assert isinstance(examples, sources.Examples), "500 digits fit into memory"
     truth = [opened.record.data.labels[label] for label in examples.labels[:SHOWN]]
     names = [f"{index:02}-is-{label}" for index, label in enumerate(truth)]
-    return figures.save_images(examples.images[:SHOWN], names, run / "pictures"), truth
+    return figures.save_images(examples.images[:SHOWN], names, run / "images"), truth
 
 
 def _draw(run: Path, files: list[Path], truth: list[str], predictions: list[Prediction]) -> None:

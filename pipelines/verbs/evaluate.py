@@ -6,6 +6,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.core.console import say
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
@@ -50,11 +51,7 @@ def main(arguments: list[str]) -> None:
         written.append(given.run / "report.md")
     # Only classifiers of images can be exported.
     then = "" if isinstance(result, Regression) or given.data else f"\nnext: highway export {given.run}"
-    console.print(
-        f"written: {', '.join(map(str, written))}{then}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(console, f"written: {', '.join(map(str, written))}{then}")
 
 
 def table(result: Evaluation | Regression) -> Table:

@@ -2,8 +2,10 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import tyro
+from pydantic import Field, create_model
 from rich.console import Console
 from rich.markup import escape
 
@@ -11,11 +13,12 @@ from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
 from pipelines.export.export import export, verify
+from pipelines.export.forms import optional
 from pipelines.export.summary import agreement, report
 from serving.manifest import ConversionKind
 
 
-class Arguments(Frozen):
+class FixedArguments(Frozen):
     """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
 
     run: tyro.conf.Positional[Path]
@@ -28,12 +31,10 @@ class Arguments(Frozen):
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
     gates: bool = False
     """Return the mean transform gate of each highway layer with each prediction."""
-    int8: bool = False
-    """Also write a quantized ONNX model and measure its accuracy and speed."""
     calibrate: bool = False
     """Divide the logits by a temperature, fitted on the validation split, so that predictions made with a probability
     of 90% are right 90% of the time."""
-    pictures: ConversionKind | None = None
+    conversion: ConversionKind | None = Field(None, alias="pictures")
     """Preprocessing of image files: centre a digit as in MNIST; or crop (natural), pad or squash a photograph to the
     aspect ratio of the input. Default: chosen from the data set and the run's `image_fit`."""
     force: bool = False
@@ -43,6 +44,11 @@ class Arguments(Frozen):
     genpkey -algorithm ed25519`; HIGHWAY_SIGNING_PASSPHRASE decrypts it. With --verify, sign an existing version."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+_OPTIONAL: dict[str, Any] = {form.key: (bool, Field(False, description=form.option)) for form in optional()}
+Arguments = create_model("Arguments", __base__=FixedArguments, __doc__=FixedArguments.__doc__, **_OPTIONAL)
+"""The arguments, with an option for each optional form."""
 
 
 def main(arguments: list[str]) -> None:
@@ -64,7 +70,8 @@ def main(arguments: list[str]) -> None:
         return
     with console.status(f"exporting {escape(str(given.run))}"):
         folder = export(
-            given.run, given.to, given.weights, given.data_dir, gates=given.gates, int8=given.int8,
-            calibrate=given.calibrate, pictures=given.pictures, sign=given.sign, force=given.force,
+            given.run, given.to, given.weights, given.data_dir, gates=given.gates,
+            optional=[key for key in _OPTIONAL if getattr(given, key)], calibrate=given.calibrate,
+            conversion=given.conversion, sign=given.sign, force=given.force,
         )  # fmt: skip
     sys.stdout.write(report(folder))

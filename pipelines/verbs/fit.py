@@ -6,19 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 from pydantic import Field
-from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core import frameworks
-from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
-from pipelines.core.run import refuse_existing
-from pipelines.export.export import export
 from pipelines.export.summary import report
-from pipelines.training.evaluate import evaluate
-from pipelines.training.evaluation import Evaluation
-from pipelines.training.train import train
+from pipelines.fit.fit import fit
 
 RECIPE = "cifar10_modern"
 
@@ -53,32 +46,11 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway fit`.
 
     Raises:
-        UserError: the data cannot be read or trained on, the run directory exists, or another step fails.
+        UserError: see `fit`.
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
-    console = Console()
-    frameworks.load(console=console)
-    from pipelines.data.own import prepare, survey
-    from pipelines.training.choice import choose
-
-    if not prepare.is_own(given.data):
-        raise UserError(f"there are no images of your own in {given.data}. Train a data set with `highway train`.")
-    own = prepare.read(given.data, given.group, console)
-    run = given.run or Path("runs") / own.name
-    refuse_existing(run)
-    survey.refuse(own.found, own.splits, given.skip_damaged)
     fields = {name: getattr(given, name) for name in ("data", "image_fit", "group", "skip_damaged", "seed")}
-    choice = choose(own, recipes.get(RECIPE).config.model_copy(update=fields), given.minutes, given.image_size)
-    for reason in choice.reasons:
-        console.print(f"chosen: {reason}", highlight=False, soft_wrap=True)
-    # Prepared here, because the images have been read.
-    train(prepare.with_prepared(choice.config, own, console), run, console=console)
-    if own.counts["test"]:
-        result = evaluate(run)
-        assert isinstance(result, Evaluation), "images have classes"
-        low, high = result.interval
-        right = f"{result.correct:,} of {result.count:,} test images right"
-        console.print(f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})", highlight=False, soft_wrap=True)
-    version = export(run, given.to, gates=True, calibrate=bool(own.counts["validation"]))
+    config = recipes.get(RECIPE).config.model_copy(update=fields)
+    version = fit(config, given.minutes, side=given.image_size, run=given.run, to=given.to)
     sys.stdout.write(report(version))
     sys.stdout.write(f"      highway serve {version.parent.parent}\n")

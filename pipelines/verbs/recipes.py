@@ -2,7 +2,6 @@
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +11,8 @@ from rich.table import Table
 
 from pipelines import recipes
 from pipelines.core.config import Recipe
+from pipelines.core.console import say, table_console
 from pipelines.core.errors import UserError
-from pipelines.core.files import write_text
 from pipelines.core.frozen import Frozen, flat
 from pipelines.core.parsing import parse
 from pipelines.recipes.provenance import tags
@@ -58,10 +57,7 @@ def main(arguments: list[str]) -> None:
     asked = parse(Arguments, arguments, "highway recipes", DESCRIPTION)
     if asked.like is not None and asked.action != "new":
         raise UserError(f"--like is for 'highway recipes new'. Received: highway recipes {asked.action}.")
-    console = Console()
-    if not console.is_terminal:
-        # Output to a program must not be wrapped.
-        console = Console(width=400)
+    console = table_console()
     if asked.action == "show":
         if asked.name is None:
             raise UserError(
@@ -87,8 +83,8 @@ def _list(console: Console) -> None:
         table.add_row(name, recipe.config.data, recipe.source, recipe.published)
     console.print(table)
     alone = " and ".join(name for name in originals if f"{name}_{KINDS[0]}" not in names)
-    console.print(f"Twins for comparison, except for {alone}: NAME_plain and NAME_residual.", highlight=False)
-    console.print("highway recipes show NAME lists every number; highway train NAME trains it.", highlight=False)
+    say(console, f"Twins for comparison, except for {alone}: NAME_plain and NAME_residual.")
+    say(console, "highway recipes show NAME lists every number; highway train NAME trains it.")
 
 
 def _write(name: str | None, like: str | None) -> None:
@@ -97,10 +93,7 @@ def _write(name: str | None, like: str | None) -> None:
     path = Path(name)
     if path.suffix != ".json":
         raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {name}.json --like {like}")
-    if path.exists():
-        raise UserError(f"{path} exists already, and is not overwritten. Name another file.")
-    recipe = recipes.like(recipes.named_recipe(like), path.stem)
-    write_text(path, recipe.model_dump_json(indent=2, exclude={"provenance", "measured"}, by_alias=True) + "\n")
+    recipes.write(recipes.like(recipes.named_recipe(like), path.stem), path)
     sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: highway train {path}\n")
 
 
@@ -110,17 +103,16 @@ def _show(console: Console, name: str) -> None:
     table = _table(console, "field", "value", "source")
     for field, value in flat(recipe.config).items():
         table.add_row(field, _text(value), tag.get(field, "default"))
-    say = partial(console.print, highlight=False, markup=False)
-    say(f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}".rstrip() + "\n")
+    say(console, f"{recipe.name}: {recipe.source}. Published: {recipe.published}. {recipe.measured}".rstrip() + "\n")
     if header := recipes.header(name):
-        say(f"{header}\n")
-    say(table)
-    say(f"\n{LEGEND}\n  highway train {name} --epochs {recipe.config.epochs}")
+        say(console, f"{header}\n")
+    console.print(table)
+    say(console, f"\n{LEGEND}\n  highway train {name} --epochs {recipe.config.epochs}")
     bounds = {parameter: values for parameter, values in flat(recipe.search).items() if values}
     if bounds:
-        say("highway tune searches within these bounds, which are ours:")
+        say(console, "highway tune searches within these bounds, which are ours:")
     for parameter, values in bounds.items():
-        say(f"  --search.{parameter.replace('_', '-')} {_text(values)}")
+        say(console, f"  --search.{parameter.replace('_', '-')} {_text(values)}")
 
 
 def _table(console: Console, *columns: str) -> Table:

@@ -6,6 +6,7 @@ import tyro
 from rich.console import Console
 
 from pipelines import studies
+from pipelines.core.console import table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
@@ -37,7 +38,8 @@ class Arguments(Frozen):
     """Runs of each arm, with the seeds 0, 1, ...; default: the study's own number. Not for a study that draws
     settings."""
     budget: Share = 1.0
-    """Share of the work: reduces seeds or settings, epochs and examples, and labels every table and figure."""
+    """Share of the work, split evenly among seeds or settings, epochs and examples: 0.001 keeps a tenth of each. Every
+    table and figure is labelled. `highway tune --budget` reduces trials and epochs only."""
     schedule: Schedule | None = None
     """Train as long as the source did, or only as long as a CPU can; default: short if the study has a short schedule
     and the machine has no GPU or TPU."""
@@ -66,10 +68,7 @@ def main(arguments: list[str]) -> None:
                 raise UserError(f"--list takes no study. Did you mean: highway reproduce {given.name}")
             from pipelines.studies.run import listing
 
-            console = Console()
-            # Output to a program must not be wrapped.
-            shown = console if console.is_terminal else Console(width=400)
-            listing.show(given.data_dir, shown, measure=given.measure)
+            listing.show(given.data_dir, table_console(), measure=given.measure)
             return
         if given.measure:
             raise UserError("--measure is for highway reproduce --list.")

@@ -8,15 +8,16 @@ from typing import Literal
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core import environment, frameworks
+from pipelines.core import environment
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
 from pipelines.training import trackers
-from pipelines.training.train import resume, train
+from pipelines.training.train import find_rate, resume, train
 
 TRAIN = "highway train"
 _RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
@@ -113,7 +114,11 @@ def main(arguments: list[str]) -> None:
     trackers.check(given.track)
     environment.choose_gpu(given.gpus)
     if given.config and given.find_rate:
-        _find_rate(given.config, given.data_dir, given.find_rate, console)
+        check_figure(given.find_rate, "--find-rate")
+        rate = find_rate(given.config, given.find_rate, data_dir=given.data_dir, console=console)
+        own = given.config.optimizer.learning_rate
+        losses = f"losses: {given.find_rate}"
+        say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
     if given.config is None:
         run = resume(
@@ -128,7 +133,7 @@ def main(arguments: list[str]) -> None:
             console=console,
             track=given.track,
         )
-    console.print(_summary(run), highlight=False, soft_wrap=True)
+    say(console, _summary(run))
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
@@ -173,21 +178,6 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(
         config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate, chosen.track, chosen.gpus
-    )
-
-
-def _find_rate(config: Config, data_dir: Path | None, path: Path, console: Console) -> None:
-    check_figure(path, "--find-rate")
-    frameworks.load(console=console)
-    from pipelines.training import rate_finder
-
-    found = rate_finder.sweep(config, data_dir, console)
-    rate_finder.draw(found, config, path)
-    own = config.optimizer.learning_rate
-    console.print(
-        f"suggested: --optimizer.learning-rate {found.suggested:g} (the recipe's is {own:g}); losses: {path}",
-        highlight=False,
-        soft_wrap=True,
     )
 
 

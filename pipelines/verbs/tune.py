@@ -60,7 +60,8 @@ class NewSearch(Config):
     trials: Count | None = None
     """Number of trials; default: 20. Hyperband derives it from --epochs."""
     budget: Share = 1.0
-    """Share of the full work: 0.01 runs a tenth of the trials, each for a tenth of the epochs."""
+    """Share of the full work, split evenly between trials and epochs: 0.01 runs a tenth of the trials, each for a tenth
+    of the epochs. `highway reproduce --budget` reduces examples too."""
     workers: Count = 1
     """Processes that train at the same time; each gets its share of the cores."""
     deadline: Positive | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from serving.engine.backends import ServedVersion
@@ -9,6 +10,9 @@ from serving.engine.catalog import Catalog
 from serving.engine.settings import Settings
 from serving.errors import DrainingError, ModelError, UnavailableError
 from serving.protocols import open_inference, triton
+
+# Version of this program.
+VERSION = metadata.version("highway-keras")
 
 
 @dataclass(frozen=True)

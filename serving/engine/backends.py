@@ -217,13 +217,13 @@ class InProcessBackend:
         # The first call allocates memory; no request should have to wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
         measured = self.measured(model.manifest.name)
-        watch = self._watchdog.watch
-        predict: Callable[[np.ndarray], Outputs] = watch(version, model.predict)
-        predict_maps: Callable[[np.ndarray], Outputs] = watch(version, model.predict_maps)
-        see: Callable[[np.ndarray, bool], Seen] = watch(version, model.see)
+        limit = self._watchdog.limit
+        predict: Callable[[np.ndarray], Outputs] = limit(version, model.predict)
+        predict_maps: Callable[[np.ndarray], Outputs] = limit(version, model.predict_maps)
+        see: Callable[[np.ndarray, bool], Seen] = limit(version, model.see)
         if crashes:
-            predict, see = crashes.watch(version, predict), crashes.watch(version, see)
-            predict_maps = crashes.watch(version, predict_maps)
+            predict, see = crashes.attribute(version, predict), crashes.attribute(version, see)
+            predict_maps = crashes.attribute(version, predict_maps)
         batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
         maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
         return InProcessVersion(model, batcher, see, maps)

@@ -157,7 +157,7 @@ class Catalog(Generic[T]):
         finally:
             self._refreshing.release()
 
-    def watch(self, seconds: float, after: Callable[[], object] = lambda: None) -> threading.Thread:
+    def start_polling(self, seconds: float, after: Callable[[], object] = lambda: None) -> threading.Thread:
         """Checks the repository at once and then periodically, in a thread, until `close`.
 
         Args:

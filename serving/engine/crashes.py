@@ -31,7 +31,7 @@ class Crashes:
 
     Example:
         crashes = Crashes(2)
-        predict = crashes.watch("demo/1 5f7c", model.predict)
+        predict = crashes.attribute("demo/1 5f7c", model.predict)
     """
 
     def __init__(self, workers: int) -> None:
@@ -49,7 +49,7 @@ class Crashes:
         """
         self._slots = itertools.cycle(_slots(worker))
 
-    def watch(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
+    def attribute(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
         """Wraps a function so that the supervisor knows its version while it runs.
 
         Args:
@@ -58,7 +58,7 @@ class Crashes:
         """
         note, memory, own = version.encode() + b"\0", self._predicting, self._own
 
-        def watched(*arguments: In.args, **named: In.kwargs) -> Out:
+        def attributed(*arguments: In.args, **named: In.kwargs) -> Out:
             try:
                 at = own.slot
             except AttributeError:
@@ -69,7 +69,7 @@ class Crashes:
             finally:
                 memory[at] = 0
 
-        return watched
+        return attributed
 
     def caused_by(self, version: str) -> bool:
         """Returns whether a worker crashed while it was predicting with a version."""
@@ -96,7 +96,7 @@ class Crashes:
 
 
 @dataclass
-class _Call:
+class _TimedCall:
     version: str
     # Seconds in which both this call and the watchdog were running.
     age: float = 0.0
@@ -110,15 +110,15 @@ class Watchdog:
         seconds: time limit of a call, not counting the time while the process is suspended.
 
     Example:
-        predict = Watchdog(60.0).watch("demo/1 5f7c", model.predict)
+        predict = Watchdog(60.0).limit("demo/1 5f7c", model.predict)
     """
 
     seconds: float
-    _calls: dict[int, _Call] = field(default_factory=dict, init=False)
+    _calls: dict[int, _TimedCall] = field(default_factory=dict, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _closed: threading.Event = field(default_factory=threading.Event, init=False)
 
-    def watch(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
+    def limit(self, version: str, function: Callable[In, Out]) -> Callable[In, Out]:
         """Wraps a function so that its calls have a time limit.
 
         Args:
@@ -130,18 +130,18 @@ class Watchdog:
             self._thread.start()
         calls = self._calls
 
-        def watched(*arguments: In.args, **named: In.kwargs) -> Out:
+        def limited(*arguments: In.args, **named: In.kwargs) -> Out:
             thread = threading.get_ident()
-            calls[thread] = _Call(version)
+            calls[thread] = _TimedCall(version)
             try:
                 return function(*arguments, **named)
             finally:
                 del calls[thread]
 
-        return watched
+        return limited
 
     def close(self) -> None:
-        """Ends the watch: there are no further calls."""
+        """Ends the checks: there are no further calls."""
         self._closed.set()
 
     def _run(self) -> None:

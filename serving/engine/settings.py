@@ -85,3 +85,19 @@ class Settings:
     """Other web sites whose pages may call the endpoint (CORS); "*" is all."""
     crashes: Crashes | None = None
     """Versions that crashed a worker process, which are not served again; None without a supervisor."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on connections; times in seconds."""
+
+    header: float = 10.0
+    """For the head of a request, from its first byte or from the start of the connection."""
+    body: float = 30.0
+    """For its body, plus one second per `serving.http.connections.RATE` bytes, and for reading the answer."""
+    idle: float = 75.0
+    """Between two requests on one connection."""
+    connections: int = 1024
+    """Connections in total."""
+    address: int = 256
+    """Connections from one address."""

@@ -1,13 +1,10 @@
 """The endpoint as an ASGI app: routes, limits, page and metrics over a catalog of model versions."""
 
 import gc
-import logging
 import math
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,21 +16,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from serving import errors
+from serving.engine.about import VERSION
 from serving.engine.backends import Backend, InProcessBackend, ServedVersion
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.engine.processes import Offload
 from serving.engine.settings import Settings
-from serving.http import metrics, open_inference, page, predict, tf_rest
-from serving.http.middleware import Access, App, Dispatch
-from serving.http.openapi import VERSION, describe
-from serving.http.records import record_of
+from serving.http import open_inference, page, predict, tf_rest
+from serving.http.middleware import AccessLayer, App, Dispatch, record_of
+from serving.http.openapi import describe
 from serving.keys import Keys
 from serving.protocols.open_inference import HEADER
+from serving.requests import metrics
+from serving.requests.access import AccessControl
+from serving.requests.refusals import FAILED, STATUS, kind_of, refusal
+from serving.requests.shared import Shared
 from serving.tracing import Tracing
 
-log = logging.getLogger(__name__)
 ABOUT = """
 Three protocols for the same models:
 
@@ -46,34 +45,6 @@ If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key:
 """
 # Seconds that a version still being opened has to finish when the endpoint stops.
 CLOSING = 2.0
-# Maximum number of characters in an error message.
-QUOTED = 2000
-FAILED = "the endpoint failed. Its log has the reason."
-STATUS = {
-    errors.UnknownModelError: 404,
-    errors.RequestError: 400,
-    errors.ImageError: 400,
-    errors.LimitError: 413,
-    errors.OutputError: 500,
-    errors.BusyError: 503,
-    errors.SlowError: 504,
-    errors.ModelError: 503,
-    errors.DrainingError: 503,
-}
-# Name of each of these errors in metrics and logs: "unknown_model", "request", "image"...
-KINDS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Error")).lower() for kind in STATUS}
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Parts of an endpoint that another server, for another protocol, shares with this one."""
-
-    settings: Settings
-    catalog: Catalog[ServedVersion]
-    predictor: Predictor
-    access: Access
-
-
 # Serves until its context ends.
 OtherServer = Callable[[Shared], AbstractAsyncContextManager[None]]
 
@@ -119,14 +90,14 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         gc.collect()
         gc.freeze()
         # Requests are answered while models load: that the endpoint is alive, and with the models loaded so far.
-        watching = catalog.watch(settings.poll, after_check)
+        polling = catalog.start_polling(settings.poll, after_check)
         shared = Shared(settings, catalog, predictor, access)
         async with other(shared) if other else nullcontext():
             yield
         catalog.close()
         backend.interrupt()
         # The thread may be opening a version, which needs the backend; an unresponsive disk is not waited for.
-        await run_in_threadpool(watching.join, CLOSING)
+        await run_in_threadpool(polling.join, CLOSING)
         await backend.close()
         # All requests have been answered; a prediction that never ends is not waited for.
         executor.shutdown(wait=False, cancel_futures=True)
@@ -161,8 +132,8 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
-    access = Access(dispatch, settings, keys, tracing)
-    whole: App = access
+    access = AccessControl(settings, keys, tracing)
+    whole: App = AccessLayer(dispatch, access, settings)
     if settings.origins:
         whole = CORSMiddleware(
             whole,
@@ -182,32 +153,6 @@ def _backend(settings: Settings, executor: Executor) -> Backend:
     from serving.tf_serving.backend import TfServingBackend
 
     return TfServingBackend(settings, settings.tf_serving)
-
-
-def kind_of(error: Exception) -> str:
-    """Returns the name of an error in metrics and logs; "failed" for a bug."""
-    return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), "failed")
-
-
-def _status(error: Exception) -> int:
-    """Returns the HTTP status of an error, by its class or a base class; 0 for a bug."""
-    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 0)
-
-
-def refusal(error: Exception) -> tuple[int, str, float]:
-    """Returns the answer to an error: HTTP status, message, and the seconds after which a retry makes sense, if any.
-
-    Args:
-        error: an error of this endpoint, or a bug, which is logged.
-    """
-    status = _status(error)
-    if not status:
-        log.error("a request failed", exc_info=error)
-        return 500, FAILED, 0.0
-    message = str(error)
-    # Some messages quote the request, which may be megabytes long.
-    message = message if len(message) <= QUOTED else f"{message[:QUOTED]}..."
-    return status, message, getattr(error, "after", 1.0) if status == 503 else 0.0
 
 
 async def _prediction_error(request: Request, error: Exception) -> Response:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serving.http.metrics import CONNECTIONS, cut
+from serving.engine.settings import Limits
+from serving.requests.metrics import CONNECTIONS, cut
 
 # Bytes per second at which a body does not count as slow, however long it takes: 0.5 Mbit/s.
 RATE = 2**16
@@ -31,22 +32,6 @@ _SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d byt
 _LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits on connections; times in seconds."""
-
-    header: float = 10.0
-    """For the head of a request, from its first byte or from the start of the connection."""
-    body: float = 30.0
-    """For its body, plus one second per `RATE` bytes, and for reading the answer."""
-    idle: float = 75.0
-    """Between two requests on one connection."""
-    connections: int = 1024
-    """Connections in total."""
-    address: int = 256
-    """Connections from one address."""
-
-
 @dataclass
 class _Connections:
     """All open connections, checked periodically: a timer for each request would cost more."""
@@ -56,7 +41,7 @@ class _Connections:
     by_address: Counter[str] = field(default_factory=Counter)
     # Bytes of unread answers, the oldest first.
     unread: dict["LimitedProtocol", int] = field(default_factory=dict)
-    watching: bool = False
+    checking: bool = False
 
     def add(self, one: "LimitedProtocol") -> bool:
         """Adds a connection, if necessary in place of a silent one; returns False if there is no room."""
@@ -67,8 +52,8 @@ class _Connections:
         self.connections.add(one)
         self.by_address[one.address] += 1
         CONNECTIONS.inc()
-        if not self.watching:
-            self.watching = True
+        if not self.checking:
+            self.checking = True
             one.loop.call_later(self._pause(), self._check, one.loop)
         return True
 
@@ -103,8 +88,8 @@ class _Connections:
         now = loop.time()
         for one in list(self.connections):
             one.check(now)
-        self.watching = bool(self.connections)
-        if self.watching:
+        self.checking = bool(self.connections)
+        if self.checking:
             loop.call_later(self._pause(), self._check, loop)
 
     def _pause(self) -> float:

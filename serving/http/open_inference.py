@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from serving.engine.about import About
+from serving.engine.about import VERSION, About
 from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
@@ -21,17 +21,16 @@ from serving.http.openapi import (
     RAW,
     STATISTICS,
     TEXT,
-    VERSION,
     operation,
     record,
 )
 from serving.http.tf_rest import finder, path_parameters
 from serving.protocols import open_inference as protocol
-from serving.protocols import request as requests
+from serving.protocols import request as protocol_request
 from serving.protocols import triton
 
 # Replaces the images, which the process that formats the response does not need.
-EMPTY = requests.Request(None, None)
+EMPTY = protocol_request.Request(None, None)
 _PATHS = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 
 

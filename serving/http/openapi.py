@@ -1,11 +1,9 @@
 """OpenAPI descriptions of the routes that read and write their bodies themselves."""
 
-from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
 
-VERSION = metadata.version("highway-keras")
 JSON = "application/json"
 RAW = "application/octet-stream"
 TEXT: dict[str, Any] = {"type": "string"}

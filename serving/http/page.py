@@ -111,10 +111,10 @@ def add(app: FastAPI) -> None:
             return JSONResponse({"status": "alive"})
         return FileResponse(PAGE / "index.html", headers=HEADERS)
 
-    app.mount("/static", _Files(directory=PAGE), name="static")
+    app.mount("/static", _PageFiles(directory=PAGE), name="static")
 
 
-class _Files(StaticFiles):
+class _PageFiles(StaticFiles):
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
         response.headers.update(HEADERS)

@@ -16,11 +16,11 @@ from serving.engine.backends import ServedVersion, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.errors import LimitError, RequestError
+from serving.http.middleware import record_of
 from serving.http.openapi import IMAGES_BODY, JSON, RAW, operation
-from serving.http.records import record_of
 from serving.manifest import Manifest
 from serving.protocols import images as protocol
-from serving.protocols import request as requests
+from serving.protocols import request as protocol_request
 from serving.schemas import Answer
 
 FORM = "multipart/form-data"
@@ -109,14 +109,16 @@ def _query(request: Request) -> Query:
     return query
 
 
-async def _images(request: Request, manifest: Manifest, limit: int) -> tuple[list[str | None], requests.Request]:
+async def _images(
+    request: Request, manifest: Manifest, limit: int
+) -> tuple[list[str | None], protocol_request.Request]:
     """Reads the images of a request, with their names for the response."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         found = await _form(request, limit)
         names, files = [name for name, _ in found], [file for _, file in found]
         shown = [name or f"image {number + 1}" for number, name in enumerate(names)]
-        return [*names], requests.Request(None, files, shown)
+        return [*names], protocol_request.Request(None, files, shown)
     body = await request.body()
     if not body:
         raise RequestError(
@@ -124,14 +126,14 @@ async def _images(request: Request, manifest: Manifest, limit: int) -> tuple[lis
             f"({RAW})."
         )
     if kind != RAW or _FILE.match(body):
-        return [None], requests.Request(None, [body])
+        return [None], protocol_request.Request(None, [body])
     shape = manifest.input.shape[1:]
     if len(body) % math.prod(shape):
-        requests.check_shape((len(body),), manifest)
+        protocol_request.check_shape((len(body),), manifest)
     images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
     if len(images) > limit:
         raise _too_many(limit)
-    return [None] * len(images), requests.Request(images, None)
+    return [None] * len(images), protocol_request.Request(images, None)
 
 
 def _too_many(limit: int) -> LimitError:

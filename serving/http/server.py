@@ -10,8 +10,8 @@ from types import FrameType
 
 import uvicorn
 
-from serving.engine.settings import Settings
-from serving.http.connections import Limits, protocol
+from serving.engine.settings import Limits, Settings
+from serving.http.connections import protocol
 from serving.http.middleware import App
 
 

@@ -8,8 +8,8 @@ from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
+from serving.http.middleware import record_of
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
-from serving.http.records import record_of
 from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
 from serving.protocols import tf_rest as protocol
 from serving.protocols.request import parse_version

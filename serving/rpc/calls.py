@@ -14,9 +14,10 @@ import grpc
 from serving.engine.backends import ServedVersion
 from serving.engine.processes import SMALL
 from serving.errors import BusyError, RequestError, SlowError
-from serving.http.app import Shared, kind_of, refusal
-from serving.http.records import RequestRecord
 from serving.messages.tables import bulk_bytes
+from serving.requests.records import RequestRecord
+from serving.requests.refusals import kind_of, refusal
+from serving.requests.shared import Shared
 from serving.tracing import REQUEST_ID, TRACEPARENT
 
 # gRPC's status for the HTTP status of an error.
@@ -151,7 +152,8 @@ def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is
             raise
         finally:
             record.served = call.served
-            access.leave(path, size, status, record, client_of(context.peer())[0])
+            client, _ = client_of(context.peer())
+            access.leave(record, size, method="POST", path=path, route=path, status=status, client=client)
 
     # The client sends one message, and gRPC would wait for it without a limit.
     return grpc.stream_unary_rpc_method_handler(answer)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from serving.http.metrics import cut
+from serving.requests.metrics import cut
 from serving.rpc.calls import CallLimits, Client
 
 # Open files of this process, on Linux and macOS.
@@ -35,7 +35,7 @@ class ConnectionLimits:
         self._seen: dict[Client, int] = {}
         self._count = 0
 
-    async def watch(self) -> None:
+    async def enforce(self) -> None:
         """Checks every second."""
         while True:
             await asyncio.sleep(_INTERVAL)

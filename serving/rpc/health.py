@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from serving.engine.about import About
 from serving.errors import ModelError, ServingError
-from serving.http.app import refusal
+from serving.requests.refusals import refusal
 from serving.rpc.calls import CODES, CallLimits
 
 SERVICE = "grpc.health.v1.Health"

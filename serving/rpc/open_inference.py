@@ -6,17 +6,16 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
-from serving.engine.about import About
+from serving.engine.about import VERSION, About
 from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.processes import SMALL
 from serving.errors import ModelError, RequestError, UnknownModelError
-from serving.http.app import Shared
-from serving.http.openapi import VERSION
 from serving.messages.open_inference import BULK, CLASSES
 from serving.messages.tables import first_field
 from serving.protocols import open_inference_grpc as protocol
 from serving.protocols import triton
 from serving.protocols.request import parse_version
+from serving.requests.shared import Shared
 from serving.rpc.calls import GrpcCall, Method, parsing_cost, text
 
 SERVICE = "inference.GRPCInferenceService"

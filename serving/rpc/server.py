@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 import grpc
 
 from serving.engine.about import About
-from serving.engine.settings import Settings
-from serving.http.app import Shared
-from serving.http.connections import Limits
+from serving.engine.settings import Limits, Settings
+from serving.requests.shared import Shared
 from serving.rpc import open_inference, tf_serving
 from serving.rpc.calls import CallLimits, handler
 from serving.rpc.connections import ConnectionLimits
@@ -60,7 +59,7 @@ async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> A
         raise OSError(f"cannot listen on {address} for gRPC") from error
     await server.start()
     connections = ConnectionLimits(int(address.rpartition(":")[2]), limits.address, call_limits)
-    tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.watch())]
+    tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.enforce())]
     stopping = asyncio.create_task(_stop(server, shared.settings, grace))
     try:
         yield

@@ -6,11 +6,11 @@ from typing import Any
 from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.processes import SMALL
 from serving.errors import RequestError
-from serving.http.app import Shared
 from serving.messages import tf_serving as messages
 from serving.messages.tables import first_field
 from serving.protocols import tf_predict as protocol
 from serving.protocols.tf_rest import STATES
+from serving.requests.shared import Shared
 from serving.rpc.calls import GrpcCall, Method, parsing_cost
 
 PREDICTION, MODELS = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"

@@ -174,7 +174,7 @@ def test_containers_train_export_and_serve(train, endpoint, tmp_path):
         done = subprocess.run([PROGRAM, "run", *mounts, train, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    highway("train", "demo", "--epochs", "1", "--schedule.warmup-steps", "10")
+    highway("train", "demo", "--epochs", "1")
     highway("export", "runs/demo", "--gates")
     highway("release", "models/demo")
     assert 'name: "demo"' in (tmp_path / "work" / "models" / "models.config").read_text()

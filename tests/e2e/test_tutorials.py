@@ -14,7 +14,7 @@ from tests.endpoint import Endpoint
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 # A few steps of a narrower net are enough to write every file that the pages use.
 BUDGET = {
-    "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4 --schedule.warmup-steps 1",
+    "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4",
     "--examples 500": "--examples 50",
     "epochs=10": "epochs=1",
     "--minutes 2": "--minutes 0.1",

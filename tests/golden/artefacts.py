@@ -17,7 +17,7 @@ from pathlib import Path
 
 TINY = ["--data", "mnist_5k", "--subset.train", "60", "--subset.test", "20", "--batch-size", "20"]
 TINY += ["--model.width", "4", "--precision", "float32"]
-TRAIN = ["train", "demo", *TINY, "--epochs", "4", "--schedule.warmup-steps", "2", "--checkpoint-steps", "1"]
+TRAIN = ["train", "demo", *TINY, "--epochs", "4", "--schedule.warmup", "0.2", "--checkpoint-steps", "1"]
 TUNE = ["tune", "mnist_dense_50", *TINY, "--model.depth", "3", "--epochs", "2", "--steps-per-execution", "1"]
 TUNE += ["--trials", "3", "--search.learning-rate", "0.001", "0.1", "--search.transform-bias", "-4", "-1"]
 LEFT_OUT = {"figures", "logs", "tensorboard", "key.pem"}

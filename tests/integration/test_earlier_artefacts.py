@@ -18,8 +18,9 @@ from pipelines.core.environment import versions
 from pipelines.core.optimizers import CosineSchedule
 from pipelines.core.run import open_run
 from pipelines.recipes import named_recipe
-from pipelines.tuning import search_plan, search_state
+from pipelines.tuning import search_state
 from pipelines.tuning.distributed import oracles
+from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.verbs.cli import main
 from pipelines.verbs.tune import parse_tune
 from serving.engine.settings import Settings
@@ -99,7 +100,7 @@ def test_recipe_files_hold_the_same_configurations(artefacts):
 def test_a_stopped_search_has_the_same_fingerprint_and_trials(artefacts):
     folder = Path("searches/stopped")
     plan = parse_tune(TUNE[1:]).plan
-    search_plan.keep(plan, folder)
+    SEARCH_FILE.keep(plan, folder)
     oracle = oracles.make(plan, search_state.read(folder).objective)
     oracle.make_fault_tolerant(plan, folder)
     # Workers refuse a chief with another digest.

@@ -13,7 +13,7 @@ from pipelines.core import run as runs
 from pipelines.data import preprocess
 from pipelines.data.sources import load
 from pipelines.studies.papers.factors.walk_forward import WEIGHTS, measured
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint, metrics_file
 from pipelines.training.evaluate import evaluate
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
@@ -44,7 +44,7 @@ def test_training_minimizes_and_records_the_mean_squared_error(trained_run, data
     assert trained_run.record.state == "finished"
     assert (trained_run.record.data.shape, trained_run.record.data.labels) == ((4,), ())
     assert len(trained_run.record.gates) == 4
-    rows = table.read(trained_run.path / "metrics.csv")
+    rows = metrics_file.read(trained_run.path / "metrics.csv")
     assert list(rows[0])[:8] == ["epoch", "step", "seconds", "learning_rate", "loss", "mae", "val_loss", "val_mae"]
     examples = load("fama_french", "validation", data_dir)
     inputs = preprocess.apply(preprocess.load(trained_run.path / "preprocess.npz"), examples.images)
@@ -60,7 +60,7 @@ def test_preprocessing_is_fitted_on_training_months_only(trained_run, data_dir):
 
 
 def test_the_best_epoch_has_the_lowest_validation_loss(trained_run, data_dir):
-    losses = [row["val_loss"] for row in table.read(trained_run.path / "metrics.csv")]
+    losses = [row["val_loss"] for row in metrics_file.read(trained_run.path / "metrics.csv")]
     best = int(np.argmin(losses))
     assert best not in {0, len(losses) - 1}
     assert trained_run.record.metrics["best_epoch"] == best + 1
@@ -133,7 +133,7 @@ def test_a_fold_is_measured_on_its_test_months(data_dir, tmp_path):
     assert np.sqrt(np.square(found["forecast"] - targets).mean()) == pytest.approx(evaluated.rmse, rel=1e-5)
     assert found["gates"].shape == found["untrained"].shape == (281, 4)
     # Training records the gates of the validation months: 129 to 161.
-    rows = table.read(run.path / "metrics.csv")
+    rows = metrics_file.read(run.path / "metrics.csv")
     best = int(run.record.metrics["best_epoch"]) - 1
     for layer, (name, before) in enumerate(run.record.gates.items()):
         assert found["untrained"][129:161, layer].mean() == pytest.approx(before, rel=1e-5)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import studies
-from pipelines.studies.run import study_plan
 from pipelines.studies.run.step_timing import measured
+from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.tuning import search_state as states
 from pipelines.verbs.cli import main
 from tests.pages import unwrapped
@@ -146,7 +146,7 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path, capsys):
     assert "Traceback" not in output
     assert running_processes(folder) == []
 
-    with study_plan.locked(folder):
+    with STUDY_FILE.locked(folder):
         assert "another process reproduces a study in" in refused(capsys, *words)
 
     before = complete_runs(folder)

@@ -10,11 +10,12 @@ import tensorflow as tf
 from rich.console import Console
 
 from pipelines import studies
-from pipelines.studies.papers import bias, lesions, nets, thousand
+from pipelines.studies.papers import bias, lesions, thousand
 from pipelines.studies.papers.factors import forecasts, walk_forward
 from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
+from pipelines.studies.shared import nets
 from tests.studied import BUDGET, assert_complete, prepare
 
 # tf.data compiles its functions anyway, and warns of it.

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.core.optimizers import SGD
-from pipelines.training import figures, table
+from pipelines.training import figures, metrics_file
 from pipelines.training.probe import PROBE_FILE, Probe
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
@@ -67,7 +67,7 @@ def probed(shared):
 
 
 def rows(path):
-    return {row["step"]: row["size"] for row in table.read(path / PROBE_FILE)}
+    return {row["step"]: row["size"] for row in metrics_file.read(path / PROBE_FILE)}
 
 
 def test_a_row_has_the_weights_of_its_step_and_training_does_not_change(probed, tmp_path):

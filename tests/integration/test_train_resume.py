@@ -14,7 +14,7 @@ from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, StepSchedule, TrapezoidSchedule
-from pipelines.training import figures, table
+from pipelines.training import figures, metrics_file
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
 from tests.killed_run import differences
@@ -142,11 +142,11 @@ def test_long_epochs_have_rows_for_their_steps(interrupted):
     # 40 steps, and a row for every other one; the row of step 14 is in no checkpoint.
     config = toy_config(**{**DENSE.model_dump(), "batch_size": 5, "epochs": 2})
     whole, path = interrupted(14, True, config=config, name="steps")
-    rows, epochs = table.read(whole / "steps.csv"), table.read(whole / "metrics.csv")
+    rows, epochs = metrics_file.read(whole / "steps.csv"), metrics_file.read(whole / "metrics.csv")
     assert [row["step"] for row in rows] == list(range(2, 81, 2))
     # The mean since the start of the epoch is that of the epoch at its end.
     assert [rows[19]["loss"], rows[39]["loss"]] == pytest.approx([row["loss"] for row in epochs], rel=1e-6)
-    assert len(table.read(path / "steps.csv")) == 7
+    assert len(metrics_file.read(path / "steps.csv")) == 7
     resume_run(path)
     assert differences(whole, path) == []
 

@@ -14,7 +14,7 @@ from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD, CosineSchedule, StepSchedule
 from pipelines.data import preprocess
-from pipelines.training import figures, table
+from pipelines.training import figures, metrics_file
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
 from tests.toy_data import ToyData, toy_config
@@ -92,7 +92,7 @@ def test_a_run_directory_is_complete(whole, toy):
     assert len(record.gates) == 3
     assert all(0 < gate < 0.5 for gate in record.gates.values())
 
-    rows = table.read(path / "metrics.csv")
+    rows = metrics_file.read(path / "metrics.csv")
     assert list(rows[0])[:8] == [
         "epoch",
         "step",
@@ -122,7 +122,7 @@ def test_saved_nets_reach_the_recorded_accuracy(whole, toy):
     run = whole[0]
     examples = toy.load("toy", "validation")
     images = preprocess.apply(preprocess.load(run.path / "preprocess.npz"), examples.images)
-    rows = table.read(run.path / "metrics.csv")
+    rows = metrics_file.read(run.path / "metrics.csv")
 
     def accuracy(weights):
         return (runs.load_model(run, weights).predict(images, verbose=0).argmax(1) == examples.labels).mean()
@@ -158,7 +158,7 @@ def test_a_net_without_gates_has_no_gate_figure(toy, tmp_path):
 @pytest.mark.slow
 def test_the_final_net_has_the_moving_average_of_the_weights(undrawn, toy, plain, tmp_path):
     mean, _ = train_run(tmp_path / "mean", toy_config(optimizer=SGD(learning_rate=0.1, ema=0.8)))
-    plain_rows, rows = table.read(plain.path / "metrics.csv"), table.read(mean.path / "metrics.csv")
+    plain_rows, rows = metrics_file.read(plain.path / "metrics.csv"), metrics_file.read(mean.path / "metrics.csv")
     # Validation with the average leaves training bit-identical.
     assert [row["loss"] for row in rows] == [row["loss"] for row in plain_rows]
     assert [row["val_loss"] for row in rows] != [row["val_loss"] for row in plain_rows]
@@ -176,7 +176,7 @@ def test_the_final_net_has_the_moving_average_of_the_weights(undrawn, toy, plain
 @pytest.mark.parametrize("precision", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"])
 def test_mixed_precision_learns_and_keeps_float32_weights(undrawn, toy, tmp_path, precision):
     run, _ = train_run(tmp_path / "toy", toy_config(epochs=3, precision=precision))
-    rows = table.read(run.path / "metrics.csv")
+    rows = metrics_file.read(run.path / "metrics.csv")
     assert rows[-1]["loss"] < 0.8 * rows[0]["loss"]
     model = runs.load_model(run)
     assert {weight.dtype for weight in model.weights} == {"float32"}
@@ -186,7 +186,7 @@ def test_mixed_precision_learns_and_keeps_float32_weights(undrawn, toy, tmp_path
 
 def test_several_steps_per_execution_learn_the_same(undrawn, toy, plain, tmp_path):
     many, _ = train_run(tmp_path / "many", toy_config(steps_per_execution=5))
-    losses = [[row["loss"] for row in table.read(run.path / "metrics.csv")] for run in (plain, many)]
+    losses = [[row["loss"] for row in metrics_file.read(run.path / "metrics.csv")] for run in (plain, many)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
@@ -202,7 +202,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_state(toy, tmp_path, c
     run = runs.open_run(path)
     assert run.record.state == "diverged"
     assert not (path / "model.keras").exists()
-    assert all(math.isfinite(row["loss"]) for row in table.read(path / "metrics.csv"))
+    assert all(math.isfinite(row["loss"]) for row in metrics_file.read(path / "metrics.csv"))
     assert main(["train", "--resume", str(path)]) == 2
     assert "diverged, and would do so again" in capsys.readouterr().err
     assert main(["evaluate", str(path)]) == 2
@@ -256,7 +256,7 @@ def test_the_command_line_trains_in_a_folder_named_after_the_recipe(toy, tmp_pat
 def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):
     schedule = StepSchedule(boundaries=(10,), factor=1e-9)
     run, output = train_run(tmp_path / "run", toy_config(epochs=8, patience=2, schedule=schedule))
-    assert (run.record.state, run.record.step, len(table.read(run.path / "metrics.csv"))) == ("finished", 30, 3)
+    assert (run.record.state, run.record.step, len(metrics_file.read(run.path / "metrics.csv"))) == ("finished", 30, 3)
     assert "stopped after epoch 3: no better validation score in 2 epochs; the best is that of epoch 1" in output
     assert "(3 of 8 epochs)" in (run.path / "report.md").read_text()
 

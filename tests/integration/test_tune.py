@@ -20,7 +20,7 @@ from pipelines.core.config import Space
 from pipelines.core.errors import UserError
 from pipelines.tuning.distributed import chief as chiefs
 from pipelines.tuning.search import tune
-from pipelines.tuning.search_plan import keep, locked
+from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import read
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
@@ -166,7 +166,7 @@ def test_a_search_survives_the_death_of_a_worker_the_chief_and_all_processes(sta
 
     # These checks need no further process.
     plan = parse_tune([str(toy / "toy.json"), *words]).plan
-    with locked(folder), pytest.raises(UserError, match="another process is searching in"):
+    with SEARCH_FILE.locked(folder), pytest.raises(UserError, match="another process is searching in"):
         tune(plan, folder)
 
     # As many workers as before: a worker that does not come back loses its trial.
@@ -225,7 +225,7 @@ def test_the_loss_of_a_machine_fails_no_trial_and_a_failed_trial_stops_no_search
     # Some of these learning rates are too high for any net.
     words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 4 --to {folder}".split()
     given = parse_tune([str(toy / "toy.json"), *words])
-    keep(given.plan, given.folder)
+    SEARCH_FILE.keep(given.plan, given.folder)
     task = {"folder": str(folder), "data_dir": None, "ends": time.time() + 60 * float(MINUTES)}
     unsupervised = {"program": ("-c", UNSUPERVISED), "KERASTUNER_ORACLE_IP": "127.0.0.1", **here}
     chief = start(json.dumps({"role": "chief", **task}), KERASTUNER_TUNER_ID="chief", **unsupervised)

@@ -10,7 +10,7 @@ from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD
-from pipelines.training import checkpoint, table
+from pipelines.training import checkpoint, metrics_file
 from pipelines.tuning import trials
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.trials import HopelessError
@@ -41,7 +41,10 @@ def whole(toy, tmp_path_factory):
 
 
 def rows(path):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in table.read(path / "metrics.csv")]
+    return [
+        {key: value for key, value in row.items() if key != "seconds"}
+        for row in metrics_file.read(path / "metrics.csv")
+    ]
 
 
 def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_read(whole, toy):

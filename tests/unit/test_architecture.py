@@ -12,21 +12,42 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.studies import _MODULES
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("highway_keras", "pipelines", "serving")
+USERS = ("benchmarks", "tests")
 
-# What each part of the program may import. `core` is the bottom layer; nothing imports `verbs`.
+# What each part of the program may import: other parts, the library, the endpoint. `core` is the bottom layer; nothing
+# imports `verbs`.
 ALLOWED = {
-    "core": set(),
+    "core": {"highway_keras"},
     "recipes": {"core"},
-    "data": {"core"},
-    "training": {"core", "data"},
-    "tuning": {"core", "data", "recipes", "training"},
-    "analysis": {"core", "data", "training"},
-    "export": {"core", "data", "training"},
-    "inference": {"core", "data"},
-    "studies": {"core", "data", "recipes", "training", "tuning", "analysis"},
-    "verbs": {"core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "studies"},
+    "data": {"core", "serving"},
+    "training": {"core", "data", "highway_keras"},
+    "tuning": {"core", "data", "recipes", "training", "highway_keras"},
+    "analysis": {"core", "data", "training", "highway_keras"},
+    "export": {"core", "data", "training", "highway_keras", "serving"},
+    "inference": {"core", "data", "serving"},
+    "fit": {"core", "data", "training", "export", "highway_keras"},
+    "studies": {"core", "data", "recipes", "training", "tuning", "analysis", "highway_keras"},
+    "verbs": {
+        *("core", "data", "recipes", "training", "tuning", "analysis", "export", "inference", "fit", "studies"),
+        *("highway_keras", "serving"),
+    },
+}
+
+# The arrows of the endpoint, all in use; "" is the modules in no folder. HTTP and gRPC do not know each other.
+ALLOWED_IN_SERVING = {
+    "": set(),
+    "messages": set(),
+    "protocols": {"", "messages"},
+    "engine": {"", "protocols"},
+    "tf_serving": {"", "engine", "messages"},
+    "requests": {"", "engine"},
+    "http": {"", "engine", "protocols", "requests", "tf_serving"},
+    "rpc": {"", "engine", "messages", "protocols", "requests"},
+    "endpoint": {"", "engine", "http", "rpc"},
 }
 
 # Backend-specific primitives, each behind one function, and the plots.
@@ -51,6 +72,10 @@ BY_NAME = {
     "pipelines.verbs.completion",
 }
 
+# Modules that read the words of the process and are no command line: the record of how a run was started, and the task
+# that a process gets from its parent.
+OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
+
 # Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
 # dependencies that the endpoint uses directly.
 SERVING_MODULES = {
@@ -71,42 +96,63 @@ OTHER_SUMS = {
     "pipelines.training.rate_finder",  # the same
 }
 
+# Products of the form of a gate's slope that mean something else.
+OTHER_PRODUCTS = {
+    "pipelines.data.images.digit",  # width of a stroke's edge
+    "pipelines.training.evaluation",  # variance of a share
+}
+
 
 @cache
-def sources() -> dict[str, Path]:
-    """Returns the files of the three packages by module name."""
+def sources(folders: tuple[str, ...] = PACKAGES) -> dict[str, Path]:
+    """Returns the files of the three packages, or of other folders, by module name."""
     found = {}
-    for package in PACKAGES:
+    for package in folders:
         for path in (ROOT / package).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
+def part_of(module: str) -> str:
+    """Returns the part of `pipelines` that a module belongs to, or its package if that is another."""
+    package, *below = module.split(".")
+    return below[0] if package == "pipelines" and below else package
+
+
+@cache
+def everything() -> dict[str, Path]:
+    """Returns the files of the packages, the benchmarks and the tests by module name."""
+    return sources((*PACKAGES, *USERS))
+
+
 @cache
 def imports(module: str) -> frozenset[str]:
     """Returns the imports of a module: our own modules in full, others by their top-level package."""
-    known, found = sources(), set()
+    known, found = everything(), set()
     for node in ast.walk(ast.parse(known[module].read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} imports relatively, which these rules do not read"
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            # The wheel renames packages, so only tests may import relatively.
+            assert node.level == 0 or module.startswith("tests."), f"{module} imports relatively"
+            above = module.split(".")[: -node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = {f"{base}.{alias.name}" for alias in node.names}
             found |= names & known.keys()
             if names - known.keys():
-                found.add(str(node.module))
+                found.add(base)
     return frozenset(name if name in known else name.partition(".")[0] for name in found) - {module}
 
 
 def folder(module: str) -> str:
     """Returns the package that contains a module."""
-    return module if sources()[module].name == "__init__.py" else module.rpartition(".")[0]
+    return module if is_init(module) else module.rpartition(".")[0]
 
 
 def is_init(module: str) -> bool:
     """Returns True for the `__init__` of a package, which may import from the package itself."""
-    return sources()[module].name == "__init__.py"
+    return everything()[module].name == "__init__.py"
 
 
 def cycles(arrows: Mapping[str, Iterable[str]]) -> list[set[str]]:
@@ -143,17 +189,17 @@ def test_a_cycle_is_found():
 
 
 def test_files_have_no_import_cycle():
-    ours = sources().keys()
+    ours = everything().keys()
     found = cycles({module: sorted(imports(module) & ours) for module in ours})
     assert found == []
 
 
 def test_folders_have_no_import_cycle():
     arrows: dict[str, set[str]] = {}
-    for module in sources():
+    for module in everything():
         here = folder(module)
         below = f"{here}." if is_init(module) else "\0"
-        others = {folder(other) for other in imports(module) & sources().keys()}
+        others = {folder(other) for other in imports(module) & everything().keys()}
         arrows.setdefault(here, set()).update(name for name in others if name != here and not name.startswith(below))
     found = cycles({name: sorted(others) for name, others in arrows.items()})
     assert found == []
@@ -161,21 +207,36 @@ def test_folders_have_no_import_cycle():
 
 @pytest.mark.parametrize("part", ALLOWED)
 def test_a_part_of_the_program_imports_only_its_dependencies(part):
-    prefix = f"pipelines.{part}"
-    modules = [name for name in sources() if name == prefix or name.startswith(f"{prefix}.")]
+    modules = [name for name in sources() if part_of(name) == part]
     assert modules
     violations = {
         f"{module} -> {other}"
         for module in modules
-        for other in imports(module)
-        if other.startswith("pipelines.") and other.split(".")[1] not in ALLOWED[part] | {part}
+        for other in imports(module) & sources().keys()
+        if part_of(other) not in ALLOWED[part] | {part}
     }
     assert violations == set()
+
+
+@pytest.mark.parametrize("part", ALLOWED)
+def test_a_part_of_the_program_needs_the_packages_it_may_import(part):
+    found = {part_of(other) for module in sources() if part_of(module) == part for other in imports(module)}
+    assert found & set(PACKAGES) == ALLOWED[part] & set(PACKAGES)
 
 
 def test_every_part_of_the_program_has_a_rule():
     parts = {name.split(".")[1] for name in sources() if name.startswith("pipelines.")}
     assert parts == {*ALLOWED, "__main__"}
+
+
+def test_a_folder_of_the_endpoint_imports_only_its_dependencies():
+    found: dict[str, set[str]] = {}
+    for module in sources():
+        if module.startswith("serving."):
+            here = folder(module).removeprefix("serving").removeprefix(".")
+            others = {folder(other) for other in imports(module) if other.startswith("serving.")}
+            found.setdefault(here, set()).update(name.removeprefix("serving").removeprefix(".") for name in others)
+    assert {here: others - {here} for here, others in found.items()} == ALLOWED_IN_SERVING
 
 
 def test_nothing_imports_a_verb():
@@ -227,7 +288,9 @@ def test_the_endpoint_imports_only_its_requirements():
 
 
 def test_the_packages_import_neither_benchmarks_nor_tests():
-    violations = {f"{module} -> {other}" for module in sources() for other in imports(module) & {"benchmarks", "tests"}}
+    violations = {
+        f"{module} -> {other}" for module in sources() for other in imports(module) if other.partition(".")[0] in USERS
+    }
     assert violations == set()
 
 
@@ -239,6 +302,8 @@ def test_only_verbs_parse_a_command_line():
         if module.startswith("pipelines.") and not module.startswith("pipelines.verbs.") and imports(module) & parsers
     }
     assert found == {"pipelines.core.parsing"}
+    readers = {module for module, path in sources().items() if "sys.argv" in path.read_text()}
+    assert {module for module in readers if not module.startswith("pipelines.verbs.")} == OTHER_READERS_OF_WORDS
 
 
 def test_modules_are_imported_by_name_in_few_places():
@@ -246,16 +311,39 @@ def test_modules_are_imported_by_name_in_few_places():
     assert not [path for path in sources().values() if "__import__(" in path.read_text()]
 
 
-def test_class_names_are_unique():
+def test_each_file_or_folder_of_papers_is_a_study():
+    prefix = "pipelines.studies.papers."
+    rooms = {name.removeprefix(prefix).partition(".")[0] for name in sources() if name.startswith(prefix)}
+    defined = {module.removeprefix("papers.").partition(".")[0] for module in _MODULES.values()}
+    assert rooms == defined
+
+
+def classes(folders: tuple[str, ...] = PACKAGES) -> list[tuple[str, str]]:
+    """Returns the name and the module of each class."""
+    return [
+        (node.name, module)
+        for module, path in sources(folders).items()
+        for node in ast.parse(path.read_text()).body
+        # Each verb has its own arguments.
+        if isinstance(node, ast.ClassDef) and not (module.startswith("pipelines.verbs.") and node.name == "Arguments")
+    ]
+
+
+def repeated(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns the modules of each name that occurs more than once."""
     places: dict[str, list[str]] = {}
-    for module, path in sources().items():
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module)
-    found = {name: modules for name, modules in places.items() if len(modules) > 1}
-    # Each verb has its own arguments.
-    assert all(module.startswith("pipelines.verbs.") for module in found.pop("Arguments"))
-    assert found == {}
+    for name, module in found:
+        places.setdefault(name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_class_names_are_unique():
+    assert repeated((name, module) for name, module in classes() if not name.startswith("_")) == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_class_names_of_a_package_are_unique_even_without_their_underscore(package):
+    assert repeated((name.lstrip("_"), module) for name, module in classes((package,))) == {}
 
 
 def has_the_form_of_the_equation(node: ast.AST) -> bool:
@@ -295,3 +383,38 @@ def test_the_equation_is_written_in_one_place():
         if any(has_the_form_of_the_equation(node) for node in ast.walk(ast.parse(path.read_text())))
     }
     assert found == {"highway_keras.layers.equations", *OTHER_SUMS}
+
+
+def factors(node: ast.AST) -> list[ast.AST]:
+    """Returns the factors of a product, or the node itself if it is none."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*factors(node.left), *factors(node.right)]
+    return [node]
+
+
+def has_the_form_of_the_slope(node: ast.AST) -> bool:
+    """Returns True for products with the factors `t` and `1 - t`."""
+    parts = factors(node)
+    known = {ast.dump(part) for part in parts}
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Sub)
+        and isinstance(part.left, ast.Constant)
+        and part.left.value == 1
+        and ast.dump(part.right) in known
+        for part in parts
+    )
+
+
+@pytest.mark.parametrize("code", ["t * (1 - t)", "(1.0 - gates[0]) * gates[0]", "d * (h - x) * t * (1 - t)"])
+def test_forms_of_the_slope_are_found(code):
+    assert has_the_form_of_the_slope(ast.parse(code, mode="eval").body)
+
+
+def test_the_slope_of_the_gate_is_written_in_one_place():
+    found = {
+        module
+        for module, path in sources().items()
+        if any(has_the_form_of_the_slope(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert found == {"highway_keras.layers.equations", *OTHER_PRODUCTS}

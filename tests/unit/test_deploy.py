@@ -14,7 +14,8 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
-from serving.http import metrics
+from serving.endpoint.serve import GRACE
+from serving.requests import metrics
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -81,7 +82,7 @@ def arguments(kind):
     program, verb, *rest = [*one.get("command", ENTRYPOINT), *one["args"]]
     assert (program, verb) == ("highway", "serve")
     given = parse(serve.Arguments, rest, "highway serve", "")
-    serve._access(given)
+    serve._options(given)
     return given
 
 
@@ -111,7 +112,7 @@ def test_requests_have_time_to_finish(monkeypatch):
         ("ServingRuntime", 0, MANIFESTS["InferenceService"]["spec"]["predictor"]),
     ):
         given = arguments(kind)
-        assert spec["terminationGracePeriodSeconds"] >= before + given.drain + given.timeout + serve.GRACE
+        assert spec["terminationGracePeriodSeconds"] >= before + given.drain + given.timeout + GRACE
         # Load balancers notice in this time.
         probe = container(kind)["readinessProbe"]
         assert given.drain > probe["periodSeconds"] * probe["failureThreshold"]

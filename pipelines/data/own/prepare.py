@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pipelines.core.config import Config
+from pipelines.core.console import TimeLeftColumn, say
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import user_cache, write_text
 from pipelines.data import sources
@@ -135,11 +136,7 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
     counts = own.counts
     shown = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "validation", "test") if counts[split])
     size = " x ".join(map(str, form.shape))
-    console.print(
-        f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {size}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(console, f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {size}")
     return target
 
 
@@ -161,7 +158,7 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: 
     """
     own = read(data, group, console)
     for damage in own.found.damaged:
-        console.print(f"left out: {damage}", highlight=False, soft_wrap=True)
+        say(console, f"left out: {damage}")
     if all(image.item.split is None for image in own.found.images):
         own = replace(own, splits=["train"] * len(own.splits))
     return prepare(own, shape, console, kind)
@@ -203,7 +200,7 @@ def with_prepared(config: Config, own: OwnData, console: Console) -> Config:
     """
     surveys.refuse(own.found, own.splits, config.skip_damaged)
     for note in surveys.notes(own.found, own.splits):
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+        say(console, f"note: {note}")
     return config.model_copy(
         update={"data": str(prepare(own, config.height_and_width, console, conversion.FITS[config.image_fit]))}
     )
@@ -320,7 +317,7 @@ def _digest(own: OwnData, form: ImageForm) -> str:
 @contextmanager
 def _progress(console: Console, label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Shows a progress bar, and yields the function that advances it."""
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeLeftColumn())
     # The file is fixed, because TFDS is silenced by redirecting the standard output.
     with Progress(*columns, console=Console(file=console.file), transient=True) as bar:
         task = bar.add_task(label, total=total)

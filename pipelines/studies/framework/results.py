@@ -9,10 +9,10 @@ import numpy as np
 from pipelines.core.errors import UserError
 from pipelines.core.run import MEASURED, Run, open_run
 from pipelines.studies.framework import tables
-from pipelines.training import evaluation, table
+from pipelines.training import evaluation, metrics_file
 from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.metrics_file import Row
 from pipelines.training.probe import PROBE_FILE
-from pipelines.training.table import Row
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Results:
             UserError: a run was resumed by `highway train`, which does not probe.
         """
         whole = [result.run.path / PROBE_FILE for result in self.of(arm) if result.evaluation]
-        tables = [table.read(path) for path in whole]
+        tables = [metrics_file.read(path) for path in whole]
         steps = [[row["step"] for row in rows] for rows in tables]
         for path, some in zip(whole, steps, strict=True):
             if some != max(steps, key=len) or not some:
@@ -202,4 +202,4 @@ def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
 
 def _read(arm: str, seed: int, path: Path) -> Result:
     run = open_run(path)
-    return Result(arm, seed, run, tuple(table.read(path / "metrics.csv")), evaluation.of_run(run))
+    return Result(arm, seed, run, tuple(metrics_file.read(path / "metrics.csv")), evaluation.of_run(run))

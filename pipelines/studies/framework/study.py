@@ -63,6 +63,11 @@ class Counts(Frozen):
     """True if a budget may draw a random subset; false for a time series."""
 
 
+MNIST = Counts(train=60_000, test=10_000)
+CIFAR = Counts(train=50_000, test=10_000)
+"""CIFAR-10 and CIFAR-100 have equally many images."""
+
+
 class Arm(Frozen):
     """One of the nets that a study compares, trained once per seed."""
 

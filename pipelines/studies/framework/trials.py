@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import Run, open_run
-from pipelines.training import table
+from pipelines.training import metrics_file
 from pipelines.tuning import search_state as states
 from pipelines.tuning.search_plan import SearchPlan, open_plan
 from pipelines.tuning.search_state import SearchState, Trial
@@ -127,7 +127,7 @@ def _tried(folder: Path, plan: SearchPlan, state: SearchState, trial: Trial) -> 
         arm=plan.net(trial.values),
         number=trial.number,
         values={name: value for name, value in plan.effective(trial.values).items() if name != "net"},
-        losses=np.array([row["loss"] for row in table.read(path / "metrics.csv")]),
+        losses=np.array([row["loss"] for row in metrics_file.read(path / "metrics.csv")]),
         score=trial.score,
         reason=trial.reason,
         seconds=trial.seconds,

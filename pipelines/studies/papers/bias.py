@@ -23,7 +23,7 @@ from pipelines.studies.framework import tables
 from pipelines.studies.framework.curves import LOSS_TITLE, Line, loss_panels
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.study import MNIST, Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
 
 DEPTHS = (10, 30, 100, 300)
@@ -162,7 +162,7 @@ def _arm(name: str, depth: int, bias: float | None) -> Arm:
             recorded=("model.preset", "model.activation", "data"),
             assumed=ASSUMED if bias is None else ("model.transform_bias", *ASSUMED),
         ),
-        data=Counts(train=60000, test=10000),
+        data=MNIST,
     )
 
 

@@ -12,10 +12,9 @@ from pipelines import recipes
 from pipelines.recipes.short import EPOCHS, beginning, one_cycle
 from pipelines.studies.framework import paper_tables
 from pipelines.studies.framework.paper_tables import PaperNet
-from pipelines.studies.framework.study import Counts, Published
+from pipelines.studies.framework.study import CIFAR, Published
 from pipelines.studies.framework.waypoints import Log
 
-COUNTS = Counts(train=50_000, test=10_000)
 RECIPE = recipes.get("cifar10_19")
 PUBLISHED = Published(best=0.9240, mean=0.9231, std=0.0012, count=5)
 CITED = (
@@ -45,7 +44,7 @@ STUDY = paper_tables.study(
         PaperNet("Highway, 400 epochs", PUBLISHED),
         *CITED,
     ),
-    counts=COUNTS,
+    counts=CIFAR,
     differs=DIFFERS,
     log=LOG,
 )

@@ -12,7 +12,7 @@ from pipelines import recipes
 from pipelines.recipes.short import one_cycle
 from pipelines.studies.framework import paper_tables
 from pipelines.studies.framework.paper_tables import PaperNet
-from pipelines.studies.framework.study import Published
+from pipelines.studies.framework.study import CIFAR, Published
 from pipelines.studies.framework.waypoints import Log
 from pipelines.studies.papers import cifar10
 
@@ -39,7 +39,7 @@ STUDY = paper_tables.study(
         PaperNet("Highway, 400 epochs", PUBLISHED),
         *CITED,
     ),
-    counts=cifar10.COUNTS,
+    counts=CIFAR,
     differs=cifar10.DIFFERS,
     log=LOG,
 )

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.core.config import Config, ModelConfig, Preprocess, Provenance, Subset
-from pipelines.core.optimizers import Adam
 from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, shades, whole_ticks
 from pipelines.studies.framework import gates, tables
 from pipelines.studies.framework.curves import (
@@ -32,33 +30,22 @@ from pipelines.studies.framework.curves import (
 )
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.study import Arm, Published, Study
+from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import MISSING, Table
-from pipelines.studies.papers import numpy_runs
-from pipelines.studies.papers.numpy_runs import COLUMNS, DRAWS, KINDS, PUBLISHED, arm
-
-BLOCKS = (5, 10, 20, 30, 50, 100)
-SHOWN = 30
-"""Depth, in blocks, of the nets whose training is shown in detail, as in the source."""
-BIAS = -2.0
-COLOURS = {"highway": BLUE, "plain": ORANGE}
-
-RECORDED = (
-    "model.preset",
-    "model.initializer",
-    "data",
-    "subset.train",
-    "subset.test",
-    "subset.seed",
-    "preprocess.scale",
-    "preprocess.offset",
-    "optimizer.name",
-    "optimizer.learning_rate",
-    "optimizer.epsilon",
-    "optimizer.clip_norm",
-    "epochs",
-    "batch_size",
+from pipelines.studies.shared.numpy_study import (
+    ARMS,
+    BIAS,
+    BLOCKS,
+    COLUMNS,
+    DRAWS,
+    KINDS,
+    PUBLISHED,
+    SHOWN,
+    arm,
+    comparison_table,
 )
+
+COLOURS = {"highway": BLUE, "plain": ORANGE}
 
 
 def make_tables(results: Results) -> list[Table]:
@@ -75,7 +62,7 @@ def make_tables(results: Results) -> list[Table]:
             f"{tables.SPREAD}; a single number of the source is one run. Each of its three seeds draws its own "
             "images; our seeds cycle through these three draws",
         ),
-        numpy_runs.compared(results),
+        comparison_table(results),
         Table(
             LOSS_TITLE,
             ("blocks", *COLUMNS),
@@ -155,43 +142,12 @@ def animation(results: Results, figures: Figures) -> None:
     figures.animation("training", (9, 3.9), f"Both nets in training, {SHOWN} blocks", frame, frames=epochs + 1)
 
 
-def _arm(kind: str, blocks: int) -> Arm:
-    gated = kind == "highway"
-    known = (kind, blocks) in PUBLISHED
-    depth = ("model.depth", "model.transform_bias" if gated else "model.match")
-    return Arm(
-        config=Config(
-            recipe=arm(kind, blocks),
-            model=ModelConfig(
-                preset="mnist_dense_50" if gated else "mnist_dense_50_plain",
-                # The projection counts as a layer.
-                depth=blocks + 1,
-                transform_bias=BIAS if gated else None,
-                match=None if gated else "width",
-                initializer="fan_in_uniform",
-            ),
-            data="mnist",
-            subset=Subset(train=6000, test=2000, seed=0),
-            preprocess=Preprocess(scale=2 / 255, offset=-1.0),
-            optimizer=Adam(learning_rate=0.005, epsilon=1e-8, clip_norm=5.0),
-            epochs=12,
-            batch_size=128,
-            precision="float32",
-        ),
-        published=PUBLISHED.get((kind, blocks), Published()),
-        provenance=Provenance(
-            recorded=(*RECORDED, *depth) if known else RECORDED,
-            assumed=("precision",) if known else ("precision", *depth),
-        ),
-    )
-
-
 STUDY = Study(
     name="depth-contrast",
     title="Highway against plain nets over depth",
     source="a NumPy study on a subset of MNIST, https://cybertronai.github.io/schmidhuber-problems/highway-networks",
     asks="does a highway net keep its accuracy as it gets deeper, where a plain net loses it?",
-    arms={arm(kind, blocks): _arm(kind, blocks) for kind in KINDS for blocks in BLOCKS},
+    arms=ARMS,
     seeds=3,
     draws=DRAWS,
     differs=(

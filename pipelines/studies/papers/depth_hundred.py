@@ -15,8 +15,8 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.papers import nets
-from pipelines.studies.papers.nets import NETS
+from pipelines.studies.shared import nets
+from pipelines.studies.shared.nets import NETS
 
 BLOCKS = 100
 GATED = "highway-low"

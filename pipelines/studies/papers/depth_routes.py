@@ -12,6 +12,7 @@ Measured    docs/results/depth-routes
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +23,19 @@ from pipelines.studies.framework import tables
 from pipelines.studies.framework.curves import BLOCK
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.study import MNIST, Arm, Counts, Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.papers import clusters, depth_contrast, numpy_runs
+from pipelines.studies.shared import numpy_study
 
-ARM = numpy_runs.arm("highway", depth_contrast.SHOWN)
+ARM = numpy_study.arm("highway", numpy_study.SHOWN)
+HELD_OUT = 5000
+"""Training images whose routes are clustered."""
 CLUSTERS = 10
 """The number of classes, chosen before anything was measured."""
+SAMPLE = 2000
+"""Rows on which a silhouette is computed; its cost is quadratic in their number."""
+RESTARTS = 4
+"""Starts of k-means, of which the best counts."""
 TYPICAL = 12
 """Images shown per cluster: those nearest to its centre."""
 VIEWS = {
@@ -38,6 +45,76 @@ VIEWS = {
     "pixels": "pixels",
 }
 """Clustered views; the last two are baselines without training."""
+
+
+class Clusters(NamedTuple):
+    """Rows divided into clusters."""
+
+    assigned: np.ndarray
+    """The cluster of each row, int32 `[rows]`; cluster 0 is the largest."""
+    distances: np.ndarray
+    """Distance of each row from the centre of its cluster, float32 `[rows]`."""
+    silhouette: float
+    """Mean silhouette coefficient, from -1 to 1; NaN for one cluster."""
+
+
+def clustered(rows: np.ndarray, count: int) -> Clusters:
+    """Clusters rows by k-means; equal rows give equal clusters.
+
+    Args:
+        rows: float `[rows, columns]`.
+        count: number of clusters; at most the number of distinct rows.
+
+    Example:
+        clustered(signatures(model, images, per="unit"), 10).assigned
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import silhouette_score
+
+    rows = np.asarray(rows, "float32")
+    fitted = KMeans(count, n_init=RESTARTS, random_state=0).fit(rows)
+    found = fitted.labels_
+    sizes = np.bincount(found, minlength=count)
+    place = np.empty(count, "int32")
+    place[np.argsort(-sizes, kind="stable")] = np.arange(count)
+    distances = np.linalg.norm(rows - fitted.cluster_centers_[found], axis=1)
+    sample = min(SAMPLE, len(rows))
+    drawn = np.random.default_rng(0).permutation(len(rows))[:sample]
+    several = 1 < len(np.unique(found[drawn])) < sample
+    silhouette = float(silhouette_score(rows[drawn], found[drawn])) if several else float("nan")
+    return Clusters(place[found], distances.astype("float32"), silhouette)
+
+
+def class_shares(assigned: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Share of each class in each cluster: float `[clusters, classes]`; rows sum to 1.
+
+    Example:
+        class_shares(np.array([0, 0, 1]), np.array([2, 1, 1]), 3)  # [[0, 0.5, 0.5], [0, 1, 0]]
+    """
+    counts = np.zeros((assigned.max() + 1, classes))
+    np.add.at(counts, (assigned, labels), 1)
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def purity(assigned: np.ndarray, labels: np.ndarray) -> float:
+    """Share of rows that belong to the most common class of their cluster."""
+    pairs = np.zeros((assigned.max() + 1, labels.max() + 1), int)
+    np.add.at(pairs, (assigned, labels), 1)
+    return float(pairs.max(axis=1).sum() / len(labels))
+
+
+def rand_index(one: np.ndarray, other: np.ndarray) -> float:
+    """Adjusted Rand index of two clusterings of the same rows: 1 for equal, about 0 for unrelated ones."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(one, other))
+
+
+def mutual_information(assigned: np.ndarray, labels: np.ndarray) -> float:
+    """Adjusted mutual information of clusters and classes: 1 if they are the same, about 0 for chance."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(labels, assigned))
 
 
 def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
@@ -78,7 +155,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     }
     arrays: dict[str, np.ndarray] = {"labels": np.asarray(examples.labels)}
     for view, rows in views.items():
-        found = clusters.clustered(rows, min(CLUSTERS, len(rows)))
+        found = clustered(rows, min(CLUSTERS, len(rows)))
         arrays[view] = found.assigned
         arrays[f"{view}/silhouette"] = np.array(found.silhouette)
         arrays[f"{view}/explained"] = np.array(explained_by_class(rows, arrays["labels"]))
@@ -89,7 +166,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     return arrays
 
 
-def _typical(images: np.ndarray, found: clusters.Clusters) -> np.ndarray:
+def _typical(images: np.ndarray, found: Clusters) -> np.ndarray:
     shown = np.zeros((found.assigned.max() + 1, TYPICAL, *images.shape[1:]), np.uint8)
     for cluster, row in enumerate(shown):
         members = np.flatnonzero(found.assigned == cluster)
@@ -103,13 +180,13 @@ def make_tables(results: Results) -> list[Table]:
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
     def row(view: str) -> tuple[str, ...]:
-        pairs = [clusters.rand_index(one[view], other[view]) for one, other in combinations(runs, 2)]
+        pairs = [rand_index(one[view], other[view]) for one, other in combinations(runs, 2)]
         return (
             VIEWS[view],
             tables.mean([float(one[f"{view}/explained"]) for one in runs]),
             tables.mean([float(one[f"{view}/silhouette"]) for one in runs]),
-            tables.mean([clusters.mutual_information(one[view], one["labels"]) for one in runs]),
-            tables.mean([100 * clusters.purity(one[view], one["labels"]) for one in runs], 1),
+            tables.mean([mutual_information(one[view], one["labels"]) for one in runs]),
+            tables.mean([100 * purity(one[view], one["labels"]) for one in runs], 1),
             tables.mean(pairs),
         )
 
@@ -139,7 +216,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 def typical(found: Mapping[str, np.ndarray], seed: int, figures: Figures) -> None:
     """Draws the images nearest to the centre of each cluster."""
     images, sizes = found["images"], np.bincount(found["gates"])
-    shares = clusters.class_shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
+    shares = class_shares(found["gates"], found["labels"], int(found["labels"].max()) + 1)
     title = f"Typical images of each cluster, seed {seed}"
     caption = "A row is a cluster of held-out images by all their gates, with the images nearest to its centre."
     with figures.figure("typical_images", (9.4, 0.7 * len(images) + 0.6), title, caption) as figure:
@@ -156,7 +233,7 @@ def composition(found: Mapping[str, np.ndarray], seed: int, figures: Figures) ->
     """Draws the classes in each cluster, and the gates of each block against the mean of all images."""
     assigned, labels = found["gates"], found["labels"]
     classes = int(labels.max()) + 1
-    shares = clusters.class_shares(assigned, labels, classes)
+    shares = class_shares(assigned, labels, classes)
     away = found["profile"] - np.bincount(assigned) @ found["profile"] / len(assigned)
     end = float(np.abs(away).max()) or 1.0
     with figures.figure("routes", (11, 4.8), "Clusters: classes and gates") as figure:
@@ -175,12 +252,12 @@ def composition(found: Mapping[str, np.ndarray], seed: int, figures: Figures) ->
 
 
 def _arm() -> Arm:
-    base = depth_contrast.STUDY.arms[ARM]
+    base = numpy_study.ARMS[ARM]
     recorded = tuple(field for field in base.provenance.recorded if not field.startswith("subset."))
     return Arm(
-        config=base.config.model_copy(update={"subset": Subset(), "validation": 5000}),
+        config=base.config.model_copy(update={"subset": Subset(), "validation": HELD_OUT}),
         provenance=Provenance(recorded=recorded, assumed=(*base.provenance.assumed, "validation")),
-        data=Counts(train=55_000, test=10_000),
+        data=Counts(train=MNIST.train - HELD_OUT, test=MNIST.test),
     )
 
 

@@ -19,8 +19,8 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.papers import nets, numpy_runs
-from pipelines.studies.papers.nets import NETS
+from pipelines.studies.shared import nets, numpy_study
+from pipelines.studies.shared.nets import NETS
 
 BLOCKS = (10, 30, 100)
 
@@ -64,7 +64,7 @@ STUDY = Study(
     asks="what does a gate give that an addition does not, at equal depth and with equally many parameters?",
     arms={nets.name(net, blocks): nets.arm(net, blocks) for net in NETS for blocks in BLOCKS},
     seeds=3,
-    draws=numpy_runs.DRAWS,
+    draws=numpy_study.DRAWS,
     differs=(
         "Highway nets (bias -2) and plain nets of 50 units are also in depth-contrast, with equal seeds and equal "
         "images. When these runs were made, JAX split each batch over as many devices as a run had cores, at every "

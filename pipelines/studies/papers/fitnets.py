@@ -13,7 +13,7 @@ from pipelines import recipes
 from pipelines.recipes.short import one_cycle
 from pipelines.studies.framework import paper_tables
 from pipelines.studies.framework.paper_tables import PaperNet
-from pipelines.studies.framework.study import Published
+from pipelines.studies.framework.study import CIFAR, Published
 from pipelines.studies.papers import cifar10
 
 HIGHWAYS = (
@@ -53,6 +53,6 @@ STUDY = paper_tables.study(
         *(PaperNet(f"{net.name}, 400 epochs", net.published, net.parameters) for net in HIGHWAYS),
         *CITED,
     ),
-    counts=cifar10.COUNTS,
+    counts=CIFAR,
     differs=DIFFERS,
 )

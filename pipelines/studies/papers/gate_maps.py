@@ -1,7 +1,7 @@
 """Gates of trained nets as maps: biases, means and a single example; paper, section 4, Figure 2.
 
 Command     highway reproduce gates
-Nets, data, sources: `pipelines.studies.papers.analysis_nets`
+Nets, data, sources: `pipelines.studies.shared.analysis_nets`
 Measured    docs/results/gates and docs/results/gates-mnist-conv
 """
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.core import frameworks
+from pipelines.core.correlation import correlation
 from pipelines.core.run import Run
-from pipelines.core.statistics import correlation
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import TITLES, Numbers
+from pipelines.studies.shared import analysis_nets
+from pipelines.studies.shared.analysis_nets import TITLES, Numbers
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:

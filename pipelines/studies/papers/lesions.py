@@ -1,7 +1,7 @@
 """Lesions: what trained nets lose when the gates of one layer or unit are closed; paper, section 4.2, Figure 4.
 
 Command     highway reproduce lesions
-Nets, data, sources: `pipelines.studies.papers.analysis_nets`
+Nets, data, sources: `pipelines.studies.shared.analysis_nets`
 Measured    docs/results/lesions and docs/results/lesions-mnist-conv
 """
 
@@ -13,8 +13,8 @@ from pipelines.core import frameworks
 from pipelines.core.run import Run
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import TITLES, Numbers
+from pipelines.studies.shared import analysis_nets
+from pipelines.studies.shared.analysis_nets import TITLES, Numbers
 
 OF_UNITS = 5000
 """Training images used for lesions of units; lesions of layers use all."""

@@ -11,13 +11,14 @@ Measured    docs/results/mnist, mnist-width-16 and mnist-width-32
 from pipelines import recipes
 from pipelines.studies.framework import paper_tables
 from pipelines.studies.framework.paper_tables import PaperNet
-from pipelines.studies.framework.study import Counts, Published
+from pipelines.studies.framework.study import MNIST, Published
 from pipelines.studies.framework.waypoints import Log
+from pipelines.studies.shared.published import MNIST_CONV_16
 
 NETS = (
     PaperNet(
         "Highway, width 16",
-        Published(best=0.9943, mean=0.994, std=0.0003, count=5),
+        MNIST_CONV_16,
         39_000,
         "width-16",
         recipes.get("mnist_conv_16"),
@@ -40,7 +41,7 @@ STUDY = paper_tables.study(
     source="Srivastava, Greff, Schmidhuber 2015, Table 1, and the authors' log of width 32",
     asks="how well do highway nets of ten layers with few weights classify digits?",
     nets=NETS,
-    counts=Counts(train=60_000, test=10_000),
+    counts=MNIST,
     differs=(
         "No training is recorded for width 16; it uses that of width 32.",
         "Maxout and DSN are not trained here; their numbers are the ones that the paper cites.",

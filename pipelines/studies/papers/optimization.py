@@ -15,21 +15,21 @@ Measured    docs/results/optimization
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from pipelines.core.config import Config, ModelConfig, Provenance
 from pipelines.core.optimizers import SGD, ExponentialSchedule
-from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, loss_axis
+from pipelines.core.plotting import BLUE, GREY, ORANGE, legend, loss_axis, shades, whole_ticks
 from pipelines.recipes import dense
 from pipelines.studies.framework.curves import GUESSING, mark_guessing
 from pipelines.studies.framework.figures import Figures
-from pipelines.studies.framework.study import Arm, Counts, Study
+from pipelines.studies.framework.study import MNIST, Arm, Counts, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.framework.trials import Trials, Tried
-from pipelines.tuning.loss_curves import BEST, draw_losses
 
 DEPTHS = (10, 20, 50, 100)
 PRESETS = {"highway": "mnist_dense_50", "plain": "mnist_dense_50_plain"}
@@ -37,6 +37,8 @@ KINDS = tuple(PRESETS)
 VALIDATION = 5000
 SETTINGS = 100
 """Number of settings drawn for each net."""
+BEST = 10
+"""Number of settings per net in the mean, as in the paper."""
 COLOURS = {"highway": BLUE, "plain": ORANGE}
 CLOSE = 0.02
 """Margin in nats: a net has learned if its loss is below that of guessing by more than this."""
@@ -132,6 +134,40 @@ def curves(trials: Trials, figures: Figures) -> None:
             draw_losses(figure, losses)
 
 
+def draw_losses(figure: Figure, losses: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Draws the best setting of each net and the mean of its ten best, as in the paper's Figure 1.
+
+    Args:
+        figure: an empty figure.
+        losses: losses of each arm's settings, best first, float [epochs] each; may be empty.
+    """
+    left, right = figure.subplots(1, 2, sharey=True)
+    depths = len(DEPTHS)
+    colours = shades(depths)
+    for number, (name, trials) in enumerate(losses.items()):
+        if not trials:
+            continue
+        best = trials[:BEST]
+        style = {
+            "color": colours[number % depths],
+            "ls": "-" if number < depths else "--",
+            "marker": "o" if number < depths else "s",
+            "ms": 3,
+            "label": f"{name} ({len(best)})",
+        }
+        shortest = min(map(len, best))
+        epochs = np.arange(1, shortest + 1)
+        left.plot(epochs, best[0][:shortest], **style)
+        right.plot(epochs, np.mean([loss[:shortest] for loss in best], axis=0), **style)
+    for axes, title in ((left, "best trial of each net"), (right, f"mean of the {BEST} best trials, or all if fewer")):
+        axes.set_xlabel("epoch")
+        whole_ticks(axes.xaxis)
+        axes.set_title(title)
+    loss_axis(left)
+    left.set_ylabel("training loss")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=9, handlelength=3.5)
+
+
 def settings(trials: Trials, figures: Figures) -> None:
     """Draws the training loss in the last epoch of every setting, by net; failed settings are above all others."""
     with figures.figure("every_setting", (9, 4.8), "Every setting") as figure:
@@ -216,7 +252,7 @@ STUDY = Study(
                     "precision",
                 ),
             ),
-            data=Counts(train=60_000 - VALIDATION, test=10_000),
+            data=Counts(train=MNIST.train - VALIDATION, test=MNIST.test),
         )
         for kind, preset in PRESETS.items()
         for depth in DEPTHS

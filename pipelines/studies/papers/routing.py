@@ -1,7 +1,7 @@
 """Gates by class: differences between classes, and routes of single examples; paper, section 4.1, Figure 3.
 
 Command     highway reproduce routing
-Nets, data, sources: `pipelines.studies.papers.analysis_nets`
+Nets, data, sources: `pipelines.studies.shared.analysis_nets`
 Measured    docs/results/routing and docs/results/routing-mnist-conv
 """
 
@@ -13,8 +13,8 @@ from pipelines.core import frameworks
 from pipelines.core.run import Run
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import TITLES, Numbers
+from pipelines.studies.shared import analysis_nets
+from pipelines.studies.shared.analysis_nets import TITLES, Numbers
 
 SHOWN = {"mnist": (0, 7), "mnist-conv": (0, 7), "cifar100": (0, 1)}
 """The classes that the paper shows."""

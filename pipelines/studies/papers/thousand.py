@@ -24,7 +24,7 @@ from pipelines.studies.framework.accuracy_probe import ACCURACY, LOSS, on_test
 from pipelines.studies.framework.curves import GUESSING, Line, mark_guessing, runs_and_mean, thin
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
-from pipelines.studies.framework.study import Arm, Counts, Published, Study
+from pipelines.studies.framework.study import MNIST, Arm, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.training.probe import Probe
 
@@ -176,7 +176,7 @@ def _arm(bias: float) -> Arm:
             recorded=(*RECIPE.provenance.recorded, *(own if known else ())),
             assumed=(*RECIPE.provenance.assumed, "precision", *(() if known else own)),
         ),
-        data=Counts(train=60000, test=10000),
+        data=MNIST,
     )
 
 

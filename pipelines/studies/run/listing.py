@@ -9,12 +9,12 @@ from rich.table import Table
 from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.durations import clock, remaining
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import step_timing
 from pipelines.studies.run.step_timing import TimingTask
-from pipelines.training.processes.pool import say
 from pipelines.training.processes.supervisor import Member, Supervisor
 
 INTERVAL = 0.1

@@ -1,7 +1,5 @@
 """The page of a study, with tables, figures and how everything was made, and its results.csv."""
 
-import csv
-import io
 import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +7,7 @@ from pathlib import Path
 
 from pipelines.core import environment, markdown
 from pipelines.core.durations import clock
-from pipelines.core.files import write_text
+from pipelines.core.files import csv_text, write_text
 from pipelines.core.run import Code, Run
 from pipelines.studies.framework.figures import FigureFile, Figures
 from pipelines.studies.framework.study import Found, Study
@@ -37,11 +35,7 @@ def write(folder: Path, study: Study[Found], results: Found, label: str) -> None
 def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
     """The text of results.csv: one row per run, with the label of a short schedule in each."""
     marked = {"schedule": label} if label else {}
-    kept = io.StringIO()
-    writer = csv.DictWriter(kept, [*rows[0], *marked], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**row, **marked} for row in rows)
-    return kept.getvalue()
+    return csv_text([[*rows[0], *marked], *([*(row[name] for name in rows[0]), *marked.values()] for row in rows)])
 
 
 def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], label: str) -> str:

@@ -9,13 +9,13 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.core import environment
+from pipelines.core.console import say
 from pipelines.core.errors import UserError, unknown
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
-from pipelines.studies.run.study_plan import Schedule, StudyPlan, run_folder, search_folder
+from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, run_folder, search_folder
 from pipelines.studies.run.training import search_settings, train_runs
-from pipelines.training.processes.pool import say
 
 
 def reproduce(
@@ -71,9 +71,9 @@ def reproduce(
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, arms)
     whole = dict(scope.arms)
-    study_plan.keep(StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=whole), folder)
+    STUDY_FILE.keep(StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=whole), folder)
     scope = replace(scope, arms={arm: whole[arm] for arm in asked})
-    with study_plan.locked(folder):
+    with STUDY_FILE.locked(folder):
         study_plan.clean(folder)
         try:
             if study.search:
@@ -82,7 +82,7 @@ def reproduce(
                 train_runs(study, scope, folder, backend, data_dir=data_dir, workers=workers, console=console)
         except UserError:
             if not study_plan.begun(folder):
-                study_plan.forget(folder)
+                STUDY_FILE.forget(folder)
             raise
         return _page(study, scope, folder, console)
 

@@ -12,16 +12,14 @@ The folder of a study:
 """
 
 import shutil
-from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
 from pipelines.core.config import Config
-from pipelines.core.errors import UserError
-from pipelines.core.files import file_lock, remove_leftovers, write_text
-from pipelines.core.frozen import Frozen, Share, flat, read
+from pipelines.core.files import remove_leftovers
+from pipelines.core.frozen import Frozen, Share
+from pipelines.core.plan_file import PlanFile, changes
 
-FILE = "study.json"
 Schedule = Literal["full", "short"]
 
 
@@ -50,37 +48,9 @@ def search_folder(folder: Path) -> Path:
     return folder / "search"
 
 
-def keep(plan: StudyPlan, folder: Path) -> None:
-    """Writes the plan into its folder, or checks that the plan there is the same.
-
-    Raises:
-        UserError: the folder holds another plan or something else.
-    """
-    path = folder / FILE
-    if path.exists():
-        difference = _difference(read(path, StudyPlan), plan)
-        if difference:
-            raise UserError(
-                f"the study in {folder} is another one: {difference}. Repeat its own command to resume it, or name "
-                "another folder with --to DIR."
-            )
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} exists and holds no study. Name another folder with --to DIR.")
-    write_text(path, plan.model_dump_json(indent=2) + "\n")
-
-
 def begun(folder: Path) -> bool:
     """True if there is a study to resume."""
     return (folder / "runs").exists() or search_folder(folder).exists()
-
-
-def forget(folder: Path) -> None:
-    """Removes the plan and logs of a study that never began, and its folder if that leaves it empty."""
-    (folder / FILE).unlink(missing_ok=True)
-    shutil.rmtree(folder / "logs", ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def clean(folder: Path) -> None:
@@ -92,18 +62,6 @@ def clean(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def locked(folder: Path) -> AbstractContextManager[None]:
-    """Locks the study for this process until the block ends or the process dies.
-
-    Raises:
-        UserError: another process holds it.
-    """
-    return file_lock(
-        folder / FILE,
-        f"another process reproduces a study in {folder}. Wait for it, or name another folder with --to DIR.",
-    )
-
-
 def _difference(old: StudyPlan, new: StudyPlan) -> str:
     """The first difference between two plans; empty if there is none."""
     for name in ("study", "schedule", "budget", "backend"):
@@ -113,8 +71,19 @@ def _difference(old: StudyPlan, new: StudyPlan) -> str:
     for arm in {**old.arms, **new.arms}:
         if arm not in old.arms or arm not in new.arms:
             return f"only one of them has the arm {arm}"
-        before, now = flat(old.arms[arm]), flat(new.arms[arm])
-        for name, value in now.items():
-            if before.get(name) != value:
-                return f"{name} of {arm} was {before.get(name)} and is {value}"
+        for name, before, now in changes(old.arms[arm], new.arms[arm]):
+            return f"{name} of {arm} was {before} and is {now}"
     return ""
+
+
+STUDY_FILE = PlanFile(
+    "study.json",
+    StudyPlan,
+    _difference,
+    another="the study in {folder} is another one: {difference}. Repeat its own command to resume it, or name another "
+    "folder with --to DIR.",
+    foreign="{folder} exists and holds no study. Name another folder with --to DIR.",
+    busy="another process reproduces a study in {folder}. Wait for it, or name another folder with --to DIR.",
+    before_work=("logs",),
+)
+"""Keeps the plan of a study in its folder."""

@@ -7,22 +7,23 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.core.config import Config
+from pipelines.core.console import say
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush
 from pipelines.core.run import MEASURED, Run, Weights, open_run
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run.budget import Scope
-from pipelines.studies.run.study_plan import FILE, run_folder, search_folder
+from pipelines.studies.run.study_plan import STUDY_FILE, run_folder, search_folder
 from pipelines.studies.run.task import StudyTask
 from pipelines.training.evaluation import of_run
 from pipelines.training.probe import PROBE_FILE
-from pipelines.training.processes.pool import say, train_all
+from pipelines.training.processes.pool import train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning import search as searches
-from pipelines.tuning import search_plan, search_state
-from pipelines.tuning.search_plan import Budget, Candidate, SearchPlan
+from pipelines.tuning import search_state
+from pipelines.tuning.search_plan import SEARCH_FILE, Budget, Candidate, SearchPlan
 
 
 def train_runs(
@@ -82,7 +83,7 @@ def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path |
     Returns:
         The run directory; None if there is none.
     """
-    for study in sorted(folder.resolve().parent.glob(f"*/{FILE}")):
+    for study in sorted(folder.resolve().parent.glob(f"*/{STUDY_FILE.name}")):
         if study.parent == folder.resolve():
             continue
         for path in sorted(study.parent.glob(f"runs/*-seed-{config.seed}")):
@@ -140,7 +141,7 @@ def search_settings(
         UserError: the folder holds another search, the data is missing, or a process keeps dying.
     """
     search = searches.local_search(planned(study, scope), search_folder(folder), data_dir)
-    search_plan.keep(search.plan, search.folder)
+    SEARCH_FILE.keep(search.plan, search.folder)
     state = search_state.read(search.folder)
     done = sum(trial.over for trial in state.trials) if state else 0
     say(console, _heading(study, scope, folder, f"{len(scope.arms) * scope.seeds} settings", done))

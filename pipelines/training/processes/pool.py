@@ -9,6 +9,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from pipelines.core import environment
+from pipelines.core.console import say
 from pipelines.core.durations import Job, JobTracker, Pace, clock
 from pipelines.core.run import Run, open_run
 from pipelines.training.processes.supervisor import Member, Supervisor, shares
@@ -68,11 +69,6 @@ def train_all(
                 say(console, f"{label}: {far}")
                 reported = now
             time.sleep(INTERVAL)
-
-
-def say(console: Console, line: str) -> None:
-    """Prints a line verbatim, however long."""
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _work(member: Member) -> float:

@@ -30,8 +30,8 @@ REASON = "tuner/reason"
 
 
 @dataclass
-class Clock:
-    """The worker of a trial, the time when it received the trial, and the cost of the trial so far."""
+class Lease:
+    """A trial's lease: its worker, the time when the worker received it, and the cost of the trial so far."""
 
     worker: str
     since: float
@@ -39,7 +39,7 @@ class Clock:
     lost: int = 0
 
 
-class Enduring(keras_tuner.Oracle):
+class FaultTolerant(keras_tuner.Oracle):
     """Mixin that makes a KerasTuner oracle fault-tolerant; it must precede the oracle among the bases of a class.
 
     It serializes every method that a worker calls, so that an error cannot leave KerasTuner's lock held.
@@ -61,7 +61,7 @@ class Enduring(keras_tuner.Oracle):
         self.closed = False
         self.broken: BaseException | None = None
         self.waiting: list[str] = []
-        self.clock: dict[str, Clock] = {}
+        self.leases: dict[str, Lease] = {}
         self.began = now()
         # Time of each worker's last heartbeat to this chief; workers of an earlier chief are unknown.
         self.heard: dict[str, float] = {}
@@ -109,7 +109,7 @@ class Enduring(keras_tuner.Oracle):
             if trial_id not in self.trials:
                 return self._foreign(trial_id)
             trial = self.trials[trial_id]
-            worker = self.clock[trial_id].worker
+            worker = self.leases[trial_id].worker
             if self.closed:
                 # This status makes the worker leave its trial.
                 self.tuner_ids.discard(worker)
@@ -118,7 +118,7 @@ class Enduring(keras_tuner.Oracle):
             if trial_id in self.waiting and worker not in self.ongoing_trials:
                 # The worker was not lost, only slow.
                 self.waiting.remove(trial_id)
-                self.clock[trial_id].lost -= 1
+                self.leases[trial_id].lost -= 1
                 self._given(trial_id, worker)
             return trial
 
@@ -137,8 +137,8 @@ class Enduring(keras_tuner.Oracle):
                 return
             values = trial.hyperparameters.values
             trial.message = values.pop(REASON, None) or trial.message
-            clock = self.clock[trial.trial_id]
-            clock.seconds += self.now() - clock.since
+            lease = self.leases[trial.trial_id]
+            lease.seconds += self.now() - lease.since
             if trial.trial_id in self.waiting:
                 self.waiting.remove(trial.trial_id)
             if trial.status == "INVALID":
@@ -167,9 +167,9 @@ class Enduring(keras_tuner.Oracle):
         with self._taking_turns():
             self.closed = True
             for trial in self.ongoing_trials.values():
-                clock = self.clock[trial.trial_id]
-                clock.seconds += self.now() - clock.since
-                clock.since = self.now()
+                lease = self.leases[trial.trial_id]
+                lease.seconds += self.now() - lease.since
+                lease.since = self.now()
             self.save()
 
     def _foreign(self, trial_id: str) -> Trial:
@@ -185,18 +185,18 @@ class Enduring(keras_tuner.Oracle):
         trial.status = "RUNNING"
         self.ongoing_trials[tuner_id] = trial
         self.tuner_ids.add(tuner_id)
-        self.clock[trial_id].worker = tuner_id
-        self.clock[trial_id].since = self.now()
+        self.leases[trial_id].worker = tuner_id
+        self.leases[trial_id].since = self.now()
         self.save()
         return trial
 
     def _lose(self, tuner_id: str) -> None:
         trial = self.ongoing_trials.pop(tuner_id)
-        clock = self.clock[trial.trial_id]
-        clock.lost += 1
-        clock.seconds += self.now() - clock.since
-        clock.since = self.now()
-        if clock.lost < ATTEMPTS:
+        lease = self.leases[trial.trial_id]
+        lease.lost += 1
+        lease.seconds += self.now() - lease.since
+        lease.since = self.now()
+        if lease.lost < ATTEMPTS:
             # KerasTuner learns nothing from an INVALID trial and does not count it as done.
             trial.status = "INVALID"
             self.waiting.append(trial.trial_id)
@@ -210,12 +210,12 @@ class Enduring(keras_tuner.Oracle):
     def save(self) -> None:
         """KerasTuner's method: writes the whole state atomically to one file."""
         for tuner_id, trial in self.ongoing_trials.items():
-            self.clock.setdefault(trial.trial_id, Clock(tuner_id, self.now()))
+            self.leases.setdefault(trial.trial_id, Lease(tuner_id, self.now()))
         state = {
             "objective": {"name": self.objective.name, "direction": self.objective.direction},
             "over": self.over,
             "waiting": self.waiting,
-            "clock": {trial_id: asdict(clock) for trial_id, clock in self.clock.items()},
+            "clock": {trial_id: asdict(lease) for trial_id, lease in self.leases.items()},
             "trials": [trial.get_state() for trial in self.trials.values()],
             "oracle": self.get_state(),
         }
@@ -226,7 +226,7 @@ class Enduring(keras_tuner.Oracle):
         state: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
         self.over = state["over"]
         self.waiting = state["waiting"]
-        self.clock = {trial_id: Clock(**clock) for trial_id, clock in state["clock"].items()}
+        self.leases = {trial_id: Lease(**lease) for trial_id, lease in state["clock"].items()}
         self.trials = {trial["trial_id"]: Trial.from_state(trial) for trial in state["trials"]}
         # The stored space is not used: its digest of the plan may come from an earlier version with other fields.
         space: Any = self.get_space()

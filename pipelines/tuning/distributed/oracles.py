@@ -5,7 +5,7 @@ from typing import Any
 import keras_tuner
 
 from pipelines.core.config import CHOICES
-from pipelines.tuning.distributed.fault_tolerance import Enduring
+from pipelines.tuning.distributed.fault_tolerance import FaultTolerant
 from pipelines.tuning.search_plan import FACTOR, SearchPlan
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import LOGARITHMIC, searched
@@ -14,7 +14,7 @@ FINGERPRINT = "tuner/search"
 """Hyperparameter that carries the fingerprint of the plan."""
 
 
-class Random(Enduring, keras_tuner.oracles.RandomSearchOracle):
+class Random(FaultTolerant, keras_tuner.oracles.RandomSearchOracle):
     """Random search; the nets of a study take turns."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
@@ -25,11 +25,11 @@ class Random(Enduring, keras_tuner.oracles.RandomSearchOracle):
         return drawn
 
 
-class Bayesian(Enduring, keras_tuner.oracles.BayesianOptimizationOracle):
+class Bayesian(FaultTolerant, keras_tuner.oracles.BayesianOptimizationOracle):
     """Bayesian optimization with a Gaussian process."""
 
 
-class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
+class Hyperband(FaultTolerant, keras_tuner.oracles.HyperbandOracle):
     """Hyperband. Failed trials count as the worst of their rung, so that a rung with failures still ends."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Hyperband(Enduring, keras_tuner.oracles.HyperbandOracle):
                 trial.status, trial.score = "FAILED", None
 
 
-def make(plan: SearchPlan, objective: Objective) -> Enduring:
+def make(plan: SearchPlan, objective: Objective) -> FaultTolerant:
     """Builds the oracle of a plan; `make_fault_tolerant` must be called next.
 
     Args:

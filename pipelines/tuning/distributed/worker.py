@@ -18,7 +18,7 @@ from pipelines.training.processes.task import AGAIN, watchdog
 from pipelines.tuning import trials
 from pipelines.tuning.distributed import oracles
 from pipelines.tuning.distributed.client import ChiefClient
-from pipelines.tuning.distributed.fault_tolerance import REASON, Enduring
+from pipelines.tuning.distributed.fault_tolerance import REASON, FaultTolerant
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.trials import HopelessError
@@ -37,7 +37,7 @@ class Worker(keras_tuner.Tuner):
         data_dir: folder of prepared data; None for the TFDS default.
     """
 
-    def __init__(self, plan: SearchPlan, folder: Path, oracle: Enduring, data_dir: Path | None) -> None:
+    def __init__(self, plan: SearchPlan, folder: Path, oracle: FaultTolerant, data_dir: Path | None) -> None:
         super().__init__(oracle, directory=str(folder), project_name="kerastuner")
         self.plan = plan
         self.folder = folder

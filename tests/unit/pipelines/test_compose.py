@@ -10,6 +10,7 @@ import yaml
 from pipelines.core.environment import API_KEY
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
+from serving.endpoint.serve import GRACE
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -27,9 +28,8 @@ def words(name, instruction):
 
 
 def accepted(*arguments):
-    given = parse(serve.Arguments, list(arguments), "highway serve", "")
-    serve._check_address(given)
-    return serve._access(given)
+    options = serve._options(parse(serve.Arguments, list(arguments), "highway serve", ""))
+    return options.key, options.origins
 
 
 def test_the_endpoint_is_started_with_valid_arguments(monkeypatch):
@@ -56,7 +56,7 @@ def test_only_the_endpoint_is_reachable_from_outside():
 
 
 def test_requests_in_flight_have_time_to_finish():
-    assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.Arguments().timeout + serve.GRACE
+    assert int(SERVICES["endpoint"]["stop_grace_period"].removesuffix("s")) > serve.Arguments().timeout + GRACE
 
 
 def test_the_files_of_tf_serving_exist():

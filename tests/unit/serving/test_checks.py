@@ -127,7 +127,7 @@ def test_images_are_scaled_down_to_the_side_of_the_image_graph(version):
     rgba = np.random.default_rng(0).integers(0, 256, (80, 60, 4), np.uint8)
     assert model.side == 8
     np.testing.assert_array_equal(model.to_input(rgba), model.to_input(image_files.shrunk(rgba, 8)))
-    assert (model.to_input(rgba) != open_model(version).picture.run(["image"], {"rgba": rgba})[0]).any()
+    assert (model.to_input(rgba) != open_model(version).conversion.run(["image"], {"rgba": rgba})[0]).any()
 
 
 @pytest.mark.parametrize("side", ["0", "-8", "eight", "²", ""])
@@ -142,13 +142,13 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
         return {"probabilities": np.ones((len(images), 5), "float32")}
 
     opened = open_model(version)
-    model = SimpleNamespace(manifest=opened.manifest, samples=opened.samples, picture=None, predict=five)
+    model = SimpleNamespace(manifest=opened.manifest, samples=opened.samples, conversion=None, predict=five)
     with pytest.raises(
         ModelError, match=r"computes probabilities as float32 \(4, 5\), its manifest says float32 \(4, 4\)"
     ):
         checks.trial(model)
     model = SimpleNamespace(
-        **vars(opened) | {"picture": True}, predict=opened.predict, to_input=lambda _: np.zeros((5, 5, 1))
+        **vars(opened) | {"conversion": True}, predict=opened.predict, to_input=lambda _: np.zeros((5, 5, 1))
     )
     with pytest.raises(ModelError, match=r"converts an image to \(5, 5, 1\), and takes \(4, 3, 1\)"):
         checks.trial(model)

@@ -22,10 +22,10 @@ from PIL import Image
 
 from serving import manifest, signature
 from serving.client import Client
-from serving.engine.settings import Settings
+from serving.engine.settings import Limits, Settings
 from serving.errors import UnavailableError
 from serving.http.app import make_app
-from serving.http.connections import Limits, protocol
+from serving.http.connections import protocol
 from serving.model import open_model
 from tests import tiny_model
 

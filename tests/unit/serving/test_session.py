@@ -10,8 +10,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "models" / "tiny" / "2"
 def test_models_of_a_kind_share_an_image_session_that_keeps_no_memory():
     content = manifest.read(GOLDEN)
     first, second = (model.open_without_graph(GOLDEN, content) for _ in range(2))
-    assert first.picture is second.picture
-    assert not first.picture.get_session_options().enable_cpu_mem_arena
+    assert first.conversion is second.conversion
+    assert not first.conversion.get_session_options().enable_cpu_mem_arena
     del first
     assert second.to_input(np.zeros((40, 30, 4), np.uint8)).shape == (28, 28, 1)
 

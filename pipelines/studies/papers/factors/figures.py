@@ -31,11 +31,11 @@ def gains(figures: Figures, shown: Findings, task: str, asked: str) -> None:
         task: part of the file name.
         asked: the target, in words.
     """
-    walk, title = shown.walk_forward, f"What forecasts of {asked} gain"
+    series, title = shown.walk_forward, f"What forecasts of {asked} gain"
     with figures.figure(f"gains_{task}", (9.4, 4.6), title) as figure:
         axes = figure.subplots()
-        for name in walk.forecasts:
-            axes.plot(TIMES, np.cumsum(walk.reference - walk.errors(name)), label=name, **LINES[name])
+        for name in series.forecasts:
+            axes.plot(TIMES, np.cumsum(series.reference - series.errors(name)), label=name, **LINES[name])
         axes.axhline(0, color=GREY, lw=0.8)
         axes.set_ylabel("squared errors saved, %²")
         axes.yaxis.set_major_formatter("{x:,g}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.core.statistics import rank_correlation
+from pipelines.core.correlation import rank_correlation
 from pipelines.data import french_factors
 from pipelines.data.french_factors import MARKET
 from pipelines.studies.framework.results import Results
@@ -82,19 +82,19 @@ def findings(results: Results, task: str) -> Findings | None:
         results: all runs of the study.
         task: "return" or "size".
     """
-    walked = walk_forward(results, task)
-    if walked is None:
+    series = walk_forward(results, task)
+    if series is None:
         return None
     market = french_factors.read()[:, MARKET].astype(np.float64)
     volatile = volatility(market, YEAR)[TESTED]
-    opened, untrained = walked.opened.mean(axis=0), walked.untrained.mean(axis=0)
-    errors = {name: walked.errors(name) for name in walked.forecasts}
+    opened, untrained = series.opened.mean(axis=0), series.untrained.mean(axis=0)
+    errors = {name: series.errors(name) for name in series.forecasts}
     order = volatile.argsort(kind="stable")
     return Findings(
-        walk_forward=walked,
-        r2={name: _estimate(r2, error, walked.reference) for name, error in errors.items()},
+        walk_forward=series,
+        r2={name: _estimate(r2, error, series.reference) for name, error in errors.items()},
         lead={
-            name: _estimate(_lead, errors["highway"], error, walked.reference)
+            name: _estimate(_lead, errors["highway"], error, series.reference)
             for name, error in errors.items()
             if name != "highway"
         },
@@ -103,8 +103,8 @@ def findings(results: Results, task: str) -> Findings | None:
         untrained=_estimate(rank_correlation, untrained, volatile),
         learned=_estimate(_more, opened, untrained, volatile),
         moved=_estimate(rank_correlation, opened, np.abs(market[TESTED])),
-        fifths=_fifths(walked.opened, order),
-        fifths_untrained=_fifths(walked.untrained, order),
+        fifths=_fifths(series.opened, order),
+        fifths_untrained=_fifths(series.untrained, order),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pipelines import recipes
 from pipelines.core.config import Config
-from pipelines.core.statistics import rank_correlation
+from pipelines.core.correlation import rank_correlation
 from pipelines.data.french_factors import SIZE
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
@@ -50,12 +50,12 @@ def _known(results: Results) -> list[tuple[str, Findings]]:
 
 
 def _forecasts(task: str, shown: Findings) -> Table:
-    walk = shown.walk_forward
+    series = shown.walk_forward
     rows = []
-    for name, runs in walk.forecasts.items():
-        each = [100 * r2(np.square(walk.targets - one), walk.reference) for one in runs]
+    for name, runs in series.forecasts.items():
+        each = [100 * r2(np.square(series.targets - one), series.reference) for one in runs]
         spread = f"{np.mean(each):+.2f} ± {np.std(each, ddof=1):.2f} (n = {len(each)})" if len(each) > 1 else ""
-        p = clark_west(walk.targets, runs.mean(axis=0), walk.means)
+        p = clark_west(series.targets, runs.mean(axis=0), series.means)
         lead = shown.lead[name].percent if name in shown.lead else ""
         rows.append((name, spread, shown.r2[name].percent, f"{p:.3f}", lead))
     return Table(
@@ -71,25 +71,25 @@ def _forecasts(task: str, shown: Findings) -> Table:
 
 
 def _decades(task: str, shown: Findings) -> Table:
-    walk = shown.walk_forward
-    errors = {name: walk.errors(name) for name in walk.forecasts}
+    series = shown.walk_forward
+    errors = {name: series.errors(name) for name in series.forecasts}
     rows = []
     for name, part in _parts():
-        scores = (f"{100 * r2(error[part], walk.reference[part]):+.2f}" for error in errors.values())
+        scores = (f"{100 * r2(error[part], series.reference[part]):+.2f}" for error in errors.values())
         rows.append((name, f"{part.stop - part.start}", *scores))
     return Table(f"R² of the mean forecast by decade, {ASKED[task]}, %", ("decade", "months", *errors), tuple(rows))
 
 
 def _gates(task: str, shown: Findings) -> Table:
-    walk = shown.walk_forward
-    opened, untrained = walk.opened.mean(axis=0), walk.untrained.mean(axis=0)
+    series = shown.walk_forward
+    opened, untrained = series.opened.mean(axis=0), series.untrained.mean(axis=0)
     rows = [
         (
             name,
             *(f"{level:.3f}" for level in levels),
             *(f"{rank_correlation(gates[part], shown.volatility[part]):+.2f}" for gates in (untrained, opened)),
         )
-        for (name, part), levels in zip(_parts(), walk.levels, strict=True)
+        for (name, part), levels in zip(_parts(), series.levels, strict=True)
     ]
     rows += [
         ("all", "", "", shown.untrained.text, shown.trained.text),

@@ -131,7 +131,7 @@ def walk_forward(results: Results, task: str) -> WalkForward | None:
     return WalkForward(
         targets=asked[_months(TESTED)],
         means=forecasts.mean_so_far(asked, _months(TESTED)),
-        forecasts={**series, **_compared(task)},
+        forecasts={**series, **_baseline_forecasts(task)},
         opened=np.array([_openness(run, "gates") for run in gated]),
         untrained=np.array([_openness(run, "untrained") for run in gated]),
         levels=np.array(levels),
@@ -160,7 +160,7 @@ def _asked(task: str) -> np.ndarray:
 
 
 @cache  # Independent of the runs.
-def _compared(task: str) -> dict[str, np.ndarray]:
+def _baseline_forecasts(task: str) -> dict[str, np.ndarray]:
     """Returns the baselines, float [1, n] each."""
     factors, asked = french_factors.read().astype(np.float64), _asked(task)
     found: dict[str, list[np.ndarray]] = {RIDGE: [], RIDGE_SIZES: [], CONSTANT: []}
@@ -168,11 +168,11 @@ def _compared(task: str) -> dict[str, np.ndarray]:
         for name, features in ((RIDGE, factors), (RIDGE_SIZES, np.hstack([factors, np.abs(factors)]))):
             found[name].append(forecasts.ridge(features[:-1], asked[1:], range(tests.start), tests))
         found[CONSTANT].append(np.full(len(tests), asked[: tests.start + 1].mean()))
-    compared = {name: np.concatenate(folds) for name, folds in found.items()}
+    baselines = {name: np.concatenate(folds) for name, folds in found.items()}
     if task == "size":
-        compared[RECENT] = forecasts.mean_of_last(asked, _months(TESTED), 12)
-        compared[SMOOTHED] = forecasts.exponential_mean(asked, _months(TESTED), 0.9)
-    return {name: series[None] for name, series in compared.items()}
+        baselines[RECENT] = forecasts.mean_of_last(asked, _months(TESTED), 12)
+        baselines[SMOOTHED] = forecasts.exponential_mean(asked, _months(TESTED), 0.9)
+    return {name: series[None] for name, series in baselines.items()}
 
 
 def _months(examples: range) -> range:

@@ -10,7 +10,7 @@ from pipelines.studies.framework.curves import BLOCK, EPOCH, Line, runs_and_mean
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, by_block, reach
-from pipelines.studies.papers.numpy_runs import arm
+from pipelines.studies.shared.numpy_study import arm
 
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 

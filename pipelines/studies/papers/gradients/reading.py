@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers.numpy_runs import arm
+from pipelines.studies.shared.numpy_study import arm
 
 KINDS = ("highway", "residual", "plain")
 BLOCKS = (10, 30, 50)

@@ -15,11 +15,10 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
-from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.gradients import figures as drawings
 from pipelines.studies.papers.gradients import flow
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS, SHOWN, by_block, reach, worst
-from pipelines.studies.papers.numpy_runs import DRAWS, arm
+from pipelines.studies.shared.numpy_study import ARMS, DRAWS, arm
 
 
 def make_tables(results: Results) -> list[Table]:
@@ -93,7 +92,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 
 
 def _arm(kind: str, blocks: int) -> Arm:
-    known = depth_contrast.STUDY.arms[arm("plain" if kind == "residual" else kind, blocks)]
+    known = ARMS[arm("plain" if kind == "residual" else kind, blocks)]
     model = known.config.model
     tags = known.provenance
     if kind == "residual":

@@ -24,9 +24,9 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import Table
-from pipelines.studies.papers import depth_contrast, numpy_runs
 from pipelines.studies.papers.memory_traffic.lower_bound import Kind, least
-from pipelines.studies.papers.nets import NETS
+from pipelines.studies.shared import numpy_study
+from pipelines.studies.shared.nets import NETS
 
 ROUNDS = 15
 SECONDS = 0.1
@@ -204,7 +204,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
 
 
 def _arm(size: Size, name: str, net: str) -> Arm:
-    base = depth_contrast.STUDY.arms[numpy_runs.arm("highway", depth_contrast.SHOWN)]
+    base = numpy_study.ARMS[numpy_study.arm("highway", numpy_study.SHOWN)]
     model: ModelConfig = NETS[net].model
     changes: dict[str, Any] = {
         "recipe": name,
@@ -218,7 +218,7 @@ def _arm(size: Size, name: str, net: str) -> Arm:
     return Arm(
         config=base.config.model_copy(update=changes),
         provenance=Provenance(
-            recorded=tuple(field for field in depth_contrast.RECORDED if field not in {*ours, "subset.seed"}),
+            recorded=tuple(field for field in numpy_study.RECORDED if field not in {*ours, "subset.seed"}),
             assumed=(
                 *sorted(ours),
                 "precision",
@@ -234,7 +234,7 @@ STUDY = Study(
     name="data-movement",
     title="Memory traffic of a training step",
     source="none; an open question of the NumPy study",
-    asks="does the carry path save data movement?",
+    asks="does the carry path save memory traffic?",
     arms={f"{size}-{net}": _arm(SIZES[size], f"{size}-{net}", net) for size in SIZES for net in KINDS},
     seeds=1,
     differs=(

@@ -6,15 +6,17 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import HighwayStack
+from highway_keras import Highway, HighwayStack
+from highway_keras.analysis import gate_statistics, statistics
 from highway_keras.analysis import gradients as analysis
-from highway_keras.layers import equations, layer_math, stack_loop
+from highway_keras.layers import equations, gate, layer_math, stack_loop
 from highway_keras.layers.equations import (
     DERIVATIVES,
     Partials,
     blend,
     blend_for_inference,
     blend_in_torch,
+    gate_slope,
     gradients,
     partials,
 )
@@ -73,6 +75,19 @@ def test_jacobians_follow_a_change_of_the_equation(monkeypatch):
     monkeypatch.setattr(analysis, "partials", lambda h, x, t: Partials(0 * h, 0 * h, 1 + 0 * h))
     found = analysis.jacobian(layer, inputs(2, 4))
     np.testing.assert_array_equal(found.identity + found.rest, [np.eye(4)] * 2)
+
+
+def test_the_slope_of_the_gate_is_the_derivative_of_the_sigmoid():
+    assert DERIVATIVES[keras.activations.sigmoid] is gate_slope
+
+
+def test_statistics_and_warnings_follow_a_change_of_the_slope(monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), Highway(transform_bias=-1.0)])
+    monkeypatch.setattr(statistics, "gate_slope", lambda transform: 0 * transform)
+    assert not gate_statistics(model, [(inputs(3, 2), np.zeros(3))]).slope.any()
+    monkeypatch.setattr(gate, "gate_slope", lambda transform: 0 * transform)
+    with pytest.warns(UserWarning, match="dead"):
+        Highway(transform_bias=-1.0)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="the fused blend and the export are for TensorFlow only")

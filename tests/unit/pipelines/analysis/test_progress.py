@@ -17,7 +17,7 @@ def clock(monkeypatch):
 
 def test_lines_show_the_time_left_now_and_then(clock):
     text = io.StringIO()
-    with progress.ProgressDisplay(Console(file=text)).step("lesions", 60_000) as advance:
+    with progress.AnalysisProgress(Console(file=text)).step("lesions", 60_000) as advance:
         clock[0] += 50  # compiles
         advance(1000)
         for done in range(2000, 61_000, 1000):
@@ -32,7 +32,7 @@ def test_lines_show_the_time_left_now_and_then(clock):
 
 def test_a_terminal_shows_a_bar():
     text = io.StringIO()
-    with progress.ProgressDisplay(Console(file=text, force_terminal=True, width=100)).step("gates", 10) as advance:
+    with progress.AnalysisProgress(Console(file=text, force_terminal=True, width=100)).step("gates", 10) as advance:
         advance(10)
     assert "10 of 10" in text.getvalue()
     assert "gates" in text.getvalue()

@@ -76,7 +76,8 @@ schedules = st.one_of(
     st.builds(ConstantSchedule),
     st.builds(StepSchedule, boundaries=steps, factor=factors),
     st.builds(ExponentialSchedule, factor=factors, decay_steps=counts),
-    st.builds(CosineSchedule, warmup=rates, warmup_steps=st.integers(0, 10**9)),
+    st.builds(CosineSchedule, warmup=rates),
+    st.builds(CosineSchedule, warmup_steps=st.integers(0, 10**9)),
     st.builds(TrapezoidSchedule, warmup=st.floats(0, 0.5), decay=st.floats(0, 0.5)),
 )
 augments = st.builds(

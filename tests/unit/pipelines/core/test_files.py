@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import check_replaceable, remove_leftovers, replacing, replacing_folder, write_text
+from pipelines.core.files import (
+    check_replaceable,
+    csv_text,
+    remove_leftovers,
+    replacing,
+    replacing_folder,
+    write_text,
+)
 
 FULL = Path("/dev/full")
 
@@ -16,6 +23,10 @@ def test_a_new_file_and_its_folders(tmp_path):
     write_text(path, "größer\n")
     assert path.read_bytes() == "größer\n".encode()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_rows_of_csv_quote_what_they_must():
+    assert csv_text([("net", "note"), ("plain", 'a "b", c'), (1, None)]) == 'net,note\nplain,"a ""b"", c"\n1,\n'
 
 
 def test_the_temporary_file_has_the_same_suffix_and_folder(tmp_path):

@@ -1,7 +1,7 @@
 """Runs with probes, without any training."""
 
 from pipelines.studies.framework.results import Results
-from pipelines.training import table
+from pipelines.training import metrics_file
 from pipelines.training.probe import PROBE_FILE
 from tests.unit.pipelines.studies.fake import result
 
@@ -10,7 +10,7 @@ def with_probe(made, rows):
     """Returns a result with the rows of its probe."""
     made.run.path.mkdir(parents=True)
     for row in rows:
-        table.append(made.run.path / PROBE_FILE, row)
+        metrics_file.append(made.run.path / PROBE_FILE, row)
     return made
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines.training import table
+from pipelines.training import metrics_file
 from pipelines.training.probe import cut
 
 
@@ -8,14 +8,14 @@ from pipelines.training.probe import cut
 def path(tmp_path):
     made = tmp_path / "watched.csv"
     for step in (0, 10, 120, 1200):
-        table.append(made, {"step": step, "norm": 0.5})
+        metrics_file.append(made, {"step": step, "norm": 0.5})
     return made
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, []), (1, [0]), (119, [0, 10]), (120, [0, 10, 120]), (10**6, None)])
 def test_rows_after_the_step_are_removed(path, step, kept):
     cut(path, step)
-    assert [row["step"] for row in table.read(path)] == ([0, 10, 120, 1200] if kept is None else kept)
+    assert [row["step"] for row in metrics_file.read(path)] == ([0, 10, 120, 1200] if kept is None else kept)
 
 
 @pytest.mark.parametrize("half", ["12", "1300,0.", "1300,0.5"])

@@ -4,14 +4,14 @@ import pytest
 from rich.console import Console
 
 from pipelines.training.checkpoint import Progress
-from pipelines.training.progress import ProgressBar
+from pipelines.training.progress import TrainingProgress
 
 
 def shown(terminal):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=160, color_system=None)
     progress = Progress(step=4)
-    with ProgressBar(console, epochs=3, steps_per_epoch=4, batch_size=10, progress=progress) as bar:
+    with TrainingProgress(console, epochs=3, steps_per_epoch=4, batch_size=10, progress=progress) as bar:
         bar.on_train_begin()
         for epoch in (1, 2):
             bar.on_epoch_begin(epoch)
@@ -33,7 +33,7 @@ def test_a_line_per_epoch_without_a_terminal():
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_regression_shows_its_mean_error(terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
-    with ProgressBar(console, epochs=1, steps_per_epoch=1, batch_size=10, progress=Progress()) as bar:
+    with TrainingProgress(console, epochs=1, steps_per_epoch=1, batch_size=10, progress=Progress()) as bar:
         bar.on_train_begin()
         bar.on_epoch_begin(0)
         bar.on_epoch_end(0, {"loss": 1.25, "mae": 0.5, "val_mae": 0.75})
@@ -50,7 +50,7 @@ def test_a_bar_on_a_terminal():
 
 def test_a_run_that_fails_leaves_no_live_display():
     console = Console(file=io.StringIO(), force_terminal=True)
-    with pytest.raises(ZeroDivisionError), ProgressBar(console, 3, 4, 10, Progress()):
+    with pytest.raises(ZeroDivisionError), TrainingProgress(console, 3, 4, 10, Progress()):
         raise ZeroDivisionError
-    with ProgressBar(console, 3, 4, 10, Progress()):
+    with TrainingProgress(console, 3, 4, 10, Progress()):
         pass

@@ -50,8 +50,13 @@ def test_a_warm_up_may_be_a_share_of_the_run():
     by_share, by_steps = CosineSchedule(warmup=100 / 1440), CosineSchedule(warmup_steps=100)
     assert rates(by_share, range(0, 1440, 90), total=1440) == rates(by_steps, range(0, 1440, 90), total=1440)
     assert rates(by_share, [0, 1, 3], total=4) == rates(CosineSchedule(), [0, 1, 3], total=4)
-    # Steps come first: a recipe's share can be overridden.
-    assert rates(CosineSchedule(warmup=0.5, warmup_steps=20), [10]) == pytest.approx([0.25])
+
+
+def test_a_warm_up_in_both_units_is_refused():
+    with pytest.raises(
+        ValidationError, match=r"set warmup or warmup_steps to 0\. Received: warmup=0\.5, warmup_steps=20"
+    ):
+        CosineSchedule(warmup=0.5, warmup_steps=20)
 
 
 def test_a_warm_up_as_long_as_the_run_is_refused():

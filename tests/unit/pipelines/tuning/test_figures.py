@@ -33,15 +33,10 @@ def test_figures_of_a_search(tmp_path, count):
         assert np.asarray(Image.open(file)).std() > 5
 
 
-def test_figures_of_a_study_show_its_curves(tmp_path):
+def test_figures_of_a_search_over_several_nets(tmp_path):
     plan = study_plan(0.01)
-    state = searched_state(32, plan=plan)
-    for trial in state.trials:
-        run = tmp_path / "trials" / trial.number
-        run.mkdir(parents=True)
-        (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n2,0.5\n")
-    files = figures.draw(tmp_path, plan, state)
-    assert [file.name for file in files] == ["parallel.png", "importance.png", "depths.png"]
+    files = figures.draw(tmp_path, plan, searched_state(32, plan=plan))
+    assert [file.name for file in files] == ["parallel.png", "importance.png"]
 
 
 def test_equal_scores_have_the_same_colour():
@@ -73,18 +68,3 @@ def test_the_line_of_a_plain_net_does_not_cross_the_axis_of_the_gates():
 def test_a_search_for_one_hyperparameter_has_no_importance(tmp_path):
     plan = toy_plan(space=Space(learning_rate=(0.001, 1.0)))
     assert [file.name for file in figures.draw(tmp_path, plan, searched_state(30))] == ["parallel.png"]
-
-
-def test_the_ticks_of_one_epoch_are_plain_numbers(tmp_path):
-    plan = study_plan(0.0001)
-    state = searched_state(8, plan=plan)
-    for place, trial in enumerate(state.trials):
-        run = tmp_path / "trials" / trial.number
-        run.mkdir(parents=True)
-        (run / "metrics.csv").write_text(f"epoch,loss\n1,{2.2 + 0.02 * place}\n")
-    figure = Figure()
-    figures.draw_depths(figure, tmp_path, plan, state, "title")
-    figure.canvas.draw()
-    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert len(labels) > 2
-    assert all(float(label) for label in labels)

@@ -106,30 +106,29 @@ def test_a_space_with_fewer_settings_than_trials_is_reported():
     assert not any("no more" in line for line in lines)
 
 
-def content(board, tag):
-    events = EventAccumulator(str(board)).Reload()
+def content(logs, tag):
+    events = EventAccumulator(str(logs)).Reload()
     return events.PluginTagToContent(metadata.PLUGIN_NAME)[tag]
 
 
-def values(board):
-    start = metadata.parse_session_start_info_plugin_data(content(board, metadata.SESSION_START_INFO_TAG))
+def values(logs):
+    start = metadata.parse_session_start_info_plugin_data(content(logs, metadata.SESSION_START_INFO_TAG))
     return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
 
 
-def names(board):
+def names(logs):
     return [
-        info.name
-        for info in metadata.parse_experiment_plugin_data(content(board, metadata.EXPERIMENT_TAG)).hparam_infos
+        info.name for info in metadata.parse_experiment_plugin_data(content(logs, metadata.EXPERIMENT_TAG)).hparam_infos
     ]
 
 
 def test_a_setting_is_one_session_with_its_epochs(tmp_path):
     results.write_hparams(tmp_path, toy_plan("hyperband", None, epochs=3), hyperband_state(9))
-    board = tmp_path / "tensorboard"
-    assert {path.name for path in board.iterdir() if path.is_dir()} == {"1", "2", "4", "5", "7", "8", "9", "10", "11"}
-    assert names(board) == ["learning_rate", "activation", "transform_bias", "epochs"]
-    assert values(board / "1")["epochs"] == 1
-    assert values(board / "9")["epochs"] == 3
+    logs = tmp_path / "tensorboard"
+    assert {path.name for path in logs.iterdir() if path.is_dir()} == {"1", "2", "4", "5", "7", "8", "9", "10", "11"}
+    assert names(logs) == ["learning_rate", "activation", "transform_bias", "epochs"]
+    assert values(logs / "1")["epochs"] == 1
+    assert values(logs / "9")["epochs"] == 3
 
 
 @pytest.mark.parametrize(("net", "biased"), [("plain-10", False), ("highway-10", True)])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
-from pipelines.tuning.search_plan import keep, locked, open_plan
+from pipelines.tuning.search_plan import SEARCH_FILE, open_plan
 
 from .plans import SPACE, study_plan, toy_plan
 
@@ -42,30 +42,30 @@ def test_nets_replace_that_of_the_configuration():
 
 
 def test_a_plan_is_kept_and_found_again(tmp_path):
-    keep(toy_plan(), tmp_path / "a")
-    keep(toy_plan(), tmp_path / "a")
+    SEARCH_FILE.keep(toy_plan(), tmp_path / "a")
+    SEARCH_FILE.keep(toy_plan(), tmp_path / "a")
     assert open_plan(tmp_path / "a") == toy_plan()
 
 
 def test_another_search_in_the_same_folder_is_refused_by_what_differs(tmp_path):
-    keep(toy_plan(), tmp_path / "a")
+    SEARCH_FILE.keep(toy_plan(), tmp_path / "a")
     other = toy_plan(space=SPACE.model_copy(update={"transform_bias": (-5.0, -1.0)}), epochs=3)
     with pytest.raises(
         UserError, match=r"config.epochs was 2 and is 3; space.transform_bias was .* and is \(-5.0, -1.0\)"
     ):
-        keep(other, tmp_path / "a")
+        SEARCH_FILE.keep(other, tmp_path / "a")
     assert open_plan(tmp_path / "a") == toy_plan()
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="exists and is not a search folder"):
-        keep(toy_plan(), tmp_path)
+        SEARCH_FILE.keep(toy_plan(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_damaged_plan_is_reported(tmp_path):
-    keep(toy_plan(), tmp_path / "a")
+    SEARCH_FILE.keep(toy_plan(), tmp_path / "a")
     (tmp_path / "a" / "search.json").write_text('{"name": 3}')
     with pytest.raises(UserError, match=r"search.json is damaged or of another version"):
         open_plan(tmp_path / "a")
@@ -74,8 +74,9 @@ def test_a_damaged_plan_is_reported(tmp_path):
 
 
 def test_one_process_at_a_time_holds_a_search(tmp_path):
-    keep(toy_plan(), tmp_path / "a")
-    with locked(tmp_path / "a"), pytest.raises(UserError, match="another process is searching"), locked(tmp_path / "a"):
+    SEARCH_FILE.keep(toy_plan(), tmp_path / "a")
+    again = pytest.raises(UserError, match="another process is searching")
+    with SEARCH_FILE.locked(tmp_path / "a"), again, SEARCH_FILE.locked(tmp_path / "a"):
         pass
-    with locked(tmp_path / "a"):
+    with SEARCH_FILE.locked(tmp_path / "a"):
         pass

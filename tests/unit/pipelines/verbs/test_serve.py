@@ -1,4 +1,4 @@
-"""The words after `highway serve`; what it then does is tested where it runs."""
+"""The words after `highway serve`; the endpoint itself is tested without them (`tests/unit/serving/endpoint`)."""
 
 from pathlib import Path
 
@@ -9,6 +9,12 @@ from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
 from serving import repository
+from serving.endpoint.options import EndpointError
+
+
+@pytest.fixture(autouse=True)
+def _log_of_pytest(monkeypatch):
+    monkeypatch.setattr("serving.http.logs.configure_log", lambda **_: None)
 
 
 def given(*words):
@@ -17,7 +23,7 @@ def given(*words):
 
 @pytest.mark.parametrize("address", ["tf-serving:8500", "10.0.0.1:8500", "[::1]:8500", "http://a:8501", "https://a/"])
 def test_addresses_of_tf_serving(address):
-    serve._check_address(given("--backend", "tf-serving", "--address", address))
+    serve._options(given("--backend", "tf-serving", "--address", address))
 
 
 @pytest.mark.parametrize(
@@ -34,13 +40,13 @@ def test_addresses_of_tf_serving(address):
     ],
 )
 def test_invalid_addresses_are_refused(words):
-    with pytest.raises(UserError, match="needs the --address of a server: HOST:PORT"):
-        serve._check_address(given(*words))
+    with pytest.raises(EndpointError, match="needs the --address of a server: HOST:PORT"):
+        serve._options(given(*words))
 
 
 def test_an_address_without_its_backend():
-    with pytest.raises(UserError, match="Add --backend tf-serving"):
-        serve._check_address(given("--address", "a:8500"))
+    with pytest.raises(EndpointError, match="Add --backend tf-serving"):
+        serve._options(given("--address", "a:8500"))
 
 
 def test_trust_needs_a_key(tmp_path):
@@ -53,50 +59,33 @@ def test_trust_needs_a_key(tmp_path):
 
 
 def test_a_public_address_requires_a_decision_about_access(monkeypatch):
+    def access(*words):
+        options = serve._options(given(*words))
+        return options.key, options.origins or ()
+
     monkeypatch.delenv(API_KEY, raising=False)
-    assert serve._access(given()) == (None, ())
-    with pytest.raises(UserError, match="--key none"):
-        serve._access(given("--host", "0.0.0.0", "--origins", "none"))
-    with pytest.raises(UserError, match="--origins none"):
-        serve._access(given("--host", "0.0.0.0", "--key", "none"))
-    assert serve._access(given("--host", "0.0.0.0", "--key", "none", "--origins", "none")) == (None, ())
+    assert access() == (None, ())
+    with pytest.raises(EndpointError, match="--key none"):
+        access("--host", "0.0.0.0", "--origins", "none")
+    with pytest.raises(EndpointError, match="--origins none"):
+        access("--host", "0.0.0.0", "--key", "none")
+    assert access("--host", "0.0.0.0", "--key", "none", "--origins", "none") == (None, ())
     monkeypatch.setenv(API_KEY, "secret")
-    assert serve._access(given("--host", "0.0.0.0", "--origins", "https://a.org")) == ("secret", ("https://a.org",))
-    assert serve._access(given("--key", "none")) == (None, ())
-
-
-def test_the_folder_must_be_one_of_models(tmp_path, capsys):
-    version = tmp_path / "models" / "demo" / "1"
-    version.mkdir(parents=True)
-    (version / "manifest.json").write_text("{}")
-    for folder, said in (
-        (version, f"is one version of a model. Name the folder of all models: {tmp_path / 'models'}"),
-        (version.parent, f"is one model. Name the folder of all models: {tmp_path / 'models'}"),
-        (tmp_path / "nowhere", "there is no folder"),
-    ):
-        with pytest.raises(UserError, match=said):
-            serve._check_models(folder)
-    serve._check_models(tmp_path / "models")
-    assert capsys.readouterr().err == ""
-    # Served all the same: models may come later.
-    serve._check_models(tmp_path)
-    assert "has no models yet. Export one with `highway export RUN --to " in capsys.readouterr().err
+    assert access("--host", "0.0.0.0", "--origins", "https://a.org") == ("secret", ("https://a.org",))
+    assert access("--key", "none") == (None, ())
+    with pytest.raises(UserError, match="--origins none"):
+        serve.main(["--host", "0.0.0.0"])
 
 
 def test_the_nets_of_the_package_are_served_where_there_are_no_others(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("serving.http.logs.configure_log", lambda **_: None)
     served = []
-
-    def note(given, key, origins, trust, listening, **_):
-        served.append(given.models)
-        listening.close()
-
-    monkeypatch.setattr(serve, "_serve", note)
-    serve.main(["--port", "0"])
-    assert "serving the nets that come with the package" in capsys.readouterr().err
-    (tmp_path / "models").mkdir()
-    serve.main(["--port", "0"])
+    with monkeypatch.context() as patched:
+        patched.setattr("serving.endpoint.serve.serve", lambda options, _: served.append(options.models))
+        serve.main(["--port", "0"])
+        assert "serving the nets that come with the package" in capsys.readouterr().err
+        (tmp_path / "models").mkdir()
+        serve.main(["--port", "0"])
     assert served == [repository.pretrained(), Path("models")]
     (tmp_path / "models").rmdir()
     with pytest.raises(UserError, match="there is no folder models"):

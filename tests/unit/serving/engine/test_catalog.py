@@ -100,10 +100,10 @@ def test_a_repository_that_does_not_exist_yet(tmp_path):
     assert made.names() == ["digits"]
 
 
-def test_the_catalog_watches_until_it_is_closed(root, catalog):
+def test_the_catalog_polls_until_it_is_closed(root, catalog):
     seen = threading.Event()
     catalog._open = lambda folder: (seen.set(), opened(folder))[1]
-    thread = catalog.watch(0.01)
+    thread = catalog.start_polling(0.01)
     (root / "digits" / "3").mkdir()
     assert seen.wait(10)
     catalog.close()
@@ -172,7 +172,7 @@ def test_no_model_is_unknown_while_the_catalog_loads(root):
         return opened(folder)
 
     made = Catalog(root, slow)
-    thread = made.watch(0.01)
+    thread = made.start_polling(0.01)
     assert loading.wait(10)
     for name in ("digits", "others"):
         with pytest.raises(UnavailableError, match="still being loaded"):

@@ -21,7 +21,7 @@ from tests.endpoint import ROOT, eventually
 WORKERS = """
 import os, signal, sys, time
 from serving.engine.crashes import Crashes, Watchdog
-from serving.http.workers import supervise
+from serving.endpoint.workers import supervise
 
 crashes = Crashes(2)
 
@@ -34,11 +34,11 @@ def endless(_):
 
 def work():
     if crashes.caused_by("demo/1 a"):
-        crashes.watch("demo/2 b", len)([])
+        crashes.attribute("demo/2 b", len)([])
         print("refused", flush=True)
         os.kill(os.getppid(), signal.SIGTERM)
         time.sleep(60)
-    crashes.watch("demo/1 a", Watchdog(0.2).watch("demo/1 a", globals()[sys.argv[1]]))(None)
+    crashes.attribute("demo/1 a", Watchdog(0.2).limit("demo/1 a", globals()[sys.argv[1]]))(None)
 
 supervise(work, 2, crashes)
 """
@@ -54,7 +54,7 @@ def test_a_replaced_worker_refuses_the_version_that_ended_the_one_before(how):
 
 def test_a_closed_watchdog_ends_its_thread():
     before, watchdog = set(threading.enumerate()), Watchdog(0.1)
-    watchdog.watch("demo/1 a", len)("x")
+    watchdog.limit("demo/1 a", len)("x")
     (thread,) = set(threading.enumerate()) - before
     watchdog.close()
     eventually(lambda: not thread.is_alive())
@@ -67,10 +67,10 @@ def test_only_versions_that_are_predicting_count_and_only_in_a_crash():
     def ended(how):
         seen.append(crashes.collect(2, how))
 
-    crashes.watch("demo/1 a", len)([])
-    crashes.watch("demo/2 b", ended)(-signal.SIGKILL)
-    crashes.watch("demo/3 c", lambda _: crashes.collect(0, -signal.SIGSEGV))(0)
-    crashes.watch("demo/4 d", ended)(-signal.SIGABRT)
+    crashes.attribute("demo/1 a", len)([])
+    crashes.attribute("demo/2 b", ended)(-signal.SIGKILL)
+    crashes.attribute("demo/3 c", lambda _: crashes.collect(0, -signal.SIGSEGV))(0)
+    crashes.attribute("demo/4 d", ended)(-signal.SIGABRT)
     assert seen == [[], ["demo/4 d"]]
     assert [crashes.caused_by(f"demo/{one}") for one in ("1 a", "2 b", "3 c", "4 d")] == [False, False, False, True]
 

@@ -10,8 +10,9 @@ import time
 import pytest
 import uvicorn
 
+from serving.engine.settings import Limits
 from serving.http import connections
-from serving.http.connections import Limits, possible, protocol
+from serving.http.connections import possible, protocol
 from tests.endpoint import eventually
 
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n"

@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from serving.engine.settings import Settings
-from serving.http import metrics
 from serving.http.app import make_app
 from serving.http.logs import JsonFormatter
+from serving.requests import metrics
 from tests.endpoint import IMAGES, LoadedClient
 
 RAW = {"content-type": "application/octet-stream"}

@@ -20,9 +20,8 @@ from tensorflow_serving.apis import (
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.engine.batching import Batcher
-from serving.engine.settings import Settings
+from serving.engine.settings import Limits, Settings
 from serving.http.app import make_app
-from serving.http.connections import Limits
 from serving.messages import tf_serving as messages
 from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits

@@ -159,7 +159,7 @@ def test_a_dot_of_any_size_is_no_digit(share, down, across, light):
 
 
 @pytest.mark.parametrize("kind", ["blank", "grain", "noise", "dot", "black"])
-def test_pictures_without_a_digit_have_no_boxes(kind):
+def test_images_without_a_digit_have_no_boxes(kind):
     random = np.random.default_rng(0)
     image = {
         "blank": np.full((90, 120), 200.0),

@@ -1,4 +1,4 @@
-"""The same pictures in every form that people keep them in."""
+"""The same images in every form that people keep them in."""
 
 import io
 import json
@@ -107,7 +107,7 @@ def arrow(root, split):
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("write", [folder, csv, tsv, imagefolder, parquet, npz, tars, arrow])
-def test_every_form_holds_the_same_pictures(tmp_path, write, split):
+def test_every_form_holds_the_same_images(tmp_path, write, split):
     found = find_items(write(tmp_path, split))
     assert len({item.name for item in found}) == len(ROWS)
     size = (lambda image: image.resize((9, 8))) if write is npz else lambda image: image

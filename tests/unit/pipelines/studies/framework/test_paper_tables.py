@@ -8,7 +8,7 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.tables import SPREAD
 from pipelines.studies.papers import cifar10, cifar100, fitnets, mnist
-from pipelines.training import table
+from pipelines.training import metrics_file
 from tests.unit.pipelines.studies.fake import result
 
 NAMES = ("mnist", "cifar10", "cifar100", "fitnets")
@@ -32,7 +32,7 @@ def made(study, path, accuracy, way=(), seeds=2):
             for step, share in {**dict(way), 180_000: end}.items():
                 if end is not None:
                     row = {"step": step, "test_accuracy": share, "test_loss": 0.1}
-                    table.append(runs[-1].run.path / "watched.csv", row)
+                    metrics_file.append(runs[-1].run.path / "watched.csv", row)
     return Results(runs)
 
 

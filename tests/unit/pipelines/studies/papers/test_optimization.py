@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import highway_keras
 from pipelines.studies.framework.figures import Figures
@@ -102,3 +103,13 @@ def test_all_figures_are_drawn(trials, tmp_path):
     files = ["training_curves.png", "every_setting.png"]
     assert [figure.file for figure in figures.files] == files
     assert all((tmp_path / "figures" / file).stat().st_size > 10_000 for file in files)
+
+
+def test_the_ticks_of_one_epoch_are_plain_numbers():
+    figure = Figure()
+    losses = {arm: [np.array([2.2 + 0.02 * place])] for place, arm in enumerate(STUDY.arms)}
+    optimization.draw_losses(figure, losses)
+    figure.canvas.draw()
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert len(labels) > 2
+    assert all(float(label) for label in labels)

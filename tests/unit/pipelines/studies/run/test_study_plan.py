@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.studies.run.study_plan import FILE, StudyPlan, forget, keep, locked, run_folder
+from pipelines.studies.run.study_plan import STUDY_FILE, StudyPlan, run_folder
 from tests.toy_data import toy_config
 
 
@@ -13,10 +13,10 @@ def plan(**changes):
 
 
 def test_a_plan_is_kept_and_found_again(tmp_path):
-    keep(plan(), tmp_path / "a")
-    before = (tmp_path / "a" / FILE).read_bytes()
-    keep(plan(), tmp_path / "a")
-    assert (tmp_path / "a" / FILE).read_bytes() == before
+    STUDY_FILE.keep(plan(), tmp_path / "a")
+    before = (tmp_path / "a" / STUDY_FILE.name).read_bytes()
+    STUDY_FILE.keep(plan(), tmp_path / "a")
+    assert (tmp_path / "a" / STUDY_FILE.name).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -31,47 +31,47 @@ def test_a_plan_is_kept_and_found_again(tmp_path):
     ],
 )
 def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, changes, message):
-    keep(plan(), tmp_path / "a")
+    STUDY_FILE.keep(plan(), tmp_path / "a")
     with pytest.raises(UserError, match=rf"the study in .* is another one: {message}\. .*--to DIR"):
-        keep(plan(**changes), tmp_path / "a")
+        STUDY_FILE.keep(plan(**changes), tmp_path / "a")
 
 
 def test_a_plan_older_than_short_schedules_is_of_a_full_one(tmp_path):
     fields = plan().model_dump(mode="json", exclude={"schedule"})
-    (tmp_path / FILE).write_text(json.dumps(fields))
-    keep(plan(schedule="full"), tmp_path)
+    (tmp_path / STUDY_FILE.name).write_text(json.dumps(fields))
+    STUDY_FILE.keep(plan(schedule="full"), tmp_path)
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "a").mkdir()
-    keep(plan(), tmp_path / "a")
+    STUDY_FILE.keep(plan(), tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").touch()
     with pytest.raises(UserError, match="holds no study"):
-        keep(plan(), tmp_path / "b")
+        STUDY_FILE.keep(plan(), tmp_path / "b")
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"study": 3}'])
 def test_a_damaged_plan_is_reported_by_its_file(tmp_path, text):
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / STUDY_FILE.name).write_text(text)
     with pytest.raises(UserError, match=r"study\.json is damaged or of another version"):
-        keep(plan(), tmp_path)
+        STUDY_FILE.keep(plan(), tmp_path)
 
 
 def test_one_process_at_a_time(tmp_path):
-    keep(plan(), tmp_path)
+    STUDY_FILE.keep(plan(), tmp_path)
     again = pytest.raises(UserError, match="another process reproduces a study")
-    with locked(tmp_path), again, locked(tmp_path):
+    with STUDY_FILE.locked(tmp_path), again, STUDY_FILE.locked(tmp_path):
         pass
-    with locked(tmp_path):
+    with STUDY_FILE.locked(tmp_path):
         pass
 
 
 def test_a_study_that_never_began_leaves_the_folder_free(tmp_path):
-    keep(plan(), tmp_path / "a")
+    STUDY_FILE.keep(plan(), tmp_path / "a")
     (tmp_path / "a" / "logs").mkdir()
-    forget(tmp_path / "a")
+    STUDY_FILE.forget(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 

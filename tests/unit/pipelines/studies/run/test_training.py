@@ -8,7 +8,7 @@ from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run import training
 from pipelines.studies.run.budget import reduced
-from pipelines.studies.run.study_plan import FILE
+from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.studies.run.training import planned
 from pipelines.tuning import space
 from tests.toy_data import toy_config
@@ -24,7 +24,7 @@ def made(study, name, config, record=RECORD, done=True):
     if done:
         (path / "evaluation.json").write_text(evaluated(0.9).model_dump_json())
         (path / "report.md").touch()
-    (study / FILE).touch()
+    (study / STUDY_FILE.name).touch()
     return path
 
 
@@ -76,7 +76,7 @@ def test_unfinished_damaged_and_foreign_folders_are_skipped(tmp_path, other):
     made(other, "damaged-seed-0", toy_config())
     (other / "runs" / "damaged-seed-0" / "run.json").write_text("{")
     made(tmp_path / "mine", "arm-seed-0", toy_config())
-    (made(tmp_path / "none", "arm-seed-0", toy_config()).parents[1] / FILE).unlink()
+    (made(tmp_path / "none", "arm-seed-0", toy_config()).parents[1] / STUDY_FILE.name).unlink()
     assert found(tmp_path, toy_config()) is None
 
 

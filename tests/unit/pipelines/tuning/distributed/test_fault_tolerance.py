@@ -30,7 +30,7 @@ def test_a_search_from_its_start_to_its_end(search):
 def test_a_restarted_worker_gets_its_trial_back(search):
     first = search.ask("a")
     assert search.ask("a").trial_id == first.trial_id
-    assert search.oracle.clock[first.trial_id].lost == 1
+    assert search.oracle.leases[first.trial_id].lost == 1
 
 
 def test_the_trial_of_a_lost_worker_goes_to_another(search):
@@ -59,7 +59,7 @@ def test_a_slow_worker_gets_its_trial_back_unless_another_took_it(search):
     search.oracle.expire()
     assert search.oracle.get_trial(trial.trial_id).status == "RUNNING"
     assert search.oracle.ongoing_trials["a"].trial_id == trial.trial_id
-    assert search.oracle.clock[trial.trial_id].lost == 0
+    assert search.oracle.leases[trial.trial_id].lost == 0
     search.time.now += LEASE + 1
     search.oracle.expire()
     assert search.ask("b").trial_id == trial.trial_id
@@ -123,7 +123,7 @@ def test_a_kill_of_all_processes_counts_against_no_trial(search):
     for _ in range(2 * ATTEMPTS):
         search.restart()
         assert search.ask("a").trial_id == trial.trial_id
-    assert search.oracle.clock[trial.trial_id].lost == 0
+    assert search.oracle.leases[trial.trial_id].lost == 0
 
 
 def test_a_chief_killed_between_two_writes_resumes(search, monkeypatch):
@@ -175,8 +175,8 @@ def test_a_deadline_blames_no_worker(search):
         assert search.oracle.tuner_ids == set()
         search.time.now += LEASE + 1
         search.oracle.expire()
-        clock = search.oracle.clock[trial.trial_id]
-        assert (clock.lost, clock.seconds) == (0, 10.0 * closing)
+        lease = search.oracle.leases[trial.trial_id]
+        assert (lease.lost, lease.seconds) == (0, 10.0 * closing)
         search.restart()
         assert search.ask("a").trial_id == trial.trial_id
 

@@ -3,7 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pipelines.core.statistics import rank_correlation
+from pipelines.core.correlation import rank_correlation
 from pipelines.studies.papers.factors import forecasts
 from pipelines.studies.papers.factors.forecasts import (
     clark_west,

@@ -99,21 +99,21 @@ def test_folds_are_concatenated(tmp_path):
     def placed(task, kind, tests, seed):
         return np.arange(tests.start, tests.stop) + 10_000.0 * seed
 
-    walked = walk_forward(made(tmp_path, forecast=placed), "return")
-    np.testing.assert_array_equal(walked.forecasts["plain"], np.add.outer([0, 10_000], np.arange(161, 1108)))
-    np.testing.assert_array_equal(walked.targets, MARKET[162:])
-    assert walked.means[0] == pytest.approx(MARKET[:162].mean())
-    assert walked.means[-1] == pytest.approx(MARKET[:1108].mean())
-    constant = walked.forecasts["mean before the decade"][0]
+    series = walk_forward(made(tmp_path, forecast=placed), "return")
+    np.testing.assert_array_equal(series.forecasts["plain"], np.add.outer([0, 10_000], np.arange(161, 1108)))
+    np.testing.assert_array_equal(series.targets, MARKET[162:])
+    assert series.means[0] == pytest.approx(MARKET[:162].mean())
+    assert series.means[-1] == pytest.approx(MARKET[:1108].mean())
+    constant = series.forecasts["mean before the decade"][0]
     assert constant[0] == constant[119] == pytest.approx(MARKET[:162].mean())
     assert constant[120] == pytest.approx(MARKET[:282].mean())
 
 
 def test_gates_are_relative_to_their_mean_before_the_decade(tmp_path):
-    walked = walk_forward(made(tmp_path, slope=0.01), "return")
+    series = walk_forward(made(tmp_path, slope=0.01), "return")
     first = VOLATILITY[:161].mean()
-    np.testing.assert_allclose(walked.opened[0][:120], 0.01 * (VOLATILITY[161:281] - first), atol=0.006)
-    assert walked.levels[:, 0] == pytest.approx(0.2 + np.array([4, 5, 6, 7, 8, 9, 0, 1]) / 100, abs=0.001)
+    np.testing.assert_allclose(series.opened[0][:120], 0.01 * (VOLATILITY[161:281] - first), atol=0.006)
+    assert series.levels[:, 0] == pytest.approx(0.2 + np.array([4, 5, 6, 7, 8, 9, 0, 1]) / 100, abs=0.001)
 
 
 def test_forecasts_without_information_are_not_called_better(tmp_path):
@@ -176,11 +176,11 @@ def test_all_tables_and_figures_are_made(tmp_path):
 
 
 def test_a_seed_that_diverged_in_one_fold_is_left_out_of_all(tmp_path):
-    walked = walk_forward(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
-    assert {name: len(runs) for name, runs in walked.forecasts.items()} == {
+    series = walk_forward(made(tmp_path, seeds=3, diverged={("return-highway-1960s", 1)}), "return")
+    assert {name: len(runs) for name, runs in series.forecasts.items()} == {
         "highway": 2, "plain": 3, "residual": 3, "ridge": 1, "ridge with sizes": 1, "mean before the decade": 1
     }  # fmt: skip
-    assert len(walked.opened) == 2
+    assert len(series.opened) == 2
 
 
 def test_a_task_without_runs_is_not_shown(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.training import net
-from pipelines.training.initial import assign
+from pipelines.training.fine_tuning import assign
 from tests.toy_data import ToyData, toy_config
 
 DATA = ToyData().describe("toy")

@@ -6,8 +6,8 @@ import pytest
 
 import highway_keras
 from pipelines.core.config import ModelConfig
-from pipelines.training import many_steps, net
-from pipelines.training.many_steps import ManySteps, devices, drawing
+from pipelines.training import net
+from pipelines.training.steps_per_execution import FEWEST_LAYERS, MultiStepModel, device_count
 from tests.toy_data import ToyData, toy_config
 
 BATCH = 64
@@ -19,9 +19,9 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on 
     [(128, 1, 1), (128, 2, 2), (128, 3, 2), (128, 64, 4), (100, 64, 2), (96, 3, 3), (97, 64, 1), (20, 8, 1), (1, 8, 1)],
 )
 def test_a_batch_is_divided_evenly_and_not_too_finely(batch_size, available, taken):
-    assert devices(batch_size, available) == taken
-    assert devices(batch_size, available, many_steps.FEWEST_LAYERS) == taken
-    assert devices(batch_size, available, many_steps.FEWEST_LAYERS - 1) == 1
+    assert device_count(batch_size, available) == taken
+    assert device_count(batch_size, available, FEWEST_LAYERS) == taken
+    assert device_count(batch_size, available, FEWEST_LAYERS - 1) == 1
 
 
 @on_jax
@@ -36,13 +36,13 @@ def test_a_resumed_run_has_the_devices_of_its_record():
     assert (compiled(), compiled(devices=2), compiled(devices=1), compiled(devices=64)) == (1, 2, 1, 2)
 
 
-def fitted(many, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
+def fitted(multi_step, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((20,))
     x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.01))(inputs)
     x = keras.layers.Dropout(dropout)(x) if dropout else x
     outputs = keras.layers.Dense(4)(highway_keras.HighwayStack(5, activation="tanh")(x))
-    model = ManySteps(inputs, outputs, devices=2) if many else keras.Model(inputs, outputs)
+    model = MultiStepModel(inputs, outputs, devices=2) if multi_step else keras.Model(inputs, outputs)
     model.compile(
         keras.optimizers.Adam(0.01),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -75,20 +75,20 @@ def teardown_module():
 # With dropout there is one device, and gradients are not exchanged.
 @pytest.mark.parametrize(("small", "dropout"), [(0, 0.0), (100, 0.0), (10**6, 0.0), (100, 0.1)])
 def test_the_numbers_are_those_of_single_steps(monkeypatch, small, dropout):
-    monkeypatch.setattr(many_steps, "SMALL", small)
-    one, history = fitted_once(many=False, dropout=dropout)
-    many, others = fitted(many=True, steps_per_execution=3, dropout=dropout)
+    monkeypatch.setattr("pipelines.training.steps_per_execution.SMALL", small)
+    one, history = fitted_once(multi_step=False, dropout=dropout)
+    several, others = fitted(multi_step=True, steps_per_execution=3, dropout=dropout)
     assert history.keys() == others.keys() == {"loss", "accuracy", "val_loss", "val_accuracy"}
     for name, values in history.items():
         np.testing.assert_allclose(others[name], values, rtol=1e-4, err_msg=name)
-    for left, right in zip(one.get_weights(), many.get_weights(), strict=True):
+    for left, right in zip(one.get_weights(), several.get_weights(), strict=True):
         np.testing.assert_allclose(right, left, rtol=1e-3, atol=1e-5)
-    assert int(many.optimizer.iterations) == 18
+    assert int(several.optimizer.iterations) == 18
 
 
 @on_jax
 def test_a_repetition_is_bit_identical():
-    (one, history), (other, again) = (fitted(many=True, steps_per_execution=3) for _ in range(2))
+    (one, history), (other, again) = (fitted(multi_step=True, steps_per_execution=3) for _ in range(2))
     assert history == again
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
@@ -98,37 +98,11 @@ def test_a_repetition_is_bit_identical():
 def test_all_devices_are_used():
     import jax
 
-    model, _ = fitted_once(many=True, steps_per_execution=4, epochs=2)
+    model, _ = fitted_once(multi_step=True, steps_per_execution=4, epochs=2)
     assert model.trainable_variables[0].value.sharding.device_set == set(jax.devices()[:2])
 
 
 @on_jax
 def test_an_execution_that_the_data_do_not_fill_is_shorter():
-    model, _ = fitted_once(many=True, steps_per_execution=4, epochs=2)
+    model, _ = fitted_once(multi_step=True, steps_per_execution=4, epochs=2)
     assert int(model.optimizer.iterations) == 12
-
-
-OPTION = "jax_disable_most_optimizations"
-
-
-def drawn():
-    return np.asarray(keras.random.normal((31, 17), seed=3))
-
-
-def test_random_numbers_differ_by_rounding_at_most():
-    with drawing():
-        quickly = drawn()
-    if keras.backend.backend() == "jax":
-        import jax
-
-        jax.clear_caches()
-    np.testing.assert_allclose(quickly, drawn(), rtol=1e-5, atol=1e-6)
-
-
-@on_jax
-def test_the_option_holds_for_drawing_only():
-    import jax
-
-    with drawing():
-        assert jax.config.read(OPTION)
-    assert not jax.config.read(OPTION)

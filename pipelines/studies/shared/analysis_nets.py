@@ -21,15 +21,16 @@ from pipelines.core.run import Run
 from pipelines.studies.framework import paper_tables, tables
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Arm, Counts, Published, Study
+from pipelines.studies.framework.study import CIFAR, MNIST, Arm, Published, Study
 from pipelines.studies.framework.tables import MISSING, Table
+from pipelines.studies.shared.published import MNIST_CONV_16
 
 if TYPE_CHECKING:
     from pipelines.analysis.examples import OpenedNet, Part
 
 TITLES = {"mnist": "MNIST, 50 layers", "cifar100": "CIFAR-100, 50 layers", "mnist-conv": "MNIST, convolutional"}
 _RECIPES = {"mnist": "mnist_dense_50", "cifar100": "cifar100_dense_50", "mnist-conv": "mnist_conv_16"}
-_IMAGES = {"mnist": 60_000, "cifar100": 50_000}
+_COUNTS = {"mnist": MNIST, "cifar100": CIFAR}
 SEEDS = 3
 DIFFERS = (
     "The paper analyses the best nets of a search whose learning rate, decay, batch size and epochs are not published. "
@@ -42,8 +43,8 @@ DIFFERS = (
 
 def _arm(recipe: str) -> Arm:
     known = recipes.get(recipe)
-    source = Published(best=0.9943, mean=0.994, std=0.0003) if recipe == "mnist_conv_16" else Published()
-    counts = Counts(train=_IMAGES[known.config.data], test=10_000)
+    source = MNIST_CONV_16 if recipe == "mnist_conv_16" else Published()
+    counts = _COUNTS[known.config.data]
     return Arm(config=known.config, published=source, provenance=known.provenance, data=counts)
 
 
@@ -137,13 +138,13 @@ def study(
         arms=ARMS,
         seeds=SEEDS,
         differs=(*DIFFERS, *differs),
-        tables=lambda results: [accuracies(results), compared(results, numbers)],
+        tables=lambda results: [accuracies(results), comparison_table(results, numbers)],
         draw=draw,
         measure=measure,
     )
 
 
-def compared(results: Results, numbers: Numbers) -> Table:
+def comparison_table(results: Results, numbers: Numbers) -> Table:
     """Tabulates numbers of each net next to the paper's observations."""
     found = {arm: list(zip(*map(numbers.of, runs), strict=True)) for arm, runs in measured(results)}
     lines = []

@@ -1,10 +1,9 @@
-"""Many small JAX training steps as one program on all cores of a CPU, and fast drawing of initial weights.
+"""Several JAX training steps per execution: one program on all cores of a CPU.
 
 Imports Keras and NumPy only, because the benchmarks run it in an environment without pydantic and TensorFlow.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -22,7 +21,7 @@ AXIS = "batch"
 SMALL = 65_536
 
 
-class ManySteps(keras.Model):
+class MultiStepModel(keras.Model):
     """A functional model whose `fit` runs `steps_per_execution` steps in one compiled loop. JAX only.
 
     Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
@@ -39,7 +38,7 @@ class ManySteps(keras.Model):
         **kwargs: further arguments of `keras.Model`.
 
     Example:
-        model = ManySteps(net.input, net.output, devices=devices(batch_size=128, available=2))
+        model = MultiStepModel(net.input, net.output, devices=device_count(batch_size=128, available=2))
     """
 
     train_function: Any
@@ -51,13 +50,13 @@ class ManySteps(keras.Model):
     def make_train_function(self, force: bool = False) -> None:
         """Sets `train_function`, which takes the state and an iterator over batches; called by Keras."""
         if self.train_function is None or force:
-            self.train_function = self._many_steps()
+            self.train_function = self._multi_step_function()
 
     def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
         """Keras's method, with gradients averaged over devices."""
         return super().compute_loss_and_updates(_averaging()(trainable_variables), *args, **kwargs)
 
-    def _many_steps(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
+    def _multi_step_function(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
         import jax
 
         used = jax.devices()[: self.devices]
@@ -120,7 +119,7 @@ def _averaging() -> Callable[[Any], Any]:
     return identity
 
 
-def devices(batch_size: int, available: int, depth: int | None = None) -> int:
+def device_count(batch_size: int, available: int, depth: int | None = None) -> int:
     """Returns the number of devices for a batch: as many as divide it evenly with enough work for each.
 
     Args:
@@ -129,33 +128,9 @@ def devices(batch_size: int, available: int, depth: int | None = None) -> int:
         depth: layers of the stack; with fewer than `FEWEST_LAYERS`, one device is faster. None for any deep stack.
 
     Example:
-        devices(128, available=16, depth=100)  # 4, of 32 examples each
+        device_count(128, available=16, depth=100)  # 4, of 32 examples each
     """
     if depth is not None and depth < FEWEST_LAYERS:
         return 1
     fitting = [count for count in range(1, available + 1) if batch_size % count == 0]
     return max(count for count in fitting if count == 1 or batch_size // count >= FEWEST_EXAMPLES)
-
-
-@contextmanager
-def drawing() -> Iterator[None]:
-    """Disables most JAX compiler optimizations in the block, to draw initial weights quickly.
-
-    JAX compiles a program for each shape of weights, several times as fast without most optimizations. Numbers differ
-    by rounding at most. Other backends do not compile to draw weights.
-
-    Example:
-        with drawing():
-            net = highway_keras.from_preset("mnist_dense_50")
-    """
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_disable_most_optimizations", before)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import write_text
+from pipelines.core.files import csv_text, write_text
 
 Row = dict[str, float]
 
@@ -18,16 +18,13 @@ def append(path: Path, row: Row) -> None:
         path: the file; created if missing.
         row: values by column.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if not path.exists():
-        writer.writerow(row)
-    writer.writerow([f"{value:.9g}" for value in row.values()])
+    head = [] if path.exists() else [row]
+    text = csv_text([*head, [f"{value:.9g}" for value in row.values()]])
     # Other commands may read the file at any time, so it is unbuffered, and truncated if a full disk cuts a row short.
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:
-            _write(file, text.getvalue().encode())
+            _write(file, text.encode())
             os.fsync(file.fileno())
         except OSError:
             file.truncate(size)

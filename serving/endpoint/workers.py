@@ -35,10 +35,10 @@ def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        return _Supervisor(work, crashes).run(count)
+        return _WorkerSupervisor(work, crashes).run(count)
 
 
-class _Supervisor:
+class _WorkerSupervisor:
     def __init__(self, work: Callable[[], object], crashes: Crashes) -> None:
         self._work, self._crashes = work, crashes
         # Number and start time of the worker, by process ID.

@@ -1,4 +1,6 @@
-"""The recorded runs of a NumPy study, and ours on the same images.
+"""A NumPy study of highway and plain nets on a small part of MNIST: its nets, their training and its recorded runs.
+
+The study `depth-contrast` repeats it; others train further nets in the same way.
 
 Sources     https://cybertronai.github.io/schmidhuber-problems/highway-networks: one run per net, three at 30 blocks
 """
@@ -8,12 +10,35 @@ import statistics
 
 import numpy as np
 
+from pipelines.core.config import Config, ModelConfig, Preprocess, Provenance, Subset
+from pipelines.core.optimizers import Adam
 from pipelines.studies.framework import tables
 from pipelines.studies.framework.results import Result, Results
-from pipelines.studies.framework.study import Published
+from pipelines.studies.framework.study import Arm, Published
 from pipelines.studies.framework.tables import MISSING, Table
 
 KINDS = ("highway", "plain")
+BLOCKS = (5, 10, 20, 30, 50, 100)
+SHOWN = 30
+"""Depth, in blocks, of the nets whose training is shown in detail, as in the source."""
+BIAS = -2.0
+
+RECORDED = (
+    "model.preset",
+    "model.initializer",
+    "data",
+    "subset.train",
+    "subset.test",
+    "subset.seed",
+    "preprocess.scale",
+    "preprocess.offset",
+    "optimizer.name",
+    "optimizer.learning_rate",
+    "optimizer.epsilon",
+    "optimizer.clip_norm",
+    "epochs",
+    "batch_size",
+)
 COLUMNS = tuple(f"{kind}{whose}" for kind in KINDS for whose in ("", ", source"))
 """Table columns: both kinds of nets, each next to the source's."""
 ACCURACIES: dict[tuple[str, int], tuple[float, ...]] = {
@@ -50,7 +75,42 @@ def arm(kind: str, blocks: int) -> str:
     return f"{kind}-{blocks}"
 
 
-def compared(results: Results) -> Table:
+def _arm(kind: str, blocks: int) -> Arm:
+    gated = kind == "highway"
+    known = (kind, blocks) in PUBLISHED
+    depth = ("model.depth", "model.transform_bias" if gated else "model.match")
+    return Arm(
+        config=Config(
+            recipe=arm(kind, blocks),
+            model=ModelConfig(
+                preset="mnist_dense_50" if gated else "mnist_dense_50_plain",
+                # The projection counts as a layer.
+                depth=blocks + 1,
+                transform_bias=BIAS if gated else None,
+                match=None if gated else "width",
+                initializer="fan_in_uniform",
+            ),
+            data="mnist",
+            subset=Subset(train=6000, test=2000, seed=0),
+            preprocess=Preprocess(scale=2 / 255, offset=-1.0),
+            optimizer=Adam(learning_rate=0.005, epsilon=1e-8, clip_norm=5.0),
+            epochs=12,
+            batch_size=128,
+            precision="float32",
+        ),
+        published=PUBLISHED.get((kind, blocks), Published()),
+        provenance=Provenance(
+            recorded=(*RECORDED, *depth) if known else RECORDED,
+            assumed=("precision",) if known else ("precision", *depth),
+        ),
+    )
+
+
+ARMS = {arm(kind, blocks): _arm(kind, blocks) for kind in KINDS for blocks in BLOCKS}
+"""The nets of the study, and ours of 100 blocks, trained as recorded."""
+
+
+def comparison_table(results: Results) -> Table:
     """Tabulates each run of the source next to ours on its images, and the mean of all."""
     rows = [
         (str(blocks), str(seed), *(cell for kind in KINDS for cell in _cells(results, kind, blocks, seed)))

@@ -1,7 +1,7 @@
 """Prometheus metrics of this process, or of all worker processes together.
 
 Workers share counters, histograms and gauges through files in `PROMETHEUS_MULTIPROC_DIR`, which must be set before this
-module is imported (`serving.http.workers`).
+module is imported (`serving.endpoint.workers`).
 """
 
 import os

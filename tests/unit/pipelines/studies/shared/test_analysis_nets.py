@@ -11,8 +11,8 @@ from pipelines.core.run import MEASURED
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.tables import SPREAD
-from pipelines.studies.papers import analysis_nets
-from pipelines.studies.papers.analysis_nets import ARMS
+from pipelines.studies.shared import analysis_nets
+from pipelines.studies.shared.analysis_nets import ARMS
 from tests.unit.pipelines.studies.fake import result
 
 LAYERS, UNITS = 6, 4

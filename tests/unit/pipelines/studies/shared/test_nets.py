@@ -7,7 +7,7 @@ from pipelines import studies
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers import depth_contrast, depth_hundred, depth_twins
-from pipelines.studies.papers.nets import NETS
+from pipelines.studies.shared.nets import NETS
 from tests.unit.pipelines.studies.fake import result
 
 ARMS = [

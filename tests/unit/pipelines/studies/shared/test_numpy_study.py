@@ -6,8 +6,8 @@ import math
 import pytest
 
 from pipelines.studies.framework.results import Results
-from pipelines.studies.papers import numpy_runs
 from pipelines.studies.papers.depth_contrast import STUDY
+from pipelines.studies.shared import numpy_study
 from tests.unit.pipelines.studies.fake import depth_results, evaluated
 
 
@@ -23,11 +23,11 @@ def spread(results, scores):
 
 def means(results):
     """Returns the row of means of the highway nets: ours, and the source's."""
-    return numpy_runs.compared(results).rows[-1][2:4]
+    return numpy_study.comparison_table(results).rows[-1][2:4]
 
 
 def test_each_run_of_the_source_is_next_to_ours_on_its_images(tmp_path):
-    rows = {row[:2]: row[2:] for row in numpy_runs.compared(runs(tmp_path, seeds=4)).rows}
+    rows = {row[:2]: row[2:] for row in numpy_study.comparison_table(runs(tmp_path, seeds=4)).rows}
     assert list(rows) == [
         ("5", "0"), ("10", "0"), ("20", "0"), ("30", "0"), ("30", "1"), ("30", "2"), ("50", "0"), ("mean", ""),
     ]  # fmt: skip
@@ -57,8 +57,8 @@ def test_the_difference_has_the_standard_error_of_groups_of_runs_and_a_run_each(
     assert means(results)[0] == f"90.50 ({difference:+.2f} ± {error:.2f})"
 
 
-@pytest.mark.parametrize(("kind", "blocks"), numpy_runs.ACCURACIES)
+@pytest.mark.parametrize(("kind", "blocks"), numpy_study.ACCURACIES)
 def test_each_net_has_what_the_source_recorded(kind, blocks):
-    known = STUDY.arms[numpy_runs.arm(kind, blocks)].published
-    assert known.count == len(numpy_runs.ACCURACIES[kind, blocks])
-    assert known.loss == numpy_runs.LOSSES[kind][blocks]
+    known = STUDY.arms[numpy_study.arm(kind, blocks)].published
+    assert known.count == len(numpy_study.ACCURACIES[kind, blocks])
+    assert known.loss == numpy_study.LOSSES[kind][blocks]

@@ -1,6 +1,6 @@
 """Highway, residual and plain nets of equal depth, with equal width or equally many parameters.
 
-All are trained like the nets of `depth_contrast`. A block of 71 units without a gate has as many parameters as a
+All are trained like the nets of `numpy_study`. A block of 71 units without a gate has as many parameters as a
 highway block of 50 units (`highway_keras.models`).
 """
 
@@ -10,11 +10,9 @@ from typing import Any
 from pipelines.core.config import Config, ModelConfig, Provenance, Subset
 from pipelines.core.plotting import BLUE, GREEN, ORANGE
 from pipelines.studies.framework.curves import Line
-from pipelines.studies.framework.study import Arm, Counts
-from pipelines.studies.papers import depth_contrast, numpy_runs
-from pipelines.studies.papers.depth_contrast import RECORDED
-
-MNIST = Counts(train=60_000, test=10_000)
+from pipelines.studies.framework.study import MNIST, Arm
+from pipelines.studies.shared import numpy_study
+from pipelines.studies.shared.numpy_study import RECORDED
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ def _net(title: str, colour: str, style: str, preset: str, **fields: Any) -> Con
 
 
 NETS = {
-    "highway": _net("highway (gate bias -2)", BLUE, "-", "mnist_dense_50", transform_bias=depth_contrast.BIAS),
+    "highway": _net("highway (gate bias -2)", BLUE, "-", "mnist_dense_50", transform_bias=numpy_study.BIAS),
     "highway-low": _net("highway (gate bias -4)", BLUE, "--", "mnist_dense_50", transform_bias=-4.0),
     "residual": _net("residual (50 units)", GREEN, "-", "mnist_dense_50_residual", match="width"),
     "residual-wide": _net("residual (71 units)", GREEN, "--", "mnist_dense_50_residual", match="parameters"),
@@ -49,7 +47,7 @@ NETS = {
 
 
 def name(net: str, blocks: int) -> str:
-    """The name of an arm, as in `depth_contrast`."""
+    """The name of an arm, as in `numpy_study`."""
     return f"{net}-{blocks}"
 
 
@@ -59,7 +57,7 @@ def lines(blocks: int) -> list[Line]:
 
 
 def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
-    """Builds the arm of a net, trained as in `depth_contrast`.
+    """Builds the arm of a net, trained as in `numpy_study`.
 
     Args:
         net: one of `NETS`.
@@ -69,10 +67,10 @@ def arm(net: str, blocks: int, *, whole: bool = False) -> Arm:
     Example:
         arm("residual-wide", 30).config.model.match  # "parameters"
     """
-    own = depth_contrast.STUDY.arms
+    own = numpy_study.ARMS
     if name(net, blocks) in own and not whole:
         return own[name(net, blocks)]
-    config: Config = own[numpy_runs.arm("highway", depth_contrast.SHOWN)].config
+    config: Config = own[numpy_study.arm("highway", numpy_study.SHOWN)].config
     model = NETS[net].model
     changes: dict[str, Any] = {
         "recipe": name(net, blocks),

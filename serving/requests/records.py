@@ -4,10 +4,8 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from starlette.requests import Request
-
 from serving.engine.backends import ServedVersion
-from serving.http import metrics
+from serving.requests import metrics
 from serving.tracing import Trace
 
 # Maximum number of characters of a reason in the log; some quote the request.
@@ -72,8 +70,3 @@ class RequestRecord:
                 "reason": self.reason[:REASON],
             }
             log.info("request", extra={name: value for name, value in line.items() if value})
-
-
-def record_of(request: Request) -> RequestRecord:
-    """Returns the record of a request."""
-    return request.scope["record"]

@@ -1,0 +1,1 @@
+"""Nets, training and recorded numbers that several studies share."""

@@ -1,0 +1,181 @@
+"""Starts an endpoint: checks its files, takes its ports, and serves in this process or in workers."""
+
+import faulthandler
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from serving import manifest, memory, repository, signature
+from serving.endpoint.options import EndpointError, EndpointOptions
+from serving.endpoint.workers import supervise
+from serving.engine.crashes import Crashes
+from serving.keys import Keys, KeysError
+from serving.rpc.ports import reserve
+
+if TYPE_CHECKING:
+    from serving.engine.settings import Limits
+    from serving.http.app import OtherServer
+
+# Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
+GRACE = 5
+
+
+def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:
+    """Serves a model repository until SIGTERM or SIGINT. Call it in the main thread of a process of its own.
+
+    With one worker, SIGTERM ends the process with status 0 once all requests have been answered.
+
+    Args:
+        options: options of the endpoint.
+        say: takes the lines for the user: the addresses, and what is missing in the repository.
+
+    Returns:
+        The exit status of the workers, if there are several.
+
+    Raises:
+        EndpointError: a folder or key is missing, or an address cannot be used.
+    """
+    check_models(options.models, say)
+    if options.workers > 1 and not hasattr(os, "fork"):
+        raise EndpointError(
+            "--workers needs a system with fork. Start several endpoints behind a load balancer instead."
+        )
+    trust = _check_keys(options)
+    listening = _listen(options.host, options.port)
+    reserved = None if options.grpc_port is None else _reserve(options.host, options.grpc_port)
+    grpc_address = _shown(reserved) if reserved else None
+    also = f" and grpc://{grpc_address}" if grpc_address else ""
+    say(f"serving {options.models} at http://{_shown(listening)}{also}")
+    if options.workers == 1:
+        _serve(options, trust, listening, grpc_address)
+        return 0
+    crashes = Crashes(options.workers)
+    return supervise(partial(_serve, options, trust, listening, grpc_address, crashes), options.workers, crashes)
+
+
+def check_models(models: Path, say: Callable[[str], object]) -> None:
+    """Checks that a folder is a model repository, which may still be empty.
+
+    Args:
+        models: the folder.
+        say: takes a line for the user if there are no models yet.
+
+    Raises:
+        EndpointError: there is no such folder, or it is a single model or version.
+    """
+    if not models.is_dir():
+        raise EndpointError(f"there is no folder {models}. Export a model with `highway export`, or name its folder.")
+    if (models / manifest.NAME).exists():
+        parent = models.parent.parent
+        raise EndpointError(f"{models} is one version of a model. Name the folder of all models: {parent}.")
+    try:
+        if any((models / str(version) / manifest.NAME).exists() for version in repository.versions(models)):
+            raise EndpointError(f"{models} is one model. Name the folder of all models: {models.parent}.")
+        found = repository.models(models)
+    except OSError as error:
+        # A volume may come back: the endpoint starts, and reports it.
+        found, problem = [], f"{models} cannot be read: {error.strerror}."
+    else:
+        problem = f"{models} has no models yet. Export one with `highway export RUN --to {models / 'NAME'}`."
+    if not found:
+        say(f"{problem} It is checked every second.")
+
+
+def _check_keys(options: EndpointOptions) -> tuple[bytes, ...]:
+    """Returns the public keys of `trust`, after a look at the keys of clients."""
+    try:
+        keys = Keys(options.key, options.key_file)
+        trust = tuple(signature.public_key(path) for path in options.trust)
+    except (signature.KeyFileError, KeysError) as error:
+        raise EndpointError(str(error)) from error
+    if options.rate and not keys:
+        raise EndpointError("--rate is a limit for each key. Set HIGHWAY_API_KEY, or add --key-file.")
+    return trust
+
+
+def _serve(
+    options: EndpointOptions,
+    trust: tuple[bytes, ...],
+    listening: socket.socket,
+    grpc_address: str | None,
+    crashes: Crashes | None = None,
+) -> None:
+    """Serves in this process until SIGTERM."""
+    # Not in the supervisor, which forks; and the metrics look at its environment when they are imported.
+    from serving.engine.settings import Limits, Settings, cores
+    from serving.http.app import make_app
+    from serving.http.connections import possible
+    from serving.http.server import run
+
+    # A graph can crash ONNX Runtime; this writes a stack trace to the log.
+    faulthandler.enable()
+    memory.one_heap()
+    share = max(cores() // options.workers, 1)
+    settings = Settings(
+        options.models,
+        options.address,
+        threads=options.threads or share,
+        decoders=share,
+        queue=options.queue,
+        timeout=options.timeout,
+        api_key=options.key,
+        key_file=options.key_file,
+        rate=options.rate,
+        hosts=options.accepted_hosts,
+        origins=options.origins or (),
+        trust=trust,
+        crashes=crashes,
+    )
+    # HTTP and gRPC have as many each.
+    ports = 1 if grpc_address is None else 2
+    limits = Limits(
+        header=options.header_timeout,
+        body=options.body_timeout,
+        idle=options.idle_timeout,
+        connections=max(possible(ports * options.connections) // ports, 1),
+        address=options.address_connections,
+    )
+    shutdown = options.timeout + GRACE
+    app = make_app(settings, _grpc_server(grpc_address, limits, shutdown))
+    run(app, listening, limits, settings, shutdown=shutdown, drain=options.drain)
+
+
+def _grpc_server(grpc_address: str | None, limits: "Limits", grace: float) -> "OtherServer | None":
+    if grpc_address is None:
+        return None
+    from serving.rpc import server
+
+    return partial(server.serve, address=grpc_address, limits=limits, grace=grace)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    with _address_in_use(host, port, "--port"):
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise EndpointError("--grpc-port needs a system with SO_REUSEPORT, such as Linux or macOS.")
+    with _address_in_use(host, port, "--grpc-port"):
+        return reserve(host, port)
+
+
+@contextmanager
+def _address_in_use(host: str, port: int, option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EndpointError(
+            f"cannot listen on {host} port {port}: {error.strerror}. Choose another with {option}."
+        ) from error
+
+
+def _shown(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,33 @@
+"""Options are refused when they are made, without a command line."""
+
+from pathlib import Path
+
+import pytest
+
+from serving.endpoint.options import EndpointError, EndpointOptions
+
+MODELS = Path("models")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "::1"])
+def test_this_machine_needs_no_decision_about_access_and_answers_to_its_own_names_only(host):
+    options = EndpointOptions(models=MODELS, host=host, hosts=("digits",))
+    assert (options.key, options.origins) == (None, None)
+    assert options.accepted_hosts == ("localhost", "127.0.0.1", "::1", host, "digits")
+
+
+def test_other_addresses_need_one():
+    with pytest.raises(EndpointError, match=r"anyone who can reach 0\.0\.0\.0 could use the models"):
+        EndpointOptions(models=MODELS, host="0.0.0.0", origins=())
+    for access in ({"key": "secret"}, {"key_file": Path("keys")}, {"admit_everyone": True}):
+        with pytest.raises(EndpointError, match="name the web sites"):
+            EndpointOptions(models=MODELS, host="a.example", **access)
+        assert EndpointOptions(models=MODELS, host="a.example", origins=(), **access).accepted_hosts == ()
+
+
+def test_a_server_as_backend_needs_an_address_and_no_other_backend_has_one():
+    assert EndpointOptions(models=MODELS, backend="tf-serving", address="[::1]:8500").address == "[::1]:8500"
+    with pytest.raises(EndpointError, match="Received: a:99999"):
+        EndpointOptions(models=MODELS, backend="tf-serving", address="a:99999")
+    with pytest.raises(EndpointError, match="Add --backend tf-serving"):
+        EndpointOptions(models=MODELS, address="a:8500")

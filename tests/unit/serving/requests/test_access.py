@@ -1,0 +1,33 @@
+"""Sizes of requests, counted without a server."""
+
+from pathlib import Path
+
+import pytest
+
+from serving.engine.settings import Settings
+from serving.errors import BusyError, LimitError
+from serving.keys import Keys
+from serving.requests.access import AccessControl
+from serving.tracing import Tracing
+
+
+def test_a_request_is_freed_while_the_others_are_still_too_large_together():
+    access = AccessControl(Settings(Path("models"), body=8, bodies=10), Keys(), Tracing())
+
+    def leave(size):
+        record = access.begin({})
+        access.enter()
+        access.leave(record, size, method="POST", path="/", route="/", status=200, client="")
+
+    access.count(8, 8)
+    for _ in range(2):
+        with pytest.raises(BusyError):
+            access.count(4, 4)
+    leave(4)
+    with pytest.raises(BusyError):
+        access.count(1, 1)
+    leave(4)
+    leave(1)
+    access.count(2, 2)
+    with pytest.raises(LimitError, match="has 9 bytes, more than the limit of 8"):
+        access.count(1, 9)
