@@ -7,7 +7,9 @@ from pathlib import Path
 import keras
 import pytest
 
+from pipelines.core.run import open_run
 from pipelines.verbs.cli import main
+from serving import manifest
 from tests.digits import all_digits
 from tests.endpoint import Endpoint
 
@@ -105,6 +107,15 @@ def test_the_tutorial_on_own_images(serve, tmp_path, monkeypatch, capsys):
     run_page("own-images", names, serve)
     said = capsys.readouterr().out
     assert said.count("damaged: ") == 2
+    assert "chosen: inputs of 32 x 32 pixels" in said
     assert "test images right" in said
+    assert "highway serve models" in said
+    run = open_run(tmp_path / "runs" / "shapes")
+    assert (run.config.epochs, run.config.image_fit, run.record.state) == (8, "pad", "finished")
+    content = manifest.read(tmp_path / "models" / "shapes" / "1")
+    assert (content.labels, content.pictures) == (tuple(names["SIDES"]), "padded")
+    assert content.temperature > 0
+    # The run directory is never overwritten.
+    assert main(["fit", "shapes"]) == 2
     assert (tmp_path / "runs" / "shapes" / "evaluations" / "newer" / "evaluation.json").is_file()
     assert names["answer"].predictions[0].top[0].label in names["SIDES"]

@@ -13,7 +13,7 @@ from pipelines.data.sources import Examples
 CLASSES = 5
 PLAIN = Fitted(Preprocess(scale=1.0), None)
 MOVING = Augment(pad=2, mirror=True)
-ALL = Augment(rand_augment=2, pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
+ALL = Augment(rand_augment=1, pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
 
 
 def numbered(count):
@@ -88,13 +88,14 @@ def test_balanced_batches_have_as_many_of_each_class():
     same(batches(examples, batch_size=6, first_step=11, steps=30, sampling="balanced"), made[11:])
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-def test_the_shards_of_the_hosts_make_the_batch(hosts):
+def test_the_shards_of_the_hosts_make_the_batch():
     examples = random(50)
     chosen = {"augment": ALL, "first_step": 3}
-    shards = [batches(examples, shard=(host, hosts), **chosen) for host in range(hosts)]
-    joined = [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*shards, strict=True)]
-    same(joined, batches(examples, **chosen))
+    whole = batches(examples, **chosen)
+    for hosts in (2, 4):
+        shards = [batches(examples, shard=(host, hosts), **chosen) for host in range(hosts)]
+        joined = [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*shards, strict=True)]
+        same(joined, whole)
 
 
 def test_a_batch_that_cannot_be_divided_is_refused():
