@@ -12,10 +12,10 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from pipelines.core.errors import UserError, nearest
+from pipelines.core.errors import UserError
 from pipelines.core.files import user_cache
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
-from pipelines.data.roots import INFO, KNOWN, OWN, base_name, is_writable, roots
+from pipelines.data.roots import INFO, OWN, base_name, is_writable, roots, unknown
 
 # Seconds that a server may take to respond. Without a network, TFDS itself retries for minutes.
 PATIENCE = 5
@@ -57,12 +57,7 @@ def builder(data: str, root: Path) -> tfds.core.DatasetBuilder:
     """
     names = tfds.list_builders(with_community_datasets=False)  # The community's list would need the network.
     if base_name(data) not in names:
-        close = nearest(data, names)
-        hint = f"Did you mean '{close}'? " if close else ""
-        raise UserError(
-            f"there is no data set '{data}'. {hint}Expected one of TensorFlow Datasets with 'image' and 'label', "
-            f"or 'features' and 'target' ({', '.join(KNOWN)}, ...), or the folder of a prepared one."
-        )
+        raise unknown(data, names)
     try:
         return tfds.builder(data, data_dir=root)
     except Exception as error:

@@ -1,10 +1,12 @@
 """Names of data sets, and the folders that hold prepared ones. Imports no framework."""
 
+import importlib.util
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.core.errors import UserError
+from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import user_cache
 
 # Data sets made from installed packages, without a download.
@@ -12,6 +14,10 @@ OWN = ("mnist_5k", "fama_french")
 KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
 # File in the folder of a prepared data set, which TFDS writes last.
 INFO = "dataset_info.json"
+# Definitions in the source of TFDS that may name a data set.
+_DEFINITION = re.compile(r"^class (\w+)\(|\bname ?= ?[\"'](\w+)[\"']", re.MULTILINE)
+# The places for underscores in a name in camel case.
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<!^)(?=[A-Z][a-z0-9])")
 
 
 def data_root(data_dir: Path | None) -> Path:
@@ -61,3 +67,49 @@ def is_writable(root: Path) -> bool:
 def base_name(data: str) -> str:
     """Returns the name without config and version."""
     return re.split("[/:]", data)[0]
+
+
+def refuse_unknown(data: str) -> None:
+    """Refuses a name that no data set of TFDS has, long before TFDS can be imported.
+
+    Args:
+        data: the word after `--data`; paths are not checked.
+
+    Raises:
+        UserError: there is no such data set.
+
+    Example:
+        refuse_unknown("minst")  # Did you mean 'mnist'?
+    """
+    if data.startswith(("/", ".", "~")) or Path(data).exists() or base_name(data) in KNOWN:
+        return
+    names = _possible_names()
+    if names and base_name(data) not in names:
+        raise unknown(data, names)
+
+
+def unknown(data: str, names: Iterable[str]) -> UserError:
+    """Builds the error for a name that no data set has.
+
+    Args:
+        data: the name.
+        names: names that exist.
+    """
+    close = nearest(data, KNOWN) or nearest(data, names)
+    hint = f"Did you mean '{close}'? " if close else ""
+    return UserError(
+        f"there is no data set '{data}'. {hint}Expected one of TensorFlow Datasets with 'image' and 'label', "
+        f"or 'features' and 'target' ({', '.join(KNOWN)}, ...), or the folder of a prepared one."
+    )
+
+
+def _possible_names() -> set[str]:
+    """Returns the names of all data sets of TFDS, and more: every class and folder counts as one."""
+    spec = importlib.util.find_spec("tensorflow_datasets")
+    names: set[str] = set()
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for path in Path(folder).rglob("*.py"):
+            names.add(path.parent.name)
+            for kind, name in _DEFINITION.findall(path.read_text(errors="replace")):
+                names.add(name or _WORD.sub("_", kind).lower())
+    return names

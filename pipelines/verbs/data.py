@@ -13,6 +13,7 @@ from pipelines.core.files import check_figure, writing
 from pipelines.core.frameworks import load as load_frameworks
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
+from pipelines.data.roots import data_root, refuse_unknown
 
 if TYPE_CHECKING:
     from pipelines.data.own.prepare import OwnData
@@ -84,7 +85,6 @@ def _list(data_dir: Path | None) -> None:
     from rich.table import Table
 
     from pipelines.data.listing import SPLITS, listed
-    from pipelines.data.roots import data_root
 
     console = table_console()
     table = Table(box=None, pad_edge=False, header_style="bold" if console.is_terminal else "")
@@ -99,6 +99,7 @@ def _list(data_dir: Path | None) -> None:
 
 
 def _prepare(given: Arguments) -> None:
+    config = _any(given)
     if given.data_dir is not None:
         folder = given.data_dir.expanduser()
         with writing(folder):
@@ -108,7 +109,7 @@ def _prepare(given: Arguments) -> None:
     from pipelines.data.own.prepare import resolved
     from pipelines.data.sources import open_builder
 
-    data = resolved(_any(given), given.data_dir, Console(stderr=True)).data
+    data = resolved(config, given.data_dir, Console(stderr=True)).data
     say(console, f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
 
 
@@ -163,6 +164,7 @@ def _describe(data: "OwnData") -> None:
 
 
 def _throughput(given: Arguments) -> None:
+    config = _any(given)
     console = Console()
     load_frameworks(console=console)
     from pipelines.core.environment import cores, cpu
@@ -170,7 +172,7 @@ def _throughput(given: Arguments) -> None:
     from pipelines.data.own.prepare import resolved
     from pipelines.data.samples import settings
 
-    config = resolved(_any(given), given.data_dir, Console(stderr=True))
+    config = resolved(config, given.data_dir, Console(stderr=True))
     speed = config_throughput(config, given.data_dir)
     model, features = cpu()
     say(console, f"{speed:,.0f} examples/s, {config.data} in batches of {config.batch_size}: {settings(config)}")
@@ -184,5 +186,6 @@ def _any(given: Arguments) -> Config:
     assert given.name is not None, "checked before"
     if given.name in recipes.names():
         return recipes.get(given.name).config
+    refuse_unknown(given.name)
     settings = {name: getattr(given, name) for name in ("image_size", "image_fit", "group", "skip_damaged")}
     return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)

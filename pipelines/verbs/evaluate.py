@@ -10,6 +10,7 @@ from pipelines.core.console import say
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
+from pipelines.data.roots import refuse_unknown
 from pipelines.training import evaluation
 from pipelines.training.evaluate import FILE, evaluate, folder
 from pipelines.training.evaluation import Evaluation, Regression
@@ -41,6 +42,8 @@ def main(arguments: list[str]) -> None:
         UserError: see `evaluate`.
     """
     given = parse(Arguments, arguments, "highway evaluate")
+    if given.data is not None:
+        refuse_unknown(given.data)
     console = Console()
     result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data, console=console)
     to = folder(given.run, given.data)

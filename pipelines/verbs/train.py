@@ -16,6 +16,7 @@ from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
+from pipelines.data.roots import refuse_unknown
 from pipelines.training import trackers
 from pipelines.training.train import find_rate, resume, train
 
@@ -113,6 +114,8 @@ def main(arguments: list[str]) -> None:
     console = Console()
     trackers.check(given.track)
     environment.choose_gpu(given.gpus)
+    if given.config:
+        refuse_unknown(given.config.data)
     if given.config and given.find_rate:
         check_figure(given.find_rate, "--find-rate")
         rate = find_rate(given.config, given.find_rate, data_dir=given.data_dir, console=console)

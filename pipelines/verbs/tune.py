@@ -11,6 +11,7 @@ from pipelines.core.config import Config, Space
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, NonNegative, Positive, Share
 from pipelines.core.parsing import parse_over
+from pipelines.data.roots import refuse_unknown
 from pipelines.recipes import named_recipe
 from pipelines.training import signals
 from pipelines.tuning import space
@@ -89,6 +90,7 @@ def main(arguments: list[str]) -> None:
     """
     with signals.raised():
         given = parse_tune(arguments)
+        refuse_unknown(given.plan.config.data)
         tune(
             given.plan, given.folder, workers=given.workers, minutes=given.minutes, retrain=given.retrain,
             data_dir=given.data_dir, console=Console(),
