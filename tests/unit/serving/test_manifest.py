@@ -94,7 +94,7 @@ def columns(*names, categories=None):
         ({"input": columns("rooms", "age", "age")}, "two columns have the same name"),
         ({"input": columns("a", "b", "c", categories=["x", "x"])}, "a category is listed twice"),
         ({"pictures": "digit"}, "neither pictures nor maps"),
-        ({"outputs": {}}, "is missing"),
+        ({"outputs": {}}, "is missing|classes need labels"),
         ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|1 labels and 2 gates"),
     ],
 )
