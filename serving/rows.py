@@ -162,20 +162,31 @@ def _index(value: Any, column: Column, known: Mapping[str, int], row: int, unkno
         return MISSING
     if not isinstance(value, str | int | float):
         raise RequestError(f"row {row}: {column.name} must be a text or null. Received: {_quoted(value)}.")
-    for text in _texts(value):
-        if text in known:
-            return float(known[text])
-    unknown.add(column.name, value, row)
-    return MISSING
+    if (found := category_index(value, known)) is None:
+        unknown.add(column.name, value, row)
+        return MISSING
+    return float(found)
 
 
-def _texts(value: str | float) -> tuple[str, ...]:
-    """Returns the names that a category given as a text, a number or a truth value may have."""
-    if isinstance(value, str):
-        return (value,)
+def category_index(value: str | float, known: Mapping[str, int]) -> int | None:
+    """Returns the index of a category.
+
+    Args:
+        value: its name; a number or truth value stands for the name that reads like it.
+        known: indices by name.
+
+    Returns:
+        The index; None for an unknown category.
+
+    Example:
+        category_index(3, {"2": 0, "3": 1})  # 1
+    """
+    texts = [str(value)]
     if isinstance(value, bool):
-        return str(value), str(value).lower(), str(int(value))
-    return (str(value), str(int(value))) if isinstance(value, int) or value.is_integer() else (str(value),)
+        texts.append(str(value).lower())
+    elif isinstance(value, float) and value.is_integer():
+        texts.append(str(int(value)))
+    return next((known[text] for text in texts if text in known), None)
 
 
 def _quoted(value: Any) -> str:
