@@ -79,7 +79,7 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         except RequestError as error:
             raise ModelError(f"{path} has rows that its columns do not allow: {error} Export it again.") from None
     if content.predicted == VALUE:
-        ascending = np.argsort(predicted[:, 0])
+        ascending = np.argsort(predicted[:, 0], kind="stable")
         places = ascending[_evenly(len(ascending), SHOWN_VALUES)]
     else:
         places = _of_each_class(np.argmax(predicted, axis=-1) if classes is None else classes)

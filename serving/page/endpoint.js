@@ -41,7 +41,7 @@ export async function ask(path, options = {}, read = (response) => response.json
 // Path and query of a prediction by a version, as `Choice` describes it.
 export function path(target, parameters) {
   const query = new URLSearchParams({ ...target.which, ...parameters });
-  return `predict/${encodeURIComponent(target.name)}?${query}`;
+  return `predict/${encodeURIComponent(target.name)}${query.size ? `?${query}` : ""}`;
 }
 
 // Predicts for one image, or for one row; `inside` requests the input of the net and its gates, too.
