@@ -1,8 +1,6 @@
 """`highway predict` for the rows of a table, here and at an endpoint."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -202,13 +200,3 @@ def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
 def test_an_endpoint_without_the_model_is_reported(endpoint, rows, capsys, name, said):
     assert main(["predict", name, str(rows), "--url", "http://here"]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_no_framework_is_imported(models, rows):
-    program = (
-        "import sys; from pipelines.verbs.cli import main; status = main(sys.argv[1:]); "
-        "print({'tensorflow', 'keras', 'jax', 'matplotlib'} & set(sys.modules)); sys.exit(status)"
-    )
-    words = [sys.executable, "-c", program, "predict", models / "houses" / "1", rows]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
