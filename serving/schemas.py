@@ -101,9 +101,9 @@ class VersionFacts(_ResponsePart):
     data: str | None
     """Data set of the training; null if unknown."""
     test_accuracy: float | None
-    """Accuracy on the test split; null if it was not evaluated."""
+    """Accuracy on the test split; null if it was not evaluated, and for a regression."""
     test_images: int | None
-    """Number of images in the test split."""
+    """Number of images or rows in the test split."""
     gates: bool
     """True if it returns its gates."""
     maps: bool
@@ -112,6 +112,10 @@ class VersionFacts(_ResponsePart):
     """Label of each sample image, `/models/{name}/versions/{version}/samples/{number}.png`, or row; null if unknown."""
     rows: tuple[dict[str, Value], ...] = ()
     """Sample rows, with values by column; none for images."""
+    test_mae: float | None = None
+    """Mean absolute error of a regression on the test split; null if it was not evaluated, and for classes."""
+    test_r2: float | None = None
+    """R² of a regression on the test split: 1 is perfect, 0 is as good as the mean; null as `test_mae`."""
 
 
 class ServedModel(_ResponsePart):

@@ -141,7 +141,7 @@ def _is_number(value: Any) -> bool:
 def _indices(values: pa.ChunkedArray, categories: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
     """Returns the index of each category, float64 with -1 for missing and unknown ones, and the unknown ones' counts."""
     known = {name: index for index, name in enumerate(categories)}
-    coded = values.combine_chunks()
+    coded = values.unify_dictionaries().combine_chunks()
     coded = coded if pa.types.is_dictionary(coded.type) else coded.dictionary_encode()
     names = [_plain(name) for name in coded.dictionary.to_pylist()]
     found = [None if name is None else category_index(name, known) for name in names]

@@ -95,6 +95,8 @@ def _facts(served: ServedVersion) -> VersionFacts:
         data=_of_type(str, content.run.data.get("name")),
         test_accuracy=_of_type(float, test.get("accuracy")),
         test_images=_of_type(int, test.get("count")),
+        test_mae=_of_type(float, test.get("mae")),
+        test_r2=_of_type(float, test.get("r2")),
         gates=content.gates is not None,
         maps=served.predict_maps is not None,
         samples=tuple(sample.label for sample in samples.shown) if samples else (),

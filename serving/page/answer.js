@@ -1,6 +1,6 @@
 // A card with an answer: the class or value, all probabilities, the input of the net, and the gates of its layers.
 import { find, make, percent } from "./dom.js";
-import { verdict, wanted } from "./endpoint.js";
+import { short, verdict, wanted } from "./endpoint.js";
 import { Gates } from "./gates.js";
 
 export class Answer {
@@ -75,10 +75,11 @@ export class Answer {
     this.part("title").textContent = `${name}, version ${facts.version}`;
     // The input of a row is the form.
     this.part("seen").parentElement.hidden = columns.length > 0;
-    const unit = columns.length ? "rows" : "images";
-    const data = facts.data ? ` of ${facts.data}` : "";
-    const quality = facts.test_accuracy === null ? `Not evaluated on test ${unit}${data}`
-      : `${percent(facts.test_accuracy)} right on ${facts.test_images?.toLocaleString("en") ?? "the"} test ${unit}${data}`;
+    const count = facts.test_images?.toLocaleString("en") ?? "the";
+    const tested = `test ${columns.length ? "rows" : "images"}${facts.data ? ` of ${facts.data}` : ""}`;
+    const quality = facts.test_accuracy !== null ? `${percent(facts.test_accuracy)} right on ${count} ${tested}`
+      : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}, R² ${facts.test_r2?.toFixed(3)}`
+      : `Not evaluated on ${tested}`;
     const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
     const day = new Date(facts.created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
     const purpose = predicted ? `Predicts ${predicted} from ${columns.length} columns. ` : "";

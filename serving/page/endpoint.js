@@ -63,10 +63,12 @@ function imageBody(image) {
 
 const rowBody = (row) => ({ body: JSON.stringify({ rows: [row] }), headers: { "Content-Type": "application/json" } });
 
+export const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 6 });
+
 // The class and its probability as text, or the value and what it is of. An image of several digits has the class of
 // each, and no probability.
 export function verdict({ top, segments, value }, predicted) {
-  if (value !== undefined) return { label: value.toLocaleString("en", { maximumSignificantDigits: 6 }), share: predicted };
+  if (value !== undefined) return { label: short(value), share: predicted };
   if (!segments || segments.length === 1) return { label: top[0].label, share: percent(top[0].probability) };
   return { label: segments.map((one) => one.top[0].label).join("") || "No digit", share: "" };
 }

@@ -149,6 +149,8 @@ def test_what_a_model_takes_is_described(client):
     columns = [dict(column) for column in table_model.COLUMNS]
     assert houses["input"] == {"shape": [3], "pictures": None, "columns": columns, "target": "price"}
     assert (houses["classes"], sales["classes"]) == ([], list(table_model.LABELS))
+    tested = [[model["facts"][0][f"test_{name}"] for name in ("accuracy", "mae", "r2", "images")] for model in (sales, houses)]
+    assert tested == [[0.85, None, None, 40], [None, 12.5, 0.91, 40]]
     assert sales["facts"][0]["samples"] == ["no", "later", "yes"]
     assert sales["facts"][0]["rows"][2] == {"rooms": 4, "age": 10, "city": "Rome"}
     assert (tiny["input"]["columns"], tiny["input"]["target"], tiny["facts"][0]["rows"]) == ([], None, [])
