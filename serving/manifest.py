@@ -389,7 +389,7 @@ class Manifest(_ManifestPart):
         if self.is_table != (self.format == TABLES) or self.is_table != (self.target is not None):
             raise ValueError(f"tables alone have format {TABLES} and a target")
         if self.is_table and (self.pictures or self.maps):
-            raise ValueError("a table has neither pictures nor maps")
+            raise ValueError("a table has neither a conversion of images nor maps")
         if self.pictures and PICTURE not in self.files:
             raise ValueError(f"it takes image files, and {PICTURE} is not among the files")
         if self.predicted == VALUE:
