@@ -132,6 +132,12 @@ def test_images_are_refused(client, request_):
     assert answer.json()["error"].startswith("the request has images. Model 'houses' takes rows of 3 columns")
 
 
+def test_rows_are_refused_by_a_model_of_images(client):
+    answer = client.post("/predict/tiny", json={"rows": ROWS})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("the request has JSON, as for rows of a table. Model 'tiny' takes images")
+
+
 def test_a_request_has_at_most_as_many_rows_as_images(client):
     for path, key in (("/predict/houses", "rows"), ("/v1/models/houses:predict", "instances")):
         answer = client.post(path, json={key: [{}] * 257})
