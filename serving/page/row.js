@@ -9,7 +9,8 @@ export class Row {
     this.changed = changed;
     this.columns = "";
     this.samples = "";
-    form.addEventListener("input", changed);
+    // Numbers are predicted while they are typed; some browsers report the choice of a category only afterwards.
+    for (const kind of ["input", "change"]) form.addEventListener(kind, changed);
     form.addEventListener("submit", (event) => event.preventDefault());
     find("empty").addEventListener("click", () => this.#fill({}));
   }
