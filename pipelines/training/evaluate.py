@@ -65,15 +65,18 @@ def evaluate(
     labels = run.record.data.labels
     found = _own(run, data_dir) if data is None else _other(run, data, data_dir, console or Console(stderr=True))
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
-    if mirror and not labels:
+    if mirror and len(run.record.data.shape) == 1:
         raise UserError(f"--mirror is for images. {path} was trained on vectors.")
-    outputs = model.predict(dataset, verbose=0)
+    outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
     to = folder(path, data)
     (to / "figures").mkdir(parents=True, exist_ok=True)
     if not labels:
         measured = evaluation.measure_regression(outputs, truth, _training_mean(run, data_dir), weights, found.name)
-        figures.draw_forecast(run, measured, outputs, truth)
+        if run.record.data.columns:
+            figures.draw_values(run, measured, outputs, truth)
+        else:
+            figures.draw_forecast(run, measured, outputs, truth)
         write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
         report.write(run)
         return measured
@@ -132,6 +135,8 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
     config, record = run.config, run.record.data
     if not record.labels:
         raise UserError(f"--data is for classifiers. {run.path} predicts a number.")
+    if record.columns:
+        raise UserError(f"--data is for classifiers of images. {run.path} was trained on a table.")
     name = data
     if is_own := own.is_own(data):
         kind = conversion.kind_of(record.name, config.image_fit)
@@ -179,7 +184,9 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
     predicted, truth = logits.argmax(axis=1), examples.labels
     wrong = np.flatnonzero(predicted != truth)
     chosen = wrong[np.argsort(-certain[wrong], kind="stable")][:ERRORS]
-    if not len(chosen) or not isinstance(images := examples.images, np.ndarray) or images.shape[-1] not in {1, 3}:
+    images = examples.images
+    # Rows of a table have no channels, and a stream cannot be indexed.
+    if not len(chosen) or not isinstance(images, np.ndarray) or images.ndim < 4 or images.shape[-1] not in {1, 3}:
         path.unlink(missing_ok=True)
         return
     names = class_names(labels)
