@@ -198,11 +198,11 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     if path.suffix.lower() in tables.SUFFIXES and not path.expanduser().exists():
         raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
     if is_own(config.data):
-        _refuse_target(config, None)
+        refuse_target(config)
         own = read(config.data, config.group, console)
     else:
         try:
-            _refuse_target(config, sources.describe(config.data, data_dir).target)
+            refuse_target(config, sources.describe(config.data, data_dir).target)
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
@@ -210,7 +210,17 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     return with_prepared(config, own, console)
 
 
-def _refuse_target(config: Config, found: str | None) -> None:
+def refuse_target(config: Config, found: str | None = None) -> None:
+    """Refuses a target for data that are no table of numbers, or have another.
+
+    Args:
+        config: the configuration.
+        found: target of the data; None for other data.
+
+    Raises:
+        UserError: the configuration has another target.
+    """
+| None) -> None:
     if config.target not in (None, found):
         has = f"is a table whose target is {found}" if found else "is no table of numbers"
         raise UserError(f"{config.data} {has}. Leave out --target {config.target}.")
