@@ -118,14 +118,14 @@ def test_a_task_can_be_asked_for(written):
         ("number", list(range(COUNT)), "numbers the rows"),
         ("", list(range(5, 5 + COUNT)), "has no name"),
         ("gone", [None] * COUNT, "is empty"),
-        ("time", ["12:30:00", "12:45:00"] * 30, r"holds values of the type time32"),
+        ("time", ["12:30:00", "12:45:00"] * 30, "holds values of the type time32"),
     ],
 )
 def test_columns_that_do_not_help_are_left_out(written, column, values, why):
     found = rows.read(written(with_x(**{column: values}, y=["a", "b"] * 30)))
     assert [one.name for one in found.columns] == ["x"]
     assert list(found.left_out) == [column]
-    assert pytest.importorskip("re").match(why, found.left_out[column])
+    assert found.left_out[column].startswith(why)
 
 
 def test_nested_columns_are_left_out(written):
@@ -233,9 +233,9 @@ def test_damaged_files_are_refused(tmp_path, content, message):
 
 def test_types_are_inferred_from_all_rows(tmp_path):
     # More than the first megabyte, in which all are whole numbers.
-    lines = ["x,y", *("123456789,1" for _ in range(150_000)), "0.5,2", *("7,1" for _ in range(10))]
+    lines = ["x,y", *(f"123456789,{number % 97}.5" for number in range(100_000)), "0.5,2", "7,1"]
     (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
-    assert rows.read(tmp_path / "table.csv", task="regression").features[150_000, 0] == 0.5
+    assert rows.read(tmp_path / "table.csv", task="regression").features[100_000, 0] == 0.5
 
 
 def test_tables_of_images_are_something_else(tmp_path, written):
