@@ -16,9 +16,9 @@ A version folder is a TensorFlow SavedModel with more files next to it:
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
 `[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
-Versions for tables take `row` instead, float32 `[batch, columns]`, and have no `serving_bytes`, no `picture.onnx` and no
-`gate_maps`. A category is sent as its index, -1 if it is missing or unknown; a missing number is NaN. A regression gives
-`value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`.
+Versions for tables take `row` instead, float32 `[batch, columns]`, and have no `serving_bytes`, `picture.onnx` or
+`gate_maps`. A category is sent as its index, -1 if it is missing or unknown; a missing number is NaN. A regression
+gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`.
 `model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`; for digits also `boxes`, float32
 `[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width.
@@ -82,6 +82,9 @@ class Tensor(_ManifestPart):
     """Type of the elements."""
     shape: tuple[int | None, ...]
     """Sizes; null is the batch, of any size."""
+
+
+_ENCODED = Tensor(dtype="string", shape=(None,))
 
 
 class Input(Tensor):
@@ -349,9 +352,22 @@ class Manifest(_ManifestPart):
         return isinstance(self.input, RowInput)
 
     @property
+    def unit(self) -> str:
+        """One example of a batch, in messages: an image, or a row."""
+        return ROW if self.is_table else INPUT
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Columns of a row; none for images."""
         return self.input.columns if isinstance(self.input, RowInput) else ()
+
+    @property
+    def signatures(self) -> dict[str, tuple[str, Tensor]]:
+        """Name and tensor of the input by signature."""
+        found: dict[str, tuple[str, Tensor]] = {SIGNATURE: (self.input.name, self.input)}
+        if not self.is_table:
+            found[SIGNATURE_FILES] = ENCODED, _ENCODED
+        return found
 
     @property
     def predicted(self) -> str:
@@ -373,7 +389,7 @@ class Manifest(_ManifestPart):
         if self.is_table != (self.format == TABLES) or self.is_table != (self.target is not None):
             raise ValueError(f"tables alone have format {TABLES} and a target")
         if self.is_table and (self.pictures or self.maps):
-            raise ValueError("a table has neither pictures nor maps")
+            raise ValueError("a table has neither a conversion of images nor maps")
         if self.pictures and PICTURE not in self.files:
             raise ValueError(f"it takes image files, and {PICTURE} is not among the files")
         if self.predicted == VALUE:

@@ -87,7 +87,8 @@ def content(folder, regression=False, gates=True):
         outputs["label"] = "string", [None]
     if gates:
         outputs["gate_means"] = "float32", [None, len(LAYERS)]
-    run = {"config": {}, "data": {}, "versions": {}, "metrics": {}, "commit": None, "test": None}
+    test = {"count": 40, **({"mae": 12.5, "r2": 0.91} if regression else {"accuracy": 0.85})}
+    run = {"config": {}, "data": {"name": "homes"}, "versions": {}, "metrics": {}, "commit": None, "test": test}
     run |= {"name": "tiny", "backend": "tensorflow", "precision": "float32", "steps": 1, "seconds": 1.0}
     parity = {"split": "train", "images": 6, "batch_sizes": [1], "tolerance": 1e-4, "precision": None}
     return {

@@ -10,7 +10,7 @@ VERBS = {
     "export": "export a version of a model: SavedModel, ONNX, labels, manifest",
     "release": "choose and label the served versions of a model, and configure TF Serving",
     "serve": "serve predictions over HTTP, with a page to try them",
-    "predict": "classify images with an exported model",
+    "predict": "predict images, or the rows of a table, with an exported model",
     "recipes": "list the recipes, or show the numbers of one and their sources",
     "data": "list data sets, prepare one, show its images, measure its throughput",
     "completion": "print a script that completes commands in bash, zsh or fish",

@@ -93,7 +93,7 @@ def columns(*names, categories=None):
         ({"input": columns("rooms", "age")}, "2 columns do not make rows of 3 values"),
         ({"input": columns("rooms", "age", "age")}, "two columns have the same name"),
         ({"input": columns("a", "b", "c", categories=["x", "x"])}, "a category is listed twice"),
-        ({"pictures": "digit"}, "neither pictures nor maps"),
+        ({"pictures": "digit"}, "neither a conversion of images nor maps"),
         ({"outputs": {}}, "is missing|classes need labels"),
         ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|1 labels and 2 gates"),
     ],
