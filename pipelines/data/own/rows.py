@@ -95,9 +95,7 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     answers = found.pop(target)
     if isinstance(answers, str):
         raise UserError(f"the target {target} of {path} {answers}. Name another column with --target.")
-    if group is not None and not isinstance(found.get(group), np.ndarray):
-        why = found.get(group, "is not there" if group != target else "is the target")
-        raise UserError(f"{path} cannot be grouped: the column {group} {why}. It has: {', '.join(found)}.")
+    groups = _groups(group, target, found, path)
     known = ~columns.is_missing(answers)
     answers = answers[known]
     if len(answers) < FEWEST:
@@ -120,7 +118,7 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     if not kept:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
         raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
-    keys = _keys([*kept.values(), answers], None if group is None else found[group][known])
+    keys = _keys([*kept.values(), answers], None if groups is None else groups[known])
     splits = given or assign_keys(keys, [labels[one] for one in truth] if labels else [""] * len(truth))
     train = np.array([split == "train" for split in splits])
     _refuse(labels, truth, train, target)
@@ -176,6 +174,17 @@ def _target(names: Sequence[str], target: str | None, path: Path) -> str:
         close = nearest(target, names)
         problem = f"{path} has no column {target!r}. " + (f"Did you mean {close!r}? " if close else "")
     raise UserError(f"{problem}It has: {', '.join(names)}.")
+
+
+def _groups(
+    group: str | None, target: str, found: Mapping[str, np.ndarray | str], path: Path
+) -> np.ndarray | None:
+    if group is None:
+        return None
+    values = found.get(group, "is the target" if group == target else "is not there")
+    if isinstance(values, str):
+        raise UserError(f"{path} cannot be grouped: the column {group} {values}. It has: {', '.join(found)}.")
+    return values
 
 
 def _names_splits(values: np.ndarray) -> bool:
