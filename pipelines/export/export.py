@@ -205,9 +205,11 @@ def _check_net(run: Run, model: "keras.Model") -> None:
     data = run.record.data
     outputs = (len(data.labels) or 1,)
     if model.input_shape[1:] != data.inputs or model.output_shape[1:] != outputs:
+        kind = "images" if len(data.shape) > 1 else "vectors"
+        wanted = f"one output for each of the {len(data.labels)} labels" if data.labels else "one output"
         raise UserError(
-            f"the net of {run.path} maps {model.input_shape[1:]} to {model.output_shape[1:]}. Expected {data.inputs} and "
-            f"one output for each of the {len(data.labels)} labels, or one for a regression."
+            f"the net of {run.path} maps {model.input_shape[1:]} to {model.output_shape[1:]}. Expected {kind} "
+            f"{data.inputs} and {wanted}."
         )
     if len(data.shape) > 1 and data.shape[2] not in {1, 3}:
         raise UserError(f"images of {data.shape[2]} channels cannot be exported. Expected 1 (grey) or 3 (RGB).")
