@@ -41,7 +41,7 @@ def evaluate(
         data_dir: folder of prepared data; None for the TFDS default.
         mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
         data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
-            evaluates the run's own test split, and writes report.md too.
+            evaluates the run's own test split, and writes report.md too. All rows of a table are used.
         console: where to print progress; None prints that of preparing other data to standard error.
 
     Returns:
@@ -73,12 +73,14 @@ def evaluate(
     (to / "figures").mkdir(parents=True, exist_ok=True)
     if not labels:
         measured = evaluation.measure_regression(outputs, truth, _training_mean(run, data_dir), weights, found.name)
+        measured = measured.model_copy(update={"split": found.split})
         if run.record.data.columns:
-            figures.draw_values(run, measured, outputs, truth)
+            figures.draw_values(to / "figures" / "values.png", run, measured, outputs, truth)
         else:
             figures.draw_forecast(run, measured, outputs, truth)
         write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
-        report.write(run)
+        if data is None:
+            report.write(run)
         return measured
     result = evaluation.evaluate(outputs, truth, labels, weights, found.name)
     update: dict[str, Any] = {"split": found.split}
@@ -133,10 +135,10 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
     from pipelines.data.own import prepare as own
 
     config, record = run.config, run.record.data
+    if record.columns:
+        return _other_table(run, data)
     if not record.labels:
         raise UserError(f"--data is for classifiers. {run.path} predicts a number.")
-    if record.columns:
-        raise UserError(f"--data is for classifiers of images. {run.path} was trained on a table.")
     name = data
     if is_own := own.is_own(data):
         kind = conversion.kind_of(record.name, config.image_fit)
@@ -161,6 +163,17 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
         classes = np.array([record.labels.index(label) for label in info.labels])
         examples = sources.Examples(examples.images, classes[examples.labels])
     return _Found(examples, f"{info.name} {info.version}", "all" if is_own and split == "train" else split)
+
+
+def _other_table(run: Run, data: str) -> _Found:
+    from pipelines.data import sources
+    from pipelines.data.own import rows, storing
+
+    path = Path(data).expanduser()
+    if not rows.matches(path):
+        raise UserError(f"{run.path} was trained on a table. Expected a CSV, TSV or Parquet file. Received: --data {data}.")
+    features, truth = rows.read_as(path, run.record.data)
+    return _Found(sources.Examples(features, truth), storing.data_name(path), "all")
 
 
 def _training_mean(run: Run, data_dir: Path | None) -> float:

@@ -61,17 +61,19 @@ def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: 
         forecast(figure, result, predicted[:, 0], targets[:, 0], f"{run.config.recipe} on {result.data}, test")
 
 
-def draw_values(run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
-    """Draws figures/values.png, for rows of a table, whose order means nothing.
+def draw_values(path: Path, run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
+    """Draws the predictions for rows of a table, whose order means nothing.
 
     Args:
+        path: the figure to write.
         run: the run.
         result: its evaluation.
         predicted: float [n, 1].
         targets: float [n, 1].
     """
-    target, title = class_names([str(run.record.data.target)], LONG)[0], f"{run.config.recipe} on {result.data}, test"
-    with saved(run.path / "figures" / "values.png", (6.4, 6.0)) as figure:
+    (target,) = class_names([str(run.record.data.target)], LONG)
+    title = f"{run.config.recipe} on {result.data}, {result.split}"
+    with saved(path, (6.4, 6.0)) as figure:
         values(figure, result, predicted[:, 0], targets[:, 0], f"{target}: {title}")
 
 

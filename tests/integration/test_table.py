@@ -100,8 +100,28 @@ def test_a_classification_is_evaluated_by_class(home, capsys):
     assert not (figures / "errors.png").exists()
     assert main(["evaluate", "verdict", "--mirror"]) == 2
     assert "--mirror is for images" in capsys.readouterr().err
-    assert main(["evaluate", "verdict", "--data", "houses.csv"]) == 2
-    assert "--data is for classifiers of images" in capsys.readouterr().err
+    assert main(["evaluate", "verdict", "--data", "mnist"]) == 2
+    assert "was trained on a table. Expected a CSV, TSV or Parquet file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["price", "verdict"])
+def test_other_tables_are_evaluated_with_the_same_columns(home, capsys, target):
+    houses.write(home / "newer.csv", 40, seed=1)
+    assert main(["evaluate", target, "--data", "newer.csv"]) == 0
+    folder = home / target / "evaluations" / "newer_csv"
+    found = json.loads((folder / "evaluation.json").read_text())
+    assert (found["data"], found["split"], found["count"]) == ("newer", "all", 40)
+    assert found["r2" if target == "price" else "accuracy"] > 0.4
+    assert (folder / "figures" / ("values.png" if target == "price" else "confusion.png")).exists()
+    text = (home / "newer.csv").read_text()
+    for old, new, message in (
+        ("rooms", "floors", "newer.csv lacks the column rooms"),
+        (",here,", ",here,x" if target == "price" else ",here,", "must hold numbers" if target == "price" else None),
+        (",dear", ",ruin", "has the verdict ruin, which the net was not trained on" if target == "verdict" else None),
+    ):
+        (home / "newer.csv").write_text(text.replace(old, new))
+        assert main(["evaluate", target, "--data", "newer.csv"]) == (2 if message else 0)
+        assert (message or "") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("target", ["price", pytest.param("verdict", marks=pytest.mark.slow)])

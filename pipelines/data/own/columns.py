@@ -67,8 +67,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
             f"the column {name!r} of {path} has the number {numbers[too_large[0]]:g} in row {too_large[0] + 1}. Expected "
             "finite numbers: correct it, or leave the cell empty."
         )
-    counts = pa.types.is_integer(kind) and numbers[0] in (0, 1) and len(numbers) > 1 and (np.diff(numbers) == 1).all()
-    return "numbers the rows" if counts else numbers
+    return numbers
 
 
 def is_date(kind: pa.DataType) -> bool:
@@ -83,8 +82,16 @@ def is_missing(found: np.ndarray) -> np.ndarray:
     return np.isnan(found)
 
 
-def useless(found: np.ndarray) -> str:
-    """Returns why a column does not help to predict anything, as the rest of a sentence; nothing if it may."""
+def useless(found: np.ndarray, known: np.ndarray) -> str:
+    """Returns why a column does not help to predict anything, as the rest of a sentence; nothing if it may.
+
+    Args:
+        found: its values.
+        known: rows with a target, bool [n].
+    """
+    if found.dtype != object and found[0] in (0, 1) and (np.diff(found) == 1).all():
+        return "numbers the rows"
+    found = found[known]
     missing = is_missing(found)
     different = len(set(found[~missing].tolist()))
     if missing.all():
@@ -126,6 +133,13 @@ def numbered(found: np.ndarray, column: TableColumn) -> np.ndarray:
     return np.array([index.get(value, -1) for value in found.tolist()], float)
 
 
+def as_texts(found: np.ndarray) -> list[str | None]:
+    """Returns values as names of categories or classes, None for missing ones; whole numbers have no decimal point."""
+    if found.dtype == object:
+        return found.tolist()
+    return [None if np.isnan(one) else _plain(one) for one in found.tolist()]
+
+
 def surveyed(name: str, found: np.ndarray, kind: pa.DataType) -> SurveyedColumn:
     """Describes all values of a column.
 
@@ -155,6 +169,10 @@ def _unusable(column: pa.ChunkedArray, name: str) -> str:
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     numbers = pa.types.is_primitive(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind))
     return "" if texts or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == math.floor(number) else repr(number)
 
 
 def _short(number: float) -> str:

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError, nearest
-from pipelines.core.run import TableColumn
+from pipelines.core.run import DataRecord, TableColumn
 from pipelines.data.own import columns, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split
@@ -111,7 +111,7 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
             left_out[name] = "names the groups, whose rows stay in one split"
         elif given is None and name.lower() in tables.SPLIT and _names_splits(values[known]):
             given, left_out[name] = [SPLITS[one.strip().lower()] for one in values[known]], "names the splits"
-        elif why := columns.useless(values[known]):
+        elif why := columns.useless(values, known):
             left_out[name] = why
         else:
             kept[name] = values[known]
@@ -139,6 +139,55 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
         left_out=left_out,
         notes=(*notes, *_notes(kept, labels, truth, splits)),
     )
+
+
+def read_as(path: Path, data: DataRecord) -> tuple[np.ndarray, np.ndarray]:
+    """Reads the rows of another table with the columns that a net was trained on; those without a target are left out.
+
+    Args:
+        path: the file; it may have further columns.
+        data: the data of the training.
+
+    Returns:
+        Features, float32 [n, columns]; and classes, int64 [n], or targets, float32 [n, 1].
+
+    Raises:
+        UserError: the file cannot be read, lacks a column, has no row with a target, text in place of numbers, or other
+            classes.
+    """
+    content = _content(path)
+    wanted = [*(column.name for column in data.columns), str(data.target)]
+    if missing := [name for name in wanted if name not in content.column_names]:
+        raise UserError(f"{path} lacks the column {missing[0]}. It has: {', '.join(content.column_names)}.")
+    *features, answers = (_same_kind(content, name, path) for name in wanted)
+    known = ~columns.is_missing(answers)
+    if not known.any():
+        raise UserError(f"{path} has no row with a {data.target}.")
+    numbers = np.column_stack(
+        [_as_column(values[known], column, path) for values, column in zip(features, data.columns, strict=True)]
+    ).astype(np.float32)
+    if not data.labels:
+        return numbers, _as_column(answers[known], TableColumn(name=wanted[-1]), path).astype(np.float32)[:, None]
+    index = {label: number for number, label in enumerate(data.labels)}
+    names = [str(name) for name in columns.as_texts(answers[known])]
+    if others := sorted(set(names) - index.keys()):
+        raise UserError(f"{path} has the {data.target} {others[0]}, which the net was not trained on.")
+    return numbers, np.array([index[name] for name in names], np.int64)
+
+
+def _same_kind(content: pa.Table, name: str, path: Path) -> np.ndarray:
+    values = columns.values(content[name], name, path)
+    # A column may be empty here.
+    return np.full(len(content), None, object) if isinstance(values, str) else values
+
+
+def _as_column(values: np.ndarray, column: TableColumn, path: Path) -> np.ndarray:
+    if column.categories is not None:
+        return columns.numbered(np.array(columns.as_texts(values), object), column)
+    texts = [value for value in values.tolist() if isinstance(value, str)]
+    if texts:
+        raise UserError(f"the column {column.name} of {path} must hold numbers. Received: {texts[0]!r}.")
+    return values.astype(float)
 
 
 def _content(path: Path) -> pa.Table:
@@ -213,7 +262,7 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
         return (), values.astype(np.float32), f"regression, {why}"
     if len(kinds) > IDENTIFIER * len(values):
         raise UserError(f"the target {target} has a different value in nearly every row ({len(kinds):,} of them).")
-    names = values.tolist() if text else [str(int(one)) if whole else repr(one) for one in values.tolist()]
+    names = [str(name) for name in columns.as_texts(values)]
     labels = in_order(set(names))
     index = {label: number for number, label in enumerate(labels)}
     return labels, np.array([index[name] for name in names], np.int64), f"classification, {why}"
