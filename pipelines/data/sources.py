@@ -98,8 +98,8 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0, part:
         Name, version, shape, classes, and the numbers of examples that `load` returns.
 
     Raises:
-        UserError: the data are not available, are neither labelled images of one size nor vectors with labels or targets,
-            or have too few examples.
+        UserError: the data are not available, are neither labelled images of one size nor vectors with labels or
+            targets, or have too few examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}

@@ -53,10 +53,10 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished (its best weights so far can be exported) or damaged, its data or the key cannot
-            be read, it has no classes or no validation split to calibrate on, the folder cannot be used, an option or
-            optional form does not apply, or an exported form does not compute what the Keras model computes. In all
-            these cases nothing is written.
+        UserError: the run is unfinished (its best weights so far can be exported) or damaged, its data or the key
+            cannot be read, it has no classes or no validation split to calibrate on, the folder cannot be used, an
+            option or optional form does not apply, or an exported form does not compute what the Keras model computes.
+            In all these cases nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1

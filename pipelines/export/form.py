@@ -59,8 +59,8 @@ class Form:
         write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms
             are written in the order of the table.
         load: opens the form of a version folder.
-        tolerance: largest allowed difference of a probability or gate mean from the Keras model, or of a value relative to
-            the spread of the target; None reports the difference of a lossy form without checking it.
+        tolerance: largest allowed difference of a probability or gate mean from the Keras model, or of a value relative
+            to the spread of the target; None reports the difference of a lossy form without checking it.
         option: help of the option `--KEY` that requests the form; empty for a form that is always written.
         describe: formats its section of the manifest as a line of the report; None for a form without a line.
     """

@@ -1,4 +1,4 @@
-"""Images or rows, and the Keras model's answers, stored with a version so that its files can be verified at any time."""
+"""Images or rows, and the Keras model's answers, stored with a version so that its files can always be verified."""
 
 import io
 import zipfile

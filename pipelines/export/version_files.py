@@ -74,8 +74,8 @@ def prepare(
     held_out = data.counts.get("validation")
     if calibrate and not held_out:
         raise UserError(
-            f"probabilities are calibrated on examples that the net was not trained on, and {run.path} has no validation "
-            "split. Train with --validation NUMBER, or leave out --calibrate."
+            f"probabilities are calibrated on examples that the net was not trained on, and {run.path} has no "
+            "validation split. Train with --validation NUMBER, or leave out --calibrate."
         )
     split: Split = "validation" if held_out else "train"
     images, classes = _examples(run, data_dir, split, parity.IMAGES)

@@ -102,7 +102,8 @@ def _batched(base: Config, train: int, examples: str) -> tuple[Config, str]:
     batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
     rate = base.optimizer.learning_rate * math.sqrt(batch / base.batch_size)
     optimizer = base.optimizer.model_copy(update={"learning_rate": rate})
-    reason = f"batch size {batch}: {train // batch} steps per epoch for {train:,} {examples}, with a learning rate to match"
+    steps = f"{train // batch} steps per epoch for {train:,} {examples}"
+    reason = f"batch size {batch}: {steps}, with a learning rate to match"
     return base.model_copy(update={"batch_size": batch, "optimizer": optimizer}), reason
 
 

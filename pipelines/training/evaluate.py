@@ -171,7 +171,8 @@ def _other_table(run: Run, data: str) -> _Found:
 
     path = Path(data).expanduser()
     if not rows.matches(path):
-        raise UserError(f"{run.path} was trained on a table. Expected a CSV, TSV or Parquet file. Received: --data {data}.")
+        expected = "Expected a CSV, TSV or Parquet file"
+        raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
     features, truth = rows.read_as(path, run.record.data)
     return _Found(sources.Examples(features, truth), storing.data_name(path), "all")
 

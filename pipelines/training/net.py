@@ -96,8 +96,8 @@ def _refuse_unusable(config: Config, data: DataInfo) -> None:
         raise UserError(f"{data.name} is {kind} for {unusable}. Omit these, or choose other data.")
     if data.columns and config.preprocess.scale != 1:
         raise UserError(
-            f"the columns of {data.name} are standardized, so that there is nothing to scale. Train the recipe `table`, "
-            f"or add --preprocess.scale 1. Received: --preprocess.scale {config.preprocess.scale:g}."
+            f"the columns of {data.name} are standardized, so that there is nothing to scale. Train the recipe "
+            f"`table`, or add --preprocess.scale 1. Received: --preprocess.scale {config.preprocess.scale:g}."
         )
 
 

@@ -73,9 +73,10 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
     result = evaluation.read(run.path / "evaluation.json", Evaluation)
     if result:
         low, high = result.interval
+        examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
         rows.append(
             (
-                f"test split, {result.count:,} {'rows' if run.record.data.columns else 'images'}, {result.weights} weights",
+                f"test split, {examples}, {result.weights} weights",
                 f"**{result.accuracy:.2%}** (95% interval {low:.2%} to {high:.2%})",
                 f"{result.loss:.4f}",
             )

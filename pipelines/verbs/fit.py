@@ -20,8 +20,8 @@ class Arguments(Frozen):
     """Inspects labelled images or a table, picks a net and a training schedule, then trains, evaluates and exports."""
 
     data: tyro.conf.Positional[str]
-    """Your images (a folder of folders, a table of paths, an `.npz` file, tar files), or a table of numbers (CSV, TSV or
-    Parquet)."""
+    """Your images (a folder of folders, a table of paths, an `.npz` file, tar files), or a table of numbers (CSV, TSV
+    or Parquet)."""
     target: str | None = None
     """Column of a table of numbers that is predicted; default: one named target, label, class or y."""
     task: Literal["auto", "classification", "regression"] = "auto"

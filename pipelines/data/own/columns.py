@@ -64,8 +64,8 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
     too_large = np.flatnonzero(np.abs(numbers) > LARGEST)
     if len(too_large):
         raise UserError(
-            f"the column {name!r} of {path} has the number {numbers[too_large[0]]:g} in row {too_large[0] + 1}. Expected "
-            "finite numbers: correct it, or leave the cell empty."
+            f"the column {name!r} of {path} has the number {numbers[too_large[0]]:g} in row {too_large[0] + 1}. "
+            "Expected finite numbers: correct it, or leave the cell empty."
         )
     return numbers
 

@@ -27,7 +27,8 @@ def written(tmp_path):
             pq.write_table(pa.table(columns), path)
             return path
         lines = zip(*columns.values(), strict=True)
-        text = [comma.join(columns), *(comma.join("" if cell is None else str(cell) for cell in line) for line in lines)]
+        cells = (["" if cell is None else str(cell) for cell in line] for line in lines)
+        text = [comma.join(columns), *map(comma.join, cells)]
         path.write_text("\n".join(text) + "\n")
         return path
 
@@ -193,7 +194,7 @@ def test_equal_rows_and_groups_stay_together(written):
     ("columns", "options", "message"),
     [
         ({"size": numbers(), "price": numbers()}, {}, r"which column of .* is to be predicted\? Name it with --target"),
-        (with_x(price=numbers()), {"target": "prise"}, r"has no column 'prise'. Did you mean 'price'\? It has: x, price"),
+        (with_x(price=numbers()), {"target": "prise"}, r"has no column 'prise'. Did you mean 'price'\? It has: x"),
         (with_x(y=numbers()), {"group": "z"}, "cannot be grouped: the column z is not there"),
         (with_x(y=numbers()), {"group": "y"}, "cannot be grouped: the column y is the target"),
         (with_x(y=["a"] * 60), {}, "all rows have the same y, a, so that there is nothing to predict"),
