@@ -63,8 +63,9 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
     Raises:
         ModelError: an input or output is missing, or has another type or shape.
     """
-    expected = {content.input.name: (_KINDS[content.input.dtype], content.input.shape)}
-    _tensors(path, session.get_inputs(), expected, every=True)
+    taken: dict[str, tuple[str, tuple[int | None, ...]]]
+    taken = {content.input.name: (_KINDS[content.input.dtype], content.input.shape)}
+    _tensors(path, session.get_inputs(), taken, every=True)
     computed: dict[str, tuple[str, tuple[int | None, ...]]]
     computed = {name: (_FLOAT, content.outputs[name].shape) for name in content.computed}
     if content.maps:

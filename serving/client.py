@@ -122,8 +122,8 @@ class Client:
             images: paths, contents of files, Pillow images, or arrays; sent in one request, so within the limits of
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
-            rows: in place of images, for a model of a table: dicts of values by column, or lists in the order of the
-                columns. None, NaN and columns that a dict leaves out are missing values; categories are given by name.
+            rows: rows of a table, in place of images: dicts of values by column, or lists in the order of the columns.
+                None, NaN and columns that a dict leaves out are missing values; categories are given by name.
             version: its number; None is the newest in service.
             label: label of a version, instead of its number.
             top: number of classes to return.

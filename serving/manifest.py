@@ -385,20 +385,23 @@ class Manifest(_ManifestPart):
         return sum(one.height * one.width for one in self.maps)
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
+    def _fits_its_input(self) -> Self:
         if self.is_table != (self.format == TABLES) or self.is_table != (self.target is not None):
             raise ValueError(f"tables alone have format {TABLES} and a target")
         if self.is_table and (self.pictures or self.maps):
             raise ValueError("a table has neither a conversion of images nor maps")
         if self.pictures and PICTURE not in self.files:
             raise ValueError(f"it takes image files, and {PICTURE} is not among the files")
-        if self.predicted == VALUE:
-            if self.labels or self.temperature is not None:
-                raise ValueError("a regression has neither labels nor a temperature")
-            expected = {VALUE: Tensor(dtype="float32", shape=(None, 1))}
-        else:
-            if not self.labels or LABELS not in self.files:
-                raise ValueError(f"classes need labels, and {LABELS} among the files")
+        if self.predicted == VALUE and (self.labels or self.temperature is not None):
+            raise ValueError("a regression has neither labels nor a temperature")
+        if self.predicted == PROBABILITIES and (not self.labels or LABELS not in self.files):
+            raise ValueError(f"classes need labels, and {LABELS} among the files")
+        return self
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        expected = {VALUE: Tensor(dtype="float32", shape=(None, 1))}
+        if self.predicted == PROBABILITIES:
             expected = {
                 PROBABILITIES: Tensor(dtype="float32", shape=(None, len(self.labels))),
                 CLASS_ID: Tensor(dtype="int64", shape=(None,)),

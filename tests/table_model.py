@@ -74,8 +74,11 @@ def expected(rows, regression=False, gates=True):
     """Returns what the net computes for rows, by output."""
     known = np.nan_to_num(np.asarray(rows, "float32"))
     sums = known @ KERNELS[regression] + BIASES[regression]
-    powers = np.exp(sums)
-    found = {"value": sums} if regression else {"probabilities": powers / powers.sum(-1, keepdims=True)}
+    if regression:
+        found = {"value": sums}
+    else:
+        powers = np.exp(sums)
+        found = {"probabilities": powers / powers.sum(-1, keepdims=True)}
     return found | ({"gate_means": 1 / (1 + np.exp(-known @ GATES))} if gates else {})
 
 

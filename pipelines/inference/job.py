@@ -209,6 +209,7 @@ class _Writer:
 
 
 def check_out(out: Path) -> None:
+    """Raises `UserError` unless a path names a Parquet file."""
     if out.is_dir():
         raise UserError(f"{out} is a folder. Name a file, such as {out / 'predictions.parquet'}.")
     if out.suffix != SUFFIX:

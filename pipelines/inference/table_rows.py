@@ -63,7 +63,7 @@ def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[st
             names = ", ".join([*unknown][:SHOWN]) + (", ..." if len(unknown) > SHOWN else "")
             count = sum(unknown.values())
             rows = f"{count:,} row{'s' if count > 1 else ''}"
-            warnings.append(f"{column.name} has unknown categories in {rows}, which count as missing: {names}.")
+            warnings.append(f"{column.name} has unknown categories ({names}) in {rows}, which count as missing.")
     truth = None
     if target in content.column_names and labels:
         truth, _ = _indices(content[target], labels)
@@ -139,7 +139,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _indices(values: pa.ChunkedArray, categories: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
-    """Returns the index of each category, float64 with -1 for missing and unknown ones, and the unknown ones' counts."""
+    """Returns the index of each category, float64, -1 for missing and unknown ones, and counts of the unknown ones."""
     known = {name: index for index, name in enumerate(categories)}
     coded = values.unify_dictionaries().combine_chunks()
     coded = coded if pa.types.is_dictionary(coded.type) else coded.dictionary_encode()

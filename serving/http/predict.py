@@ -141,6 +141,8 @@ async def _images(
             f"the body is empty. Send an image file, a form ({FORM}) with several in fields of any name, or raw pixels "
             f"({RAW})."
         )
+    if kind == JSON and not _FILE.match(body):
+        raise RequestError(f"the request has JSON, as for rows of a table. {protocol_request.expected(manifest)}")
     if kind != RAW or _FILE.match(body):
         return [None], protocol_request.Request(None, [body])
     shape = manifest.input.shape[1:]

@@ -196,9 +196,7 @@ def check_input(name: Any, datatype: Any, manifest: Manifest) -> None:
         own = DATATYPES[manifest.input.dtype]
         others = ", ".join(one for one in NUMERIC if one != own)
         whole = "" if manifest.is_table else " with whole numbers"
-        raise RequestError(
-            f"input {name!r} must have the datatype {own}, or {others}{whole}. Received: {datatype!r}."
-        )
+        raise RequestError(f"input {name!r} must have the datatype {own}, or {others}{whole}. Received: {datatype!r}.")
 
 
 def input_names(manifest: Manifest) -> str:

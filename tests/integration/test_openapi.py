@@ -28,7 +28,12 @@ def url(repository, tmp_path_factory):
 
 def with_existing_names(description):
     """Returns the description with names that exist: generated ones would all be 404."""
-    values = {"name": ["digits", "houses", "nothing"], "version": ["0", "1", "2"], "label": ["stable"], "number": [0, 99]}
+    values = {
+        "name": ["digits", "houses", "nothing"],
+        "version": ["0", "1", "2"],
+        "label": ["stable"],
+        "number": [0, 99],
+    }
     for path in description["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

@@ -76,7 +76,7 @@ def test_many_rows_are_counted_and_the_first_are_shown(models, tmp_path, capsys)
     captured = capsys.readouterr()
     assert len(cells(captured.out)) == tables.SHOWN
     assert captured.out.endswith("\n20,000 rows, of which the first 20 are shown\n")
-    assert captured.err == "city has unknown categories in 20,000 rows, which count as missing: Bonn.\n"
+    assert captured.err == "city has unknown categories (Bonn) in 20,000 rows, which count as missing.\n"
 
 
 def test_out_writes_classes_as_for_images(models, rows, tmp_path, capsys):
@@ -107,7 +107,7 @@ def test_out_writes_values_and_gates(models, rows, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "case",
     [
         (["tiny", "rows.csv"], "takes images, not tables"),
         (["houses", "a.png"], "takes rows of a table, not images. Give it a file that ends in .csv, .tsv, .parquet."),
@@ -122,7 +122,9 @@ def test_out_writes_values_and_gates(models, rows, tmp_path):
         (["houses", "rows.csv", "--url", "http://127.0.0.1:1"], "cannot be reached"),
     ],
 )
-def test_mistakes_bring_one_message_and_leave_nothing(models, rows, tmp_path, monkeypatch, capsys, words, said):
+@pytest.mark.usefixtures("rows")
+def test_errors_are_one_message_and_leave_nothing(models, tmp_path, monkeypatch, capsys, case):
+    words, said = case
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("serving.client.time.sleep", lambda _: None)
     for name, content in (("a.png", b"x"), ("few.csv", b"rooms\n1\n"), ("there.parquet", b"")):

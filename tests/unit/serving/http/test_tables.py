@@ -56,7 +56,9 @@ def test_all_protocols_give_the_same_values(client):
     assert answered(client, "/v1/models/houses:predict", instances=named)["predictions"] == by_row
     (value, gates) = answered(client, "/v2/models/houses/infer", inputs=[TENSOR])["outputs"]
     assert (value["name"], value["datatype"], value["shape"], value["data"]) == ("value", "FP32", [3, 1], expected)
-    np.testing.assert_allclose(np.reshape(gates["data"], (3, 2)), table_model.expected(NUMBERS)["gate_means"], atol=1e-6)
+    np.testing.assert_allclose(
+        np.reshape(gates["data"], (3, 2)), table_model.expected(NUMBERS)["gate_means"], atol=1e-6
+    )
 
 
 def test_binary_tensors(client):
@@ -106,7 +108,11 @@ def test_unknown_categories_are_reported(client):
         ("/v1/models/houses:predict", {"instances": [], "signature_name": "serving_bytes"}, "there is no signature"),
         ("/v2/models/houses/infer", {"inputs": []}, "\"inputs\" must be a list of one input, 'row'"),
         ("/v2/models/houses/infer", {"inputs": [TENSOR | {"name": "image"}]}, "there is no input 'image'. Give 'row'"),
-        ("/v2/models/houses/infer", {"inputs": [TENSOR | {"datatype": "BYTES"}]}, "must have the datatype FP32, or UINT8"),
+        (
+            "/v2/models/houses/infer",
+            {"inputs": [TENSOR | {"datatype": "BYTES"}]},
+            "must have the datatype FP32, or UINT8",
+        ),
         ("/v2/models/houses/infer", {"inputs": [TENSOR | {"shape": [9]}]}, "the row has the shape (9,)"),
         ("/v2/models/houses/infer", {"inputs": [TENSOR | {"data": [[0, 0, 3]] * 3}]}, "row 1: city must be the index"),
         (
@@ -132,6 +138,12 @@ def test_images_are_refused(client, request_):
     assert answer.json()["error"].startswith("the request has images. Model 'houses' takes rows of 3 columns")
 
 
+def test_rows_are_refused_by_a_model_of_images(client):
+    answer = client.post("/predict/tiny", json={"rows": ROWS})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("the request has JSON, as for rows of a table. Model 'tiny' takes images")
+
+
 def test_a_request_has_at_most_as_many_rows_as_images(client):
     for path, key in (("/predict/houses", "rows"), ("/v1/models/houses:predict", "instances")):
         answer = client.post(path, json={key: [{}] * 257})
@@ -149,7 +161,9 @@ def test_what_a_model_takes_is_described(client):
     columns = [dict(column) for column in table_model.COLUMNS]
     assert houses["input"] == {"shape": [3], "pictures": None, "columns": columns, "target": "price"}
     assert (houses["classes"], sales["classes"]) == ([], list(table_model.LABELS))
-    tested = [[model["facts"][0][f"test_{name}"] for name in ("accuracy", "mae", "r2", "images")] for model in (sales, houses)]
+    tested = [
+        [model["facts"][0][f"test_{name}"] for name in ("accuracy", "mae", "r2", "images")] for model in (sales, houses)
+    ]
     assert tested == [[0.85, None, None, 40], [None, 12.5, 0.91, 40]]
     assert sales["facts"][0]["samples"] == ["no", "later", "yes"]
     assert sales["facts"][0]["rows"][2] == {"rooms": 4, "age": 10, "city": "Rome"}

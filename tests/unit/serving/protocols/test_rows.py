@@ -35,7 +35,7 @@ def test_rows_in_a_message_of_the_open_inference_protocol(manifest):
         np.testing.assert_array_equal(parsed.request.images, NUMBERS)
     answer = open_inference_grpc.format_response(OUTPUTS, manifest, parsed)
     found = CLASSES["ModelInferResponse"].FromString(answer)
-    assert [(one.name, one.datatype, list(one.shape)) for one in found.outputs][0] == ("value", "FP32", [2, 1])
+    assert next((one.name, one.datatype, list(one.shape)) for one in found.outputs) == ("value", "FP32", [2, 1])
     assert np.frombuffer(found.raw_output_contents[0], np.float32).tolist() == [300, 200]
 
 
