@@ -72,8 +72,6 @@ def fit(
     labels: np.ndarray | None = None,
 ) -> Fitted:
     """Computes the mean of the training images that `apply` subtracts, and the encoding of a table.
-| Iterable[np.ndarray]) -> Fitted:
-    """Computes the mean of the training images that `apply` subtracts.
 
     Args:
         settings: preprocessing settings.

@@ -158,10 +158,10 @@ def check(parity: Parity, forms: Sequence[Form], unit: float = 1.0, examples: st
     for form in forms:
         if form.tolerance is not None:
             where = f"{parity.images} {examples} of the {parity.split} split"
-            _check(form.name, parity.forms[form.key], parity.images, form.tolerance, where, unit)
+            _check(form.name, parity.forms[form.key], parity.images, form.tolerance, where=where, unit=unit)
     if files := parity.files:
         where = f"{files.images} images of the {parity.split} split"
-        _check("path from image files", files, files.images, files.tolerance, where)
+        _check("path from image files", files, files.images, files.tolerance, where=where)
         if files.pixels > PIXEL:
             raise UserError(
                 f"picture.onnx gives the net other pixels than the exporter computed, by {files.pixels:g} of 255 "
@@ -169,9 +169,7 @@ def check(parity: Parity, forms: Sequence[Form], unit: float = 1.0, examples: st
             )
 
 
-def _check(
-    name: str, agreement: Agreement, images: int, tolerance: float, where: str, unit: float = 1.0
-) -> None:
+def _check(name: str, agreement: Agreement, images: int, tolerance: float, *, where: str, unit: float = 1.0) -> None:
     if not passes(agreement, images, tolerance, unit):
         raise UserError(
             f"the exported {name} does not compute what the Keras model computes: on {where}, predictions differ by up "

@@ -62,8 +62,6 @@ def table(result: Evaluation | Regression, examples: str = "images") -> Table:
         result: the evaluation.
         examples: name of the examples of a classifier.
     """
-| Regression) -> Table:
-    """Formats an evaluation: total and classes (if there are many, the five worst), or the errors of a regression."""
     shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
     if isinstance(result, Regression):
         for name in ("examples", "RMSE", "mean absolute error", "R²"):

@@ -178,10 +178,9 @@ def test_exported_files_compute_the_same(home, capsys, target):
         (["--data", "fama_french", "--target", "price"], "fama_french is no table of numbers. Leave out --target"),
     ],
 )
-def test_options_that_do_not_apply_are_refused(tmp_path, fama_french, monkeypatch, capsys, words, message):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(fama_french))
+def test_options_that_do_not_apply_are_refused(tmp_path, fama_french, capsys, words, message):
     houses.write(tmp_path / "houses.csv", 60)
-    assert main(["train", "table", "--data", "houses.csv", *NET, *words]) == 2
+    assert main(["train", "table", "--data", "houses.csv", "--data-dir", str(fama_french), *NET, *words]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 

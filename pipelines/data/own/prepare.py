@@ -220,7 +220,6 @@ def refuse_target(config: Config, found: str | None = None) -> None:
     Raises:
         UserError: the configuration has another target.
     """
-| None) -> None:
     if config.target not in (None, found):
         has = f"is a table whose target is {found}" if found else "is no table of numbers"
         raise UserError(f"{config.data} {has}. Leave out --target {config.target}.")

@@ -225,9 +225,7 @@ def _target(names: Sequence[str], target: str | None, path: Path) -> str:
     raise UserError(f"{problem}It has: {', '.join(names)}.")
 
 
-def _groups(
-    group: str | None, target: str, found: Mapping[str, np.ndarray | str], path: Path
-) -> np.ndarray | None:
+def _groups(group: str | None, target: str, found: Mapping[str, np.ndarray | str], path: Path) -> np.ndarray | None:
     if group is None:
         return None
     values = found.get(group, "is the target" if group == target else "is not there")
