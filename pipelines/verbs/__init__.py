@@ -1,7 +1,7 @@
 """The commands of `highway`: each parses its arguments, calls an engine and prints. Nothing imports a verb."""
 
 VERBS = {
-    "fit": "train, evaluate and export a model from a folder of labelled images",
+    "fit": "train, evaluate and export a model from labelled images or a table",
     "train": "train the net of a recipe, or resume an interrupted run",
     "tune": "search the hyperparameters of a recipe, with any number of workers",
     "evaluate": "evaluate a run on the test split",
