@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -89,7 +89,7 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     Example:
         read(Path("houses.csv"), "price").task  # "regression, because price is a number with ..."
     """
-    content = _content(path)
+    content = read_file(path)
     target = _target(content.column_names, target, path)
     found = {name: columns.values(content[name], name, path) for name in content.column_names}
     answers = found.pop(target)
@@ -155,7 +155,7 @@ def read_as(path: Path, data: DataRecord) -> tuple[np.ndarray, np.ndarray]:
         UserError: the file cannot be read, lacks a column, has no row with a target, text in place of numbers, or other
             classes.
     """
-    content = _content(path)
+    content = read_file(path)
     wanted = [*(column.name for column in data.columns), str(data.target)]
     if missing := [name for name in wanted if name not in content.column_names]:
         raise UserError(f"{path} lacks the column {missing[0]}. It has: {', '.join(content.column_names)}.")
@@ -190,8 +190,16 @@ def _as_column(values: np.ndarray, column: TableColumn, path: Path) -> np.ndarra
     return values.astype(float)
 
 
-def _content(path: Path) -> pa.Table:
-    """Reads a file; the types of a CSV's columns are inferred from all of its rows."""
+def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:
+    """Reads a file; the types of a CSV's columns are inferred from all of its rows.
+
+    Args:
+        path: the file.
+        texts: columns of a CSV to be read as text, such as those with the category 007.
+
+    Raises:
+        UserError: it cannot be read, or two columns have the same name.
+    """
     with tables.reading(path):
         if path.suffix.lower() == ".parquet":
             content = pq.read_table(path)
@@ -202,7 +210,9 @@ def _content(path: Path) -> pa.Table:
                 # By default, types are those of the first megabyte, and later rows of another type are an error.
                 read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1)),
                 parse_options=tables.separated(path),
-                convert_options=pa_csv.ConvertOptions(null_values=missing, strings_can_be_null=True),
+                convert_options=pa_csv.ConvertOptions(
+                    null_values=missing, strings_can_be_null=True, column_types=dict.fromkeys(texts, pa.string())
+                ),
             )
     repeated = [name for name, count in Counter(content.column_names).items() if count > 1]
     if repeated:
