@@ -8,11 +8,14 @@ from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.core.run import refuse_existing
+from pipelines.core.run import Weights, refuse_existing
 from pipelines.export.export import export
 from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation
 from pipelines.training.train import train
+
+# Fewest validation rows of a table to calibrate probabilities on.
+CALIBRATED = 50
 
 
 def fit(
@@ -87,8 +90,11 @@ def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
     train(table_data.with_table(choice.config, table, console), run, console=console)
+    # Small tables are soon learned by heart.
+    held_out = table.counts["validation"]
+    weights: Weights = "best" if held_out else "final"
     if table.counts["test"]:
-        result = evaluate(run)
+        result = evaluate(run, weights)
         if isinstance(result, Evaluation):
             low, high = result.interval
             right = f"{result.correct:,} of {result.count:,} test rows right"
@@ -96,4 +102,5 @@ def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None
         else:
             error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.r2:.3f}"
             say(console, f"{table.target} of {result.count:,} test rows: {error}")
-    return export(run, to, gates=True, calibrate=bool(table.labels and table.counts["validation"]))
+    calibrate = bool(table.labels) and held_out >= CALIBRATED
+    return export(run, to, weights, gates=True, calibrate=calibrate)

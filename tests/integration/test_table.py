@@ -14,7 +14,18 @@ from pipelines.verbs.cli import main
 from serving import manifest
 from tests import houses
 
-NET = ("--model.depth", "3", "--model.width", "16", "--epochs", "12", "--batch-size", "20")
+NET = (
+    "--model.depth",
+    "3",
+    "--model.width",
+    "16",
+    "--epochs",
+    "12",
+    "--batch-size",
+    "20",
+    "--optimizer.learning-rate",
+    "0.01",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +180,7 @@ def test_exported_files_compute_the_same(home, capsys, target):
     ("words", "message"),
     [
         (["--target", "prize"], "has no column 'prize'. Did you mean 'price'?"),
-        (["--target", "price", "--image-size", "32"], "is a table of numbers, without images for --image-size"),
+        (["--target", "price", "--image-size", "64"], "is a table of numbers, without images for --image-size"),
         (["--target", "verdict", "--augment.mirror"], "is a table, without images for --augment.mirror"),
         (["--target", "verdict", "--augment.mixup", "0.2"], "is a table, without images for --augment.mixup"),
         (["--target", "price", "--label-smoothing", "0.1"], "for --label-smoothing"),

@@ -145,8 +145,8 @@ def assign_keys(
     """Assigns examples to splits as `assign` does.
 
     Args:
-        keys: for each example, the digest of its content, or its group.
-        labels: for each example, its class; the same for all of a regression.
+        keys: digest of the content of each example, or its group.
+        labels: class of each example; the same for all of a regression.
         validation: share of the validation split.
         test: share of the test split.
 
