@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from serving.errors import ModelError
-from serving.manifest import GATE_MAPS, INPUT, PROBABILITIES, RGBA, SIDE, Manifest
+from serving.manifest import GATE_MAPS, INPUT, RGBA, SIDE, VALUE, Manifest
+from serving.reference import Samples
 
-# Tolerance of a probability on the reference images: a GPU may multiply in TF32, with its ten bits; a different model
-# is further off.
+# Tolerance of a probability on the reference images, and of a value relative to the spread of the reference values: a
+# GPU may multiply in TF32, with its ten bits; a different model is further off.
 TOLERANCE = 0.01
+# Tolerance of a value relative to itself, where the reference values hardly differ.
+ROUNDING = 1e-5
 # ONNX Runtime's names.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
+_KINDS = {"uint8": _UINT8, "float32": _FLOAT}
 
 
 def place(folder: Path, content: Manifest) -> None:
@@ -59,7 +63,9 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
     Raises:
         ModelError: an input or output is missing, or has another type or shape.
     """
-    _tensors(path, session.get_inputs(), {INPUT: (_UINT8, content.input.shape)}, every=True)
+    taken: dict[str, tuple[str, tuple[int | None, ...]]]
+    taken = {content.input.name: (_KINDS[content.input.dtype], content.input.shape)}
+    _tensors(path, session.get_inputs(), taken, every=True)
     computed: dict[str, tuple[str, tuple[int | None, ...]]]
     computed = {name: (_FLOAT, content.outputs[name].shape) for name in content.computed}
     if content.maps:
@@ -76,6 +82,20 @@ def conversion_graph(session: Any, content: Manifest, path: Path) -> None:
         raise ModelError(f"{path} names {side!r} as the {SIDE} of images, not a positive number. Export it again.")
 
 
+def agrees(found: np.ndarray, samples: Samples, content: Manifest) -> bool:
+    """Returns whether predictions for the reference examples are those of the Keras model, within the tolerance.
+
+    Args:
+        found: the output that the manifest calls `predicted`.
+        samples: the reference examples.
+        content: the manifest.
+    """
+    tolerance = TOLERANCE
+    if content.predicted == VALUE and samples.predicted.size:
+        tolerance = TOLERANCE * float(np.ptp(samples.predicted)) + ROUNDING * float(np.abs(samples.predicted).max())
+    return np.allclose(found, samples.predicted, rtol=0, atol=tolerance)
+
+
 def trial(model: Any) -> None:
     """Predicts with a version and checks the outputs.
 
@@ -89,17 +109,17 @@ def trial(model: Any) -> None:
     content, samples = model.manifest, model.samples
     where = f"version {content.version} of model {content.name!r}"
     size = content.input.shape[1:]
-    images = samples.images if samples else np.zeros((1, *size), np.uint8)
-    found = model.predict(images)
+    inputs = samples.inputs if samples else np.zeros((1, *size), content.input.dtype)
+    found = model.predict(inputs)
     for name, value in found.items():
-        shape = (len(images), *content.outputs[name].shape[1:])
+        shape = (len(inputs), *content.outputs[name].shape[1:])
         if value.shape != shape or value.dtype != np.float32:
             raise ModelError(
                 f"{where} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}."
             )
         if not np.isfinite(value).all():
             raise ModelError(f"{where} computes NaN or infinity as {name}. Train and export it again.")
-    if samples and not np.allclose(found[PROBABILITIES], samples.probabilities, rtol=0, atol=TOLERANCE):
+    if samples and not agrees(found[content.predicted], samples, content):
         raise ModelError(f"{where} does not predict like the Keras model it was exported from. Export it again.")
     if model.conversion is not None and (converted := model.to_input(_stroke())).shape != size:
         raise ModelError(f"{where} converts an image to {converted.shape}, and takes {size}. Export it again.")

@@ -1,10 +1,12 @@
 """A Python client of the endpoint."""
 
 import io
+import json
+import math
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -31,6 +33,8 @@ CHANNELS = (1, 3, 4)
 PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 # A path, the content of a file, or pixels.
 ImageInput = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
+# Values by column, or in the order of the columns.
+TableRow = Mapping[str, Any] | Sequence[Any] | np.ndarray
 
 
 class ClientError(ServingError):
@@ -102,21 +106,24 @@ class Client:
     def predict(
         self,
         model: str,
-        images: Sequence[ImageInput] | np.ndarray,
+        images: Sequence[ImageInput] | np.ndarray | None = None,
         *,
+        rows: Sequence[TableRow] | None = None,
         version: int | None = None,
         label: str | None = None,
         top: int = 3,
         explain: bool = False,
         segments: bool = False,
     ) -> Answer:
-        """Classifies images.
+        """Predicts the classes of images, or the classes or values of rows of a table.
 
         Args:
             model: its name.
             images: paths, contents of files, Pillow images, or arrays; sent in one request, so within the limits of
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
+            rows: rows of a table, in place of images: dicts of values by column, or lists in the order of the columns.
+                None, NaN and columns that a dict leaves out are missing values; categories are given by name.
             version: its number; None is the newest in service.
             label: label of a version, instead of its number.
             top: number of classes to return.
@@ -124,21 +131,28 @@ class Client:
             segments: whether to return each digit of an image, from left to right.
 
         Returns:
-            The predictions, in the order of the images.
+            The predictions, in the order of the images or rows.
 
         Raises:
-            ClientError: an image is invalid, or the endpoint cannot be reached, is busy at every attempt, or refuses.
+            ClientError: an image or a row is invalid, or the endpoint cannot be reached, is busy at every attempt, or
+                refuses.
 
         Example:
             client.predict("demo", [Path("seven.jpg"), Image.open("seven.jpg"), np.zeros((28, 28), np.uint8)], top=1)
+            client.predict("houses", rows=[{"rooms": 4, "city": "Rome"}]).predictions[0].value
         """
-        if isinstance(images, (str, os.PathLike, bytes, Image.Image)) or _is_one(images):
-            raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
-        files = [("picture", _file(image, number)) for number, image in enumerate(images)]
         query = {"version": version, "label": label, "top": top}
         query |= {"explain": explain or None, "segments": segments or None}
-        parameters = {name: value for name, value in query.items() if value is not None}
-        return self._request(_ANSWER, "POST", f"predict/{quote(model, safe='')}", params=parameters, files=files)
+        options: dict[str, Any] = {"params": {name: value for name, value in query.items() if value is not None}}
+        if images is None and rows is not None:
+            options |= {"content": _json(rows), "headers": {"Content-Type": "application/json"}}
+        elif images is None or rows is not None:
+            raise ClientError("give either images or rows.")
+        elif isinstance(images, (str, os.PathLike, bytes, Image.Image)) or _is_one(images):
+            raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
+        else:
+            options["files"] = [("picture", _file(image, number)) for number, image in enumerate(images)]
+        return self._request(_ANSWER, "POST", f"predict/{quote(model, safe='')}", **options)
 
     def models(self) -> tuple[ServedModel, ...]:
         """Returns the served models.
@@ -203,6 +217,29 @@ def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
     except ValueError as error:
         # The path contains a null byte.
         raise ClientError(f"{str(path)!r} cannot be read: {error}.") from None
+
+
+def _json(rows: Sequence[TableRow]) -> bytes:
+    if isinstance(rows, str | bytes | Mapping):
+        raise ClientError(f"rows must be a list. Received: {_shown(rows)}. Put it in brackets.")
+    found: list[Any] = []
+    for number, row in enumerate(rows):
+        if isinstance(row, Mapping):
+            found.append({str(name): _plain(value) for name, value in row.items()})
+        elif isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes):
+            found.append([_plain(value) for value in row])
+        else:
+            raise ClientError(f"row {number + 1} is {_shown(row)}. Expected a dict, or a list of values.")
+    try:
+        return json.dumps({"rows": found}, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ClientError(f"a row has a value that cannot be sent: {error}.") from None
+
+
+def _plain(value: Any) -> Any:
+    """Converts a value to one that JSON has: a missing number is null there."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 def _is_one(images: object) -> bool:

@@ -9,26 +9,30 @@ A version folder is a TensorFlow SavedModel with more files next to it:
     weights.npz                      weights that `model.onnx` points at, in the nets of the package only
     picture.onnx                     from an image of any size to the input of `model.onnx`
     labels.txt                       names of the classes, one per line, by index
-    parity.npz                       reference images with the outputs of the Keras model
+    parity.npz                       reference images or rows with the outputs of the Keras model
     manifest.json                    a `Manifest`
     manifest.json.sig                its signature, if the version is signed; see `serving.signature`
 
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
 `[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
+Versions for tables take `row` instead, float32 `[batch, columns]`, and have no `serving_bytes`, `picture.onnx` or
+`gate_maps`. A category is sent as its index, -1 if it is missing or unknown; a missing number is NaN. A regression
+gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`.
 `model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`; for digits also `boxes`, float32
 `[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width.
 Preprocessing is inside the graphs.
 
-`format` increases when an older reader would misread a manifest. Readers ignore unknown fields.
+`format` increases when an older reader would misread a manifest: 2 for tables, 1 for images. Readers ignore unknown
+fields.
 """
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from serving import regular_files, signature
 from serving.errors import ModelError
@@ -44,12 +48,14 @@ WARMUP = "assets.extra/tf_serving_warmup_requests"
 SIGNATURE = "serving_default"
 SIGNATURE_FILES = "serving_bytes"
 INPUT = "image"
+ROW = "row"
 ENCODED = "image_bytes"
 RGBA = "rgba"
 BOXES = "boxes"
 # Metadata of `picture.onnx`: length of an image's shorter side that is enough; see `serving.image_files.reduction`.
 SIDE = "side"
 PROBABILITIES = "probabilities"
+VALUE = "value"
 CLASS_ID = "class_id"
 LABEL = "label"
 GATE_MEANS = "gate_means"
@@ -59,7 +65,9 @@ GATE_MAPS = "gate_maps"
 # squashed to the aspect ratio of the input.
 ConversionKind = Literal["digit", "natural", "padded", "squashed"]
 
-Format = Literal[1]
+Format = Literal[1, 2]
+# Format of versions for tables.
+TABLES = 2
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -76,6 +84,9 @@ class Tensor(_ManifestPart):
     """Sizes; null is the batch, of any size."""
 
 
+_ENCODED = Tensor(dtype="string", shape=(None,))
+
+
 class Input(Tensor):
     """The batch of images."""
 
@@ -87,6 +98,59 @@ class Input(Tensor):
     """Batch, height, width, channels."""
     colour: Literal["grey", "rgb"]
     """Meaning of the channels: grey, or red, green and blue."""
+
+    @model_validator(mode="after")
+    def _has_its_channels(self) -> Self:
+        if self.name != INPUT or min(self.shape[1:]) < 1:
+            raise ValueError(f"the input must be {INPUT!r}, of at least one pixel")
+        if self.shape[3] != {"grey": 1, "rgb": 3}[self.colour]:
+            raise ValueError(f"{self.shape[3]} channels are not {self.colour}")
+        return self
+
+
+class Column(_ManifestPart):
+    """A column of a table."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """Name of the column."""
+    categories: tuple[str, ...] | None
+    """Categories by index; null for a column of numbers."""
+
+    @field_validator("categories")
+    @classmethod
+    def _are_distinct(cls, categories: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if categories is not None and len(set(categories)) < len(categories):
+            raise ValueError("a category is listed twice")
+        return categories
+
+
+class RowInput(Tensor):
+    """The batch of rows of a table."""
+
+    name: Literal["row"] = "row"
+    """Name of the input, in all forms of the model."""
+    dtype: Literal["float32"] = "float32"
+    """Numbers, and indices of categories."""
+    shape: tuple[None, int]
+    """Batch, columns."""
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
+    """The columns, in the order of their values."""
+
+    @model_validator(mode="after")
+    def _fits_its_columns(self) -> Self:
+        if len(self.columns) != self.shape[1]:
+            raise ValueError(f"{len(self.columns)} columns do not make rows of {self.shape[1]} values")
+        if len({column.name for column in self.columns}) < len(self.columns):
+            raise ValueError("two columns have the same name")
+        return self
+
+
+def _kind_of_input(given: Any) -> str:
+    name = given.get("name") if isinstance(given, dict) else getattr(given, "name", None)
+    return ROW if name == ROW else INPUT
+
+
+AnyInput = Annotated[Annotated[Input, Tag(INPUT)] | Annotated[RowInput, Tag(ROW)], Discriminator(_kind_of_input)]
 
 
 class GateMap(_ManifestPart):
@@ -144,9 +208,9 @@ class Agreement(_ManifestPart):
     """Comparison of two forms of a model on the same images."""
 
     max_abs_difference: float
-    """Largest absolute difference of two probabilities."""
+    """Largest absolute difference of two probabilities, or of two values of a regression."""
     same_label: Count
-    """Images for which both predict the same class."""
+    """Examples for which both predict the same class; all of them for a regression."""
     ties: Count
     """Images with different classes whose two highest probabilities differ by less than twice the tolerance."""
     gate_means: float | None = None
@@ -204,7 +268,7 @@ class Parity(_ManifestPart):
     split: str
     """Split of the training run's data that the images are from; never its test split."""
     images: Count
-    """Number of images."""
+    """Number of images or rows."""
     batch_sizes: tuple[int, ...]
     """Batch sizes."""
     tolerance: float
@@ -246,12 +310,14 @@ class Manifest(_ManifestPart):
     """Number of the version, and name of its folder."""
     created: str
     """ISO 8601, UTC."""
-    input: Input
+    input: AnyInput
     """The input."""
     outputs: dict[str, Tensor]
     """Outputs by name."""
-    labels: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Names of the classes, by index."""
+    labels: tuple[str, ...]
+    """Names of the classes, by index; none for a regression."""
+    target: str | None = Field(None, exclude_if=lambda target: target is None)
+    """Column of the table that is predicted; left out of the file for images."""
     pictures: ConversionKind | None = None
     """Conversion of images of any size: like MNIST's digits; or the centre of a photograph, all of it with grey bars,
     or all of it squashed. Null in versions without `picture.onnx`."""
@@ -281,9 +347,37 @@ class Manifest(_ManifestPart):
     """Every other file in the folder, by path."""
 
     @property
+    def is_table(self) -> bool:
+        """True if it predicts rows of a table; false for images."""
+        return isinstance(self.input, RowInput)
+
+    @property
+    def unit(self) -> str:
+        """One example of a batch, in messages: an image, or a row."""
+        return ROW if self.is_table else INPUT
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of a row; none for images."""
+        return self.input.columns if isinstance(self.input, RowInput) else ()
+
+    @property
+    def signatures(self) -> dict[str, tuple[str, Tensor]]:
+        """Name and tensor of the input by signature."""
+        found: dict[str, tuple[str, Tensor]] = {SIGNATURE: (self.input.name, self.input)}
+        if not self.is_table:
+            found[SIGNATURE_FILES] = ENCODED, _ENCODED
+        return found
+
+    @property
+    def predicted(self) -> str:
+        """The output that the others follow from: probabilities, or the value of a regression."""
+        return VALUE if self.is_table and VALUE in self.outputs else PROBABILITIES
+
+    @property
     def computed(self) -> tuple[str, ...]:
         """Outputs that the graph computes; classes and labels follow from them."""
-        return (PROBABILITIES,) if self.gates is None else (PROBABILITIES, GATE_MEANS)
+        return (self.predicted,) if self.gates is None else (self.predicted, GATE_MEANS)
 
     @property
     def positions(self) -> int:
@@ -291,18 +385,28 @@ class Manifest(_ManifestPart):
         return sum(one.height * one.width for one in self.maps)
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        if self.input.name != INPUT or min(self.input.shape[1:]) < 1:
-            raise ValueError(f"the input must be {INPUT!r}, of at least one pixel")
-        if self.input.shape[3] != {"grey": 1, "rgb": 3}[self.input.colour]:
-            raise ValueError(f"{self.input.shape[3]} channels are not {self.input.colour}")
+    def _fits_its_input(self) -> Self:
+        if self.is_table != (self.format == TABLES) or self.is_table != (self.target is not None):
+            raise ValueError(f"tables alone have format {TABLES} and a target")
+        if self.is_table and (self.pictures or self.maps):
+            raise ValueError("a table has neither a conversion of images nor maps")
         if self.pictures and PICTURE not in self.files:
             raise ValueError(f"it takes image files, and {PICTURE} is not among the files")
-        expected = {
-            PROBABILITIES: Tensor(dtype="float32", shape=(None, len(self.labels))),
-            CLASS_ID: Tensor(dtype="int64", shape=(None,)),
-            LABEL: Tensor(dtype="string", shape=(None,)),
-        }
+        if self.predicted == VALUE and (self.labels or self.temperature is not None):
+            raise ValueError("a regression has neither labels nor a temperature")
+        if self.predicted == PROBABILITIES and (not self.labels or LABELS not in self.files):
+            raise ValueError(f"classes need labels, and {LABELS} among the files")
+        return self
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        expected = {VALUE: Tensor(dtype="float32", shape=(None, 1))}
+        if self.predicted == PROBABILITIES:
+            expected = {
+                PROBABILITIES: Tensor(dtype="float32", shape=(None, len(self.labels))),
+                CLASS_ID: Tensor(dtype="int64", shape=(None,)),
+                LABEL: Tensor(dtype="string", shape=(None,)),
+            }
         if self.gates is not None:
             expected[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(self.gates)))
         if missing := set(self.computed) - self.outputs.keys():
@@ -328,8 +432,8 @@ class Manifest(_ManifestPart):
                 raise ValueError(f"files must be inside the folder. Received: {name}")
         if NAME in files or signature.NAME in files:
             raise ValueError(f"{NAME} and its signature cannot be among the files")
-        if missing := {ONNX, LABELS} - files.keys():
-            raise ValueError(f"{' and '.join(sorted(missing))} must be among the files")
+        if ONNX not in files:
+            raise ValueError(f"{ONNX} must be among the files")
         return files
 
 
@@ -365,9 +469,9 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         if first["loc"] == ("format",) and isinstance(first["input"], int):
-            known = ", ".join(str(number) for number in get_args(Format))
+            known = " and ".join(str(number) for number in get_args(Format))
             raise ModelError(
-                f"{path} has format {first['input']}, this program reads format {known}. Update it, or export again."
+                f"{path} has format {first['input']}, this program reads formats {known}. Update it, or export again."
             ) from error
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ModelError(f"{path} is damaged: {where}: {first['msg']}. Export the model again.") from error

@@ -43,13 +43,13 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Version:
-    """A checked model version, which converts images to its input; predictions may be computed elsewhere.
+    """A checked model version, which converts image files to its input; predictions may be computed elsewhere.
 
     Args:
         folder: the version.
         manifest: its manifest.
         conversion: session of `picture.onnx`; None in versions that were exported without it.
-        samples: reference images; None in versions that were exported without them.
+        samples: reference images or rows; None in versions that were exported without them.
         side: length of the shorter side down to which image files are scaled while they are decoded; see
             `serving.image_files.reduction`.
     """
@@ -101,6 +101,8 @@ class Version:
         return Seen(np.stack([image, *(self._converted([INPUT], part)[0] for part in parts)]), boxes)
 
     def _converted(self, names: list[str], rgba: np.ndarray) -> list[np.ndarray]:
+        if self.manifest.is_table:
+            raise ImageError(f"model {self.manifest.name!r} takes rows of a table, not images.")
         if self.conversion is None:
             raise ImageError(
                 f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "
@@ -119,23 +121,24 @@ class Model(Version):
 
     session: Any
 
-    def predict(self, images: np.ndarray) -> dict[str, np.ndarray]:
+    def predict(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
         """Predicts a batch.
 
         Args:
-            images: uint8 `[batch, height, width, channels]`, with the sizes of the manifest; any batch size.
+            inputs: uint8 `[batch, height, width, channels]` or, for tables, float32 `[batch, columns]` as
+                `serving.rows.encode` makes them, with the sizes of the manifest; any batch size.
 
         Returns:
-            `probabilities`, float32 `[batch, classes]`; and `gate_means`, float32 `[batch, layers]`, if the manifest
-            names layers.
+            `probabilities`, float32 `[batch, classes]`, or `value`, float32 `[batch, 1]`; and `gate_means`, float32
+            `[batch, layers]`, if the manifest names layers.
 
         Raises:
-            ValueError: the images have another type or size.
+            ValueError: the inputs have another type or size.
 
         Example:
             open_model(Path("models/demo")).predict(images)["probabilities"]
         """
-        return self._run(images, self.manifest.computed)
+        return self._run(inputs, self.manifest.computed)
 
     def predict_maps(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Computes where in each image the gates of convolutional layers open.
@@ -154,14 +157,15 @@ class Model(Version):
         """
         return self._run(images, (GATE_MAPS,))
 
-    def _run(self, images: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
-        size = self.manifest.input.shape[1:]
-        if images.dtype != np.uint8 or images.shape[1:] != size:
+    def _run(self, inputs: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
+        wanted = self.manifest.input
+        if inputs.dtype != wanted.dtype or inputs.shape[1:] != wanted.shape[1:]:
+            unit = self.manifest.unit
             raise ValueError(
-                f"images must be uint8 of shape (batch, {', '.join(map(str, size))}). "
-                f"Received: images of {images.dtype} and shape {images.shape}"
+                f"{unit}s must be {wanted.dtype} of shape (batch, {', '.join(map(str, wanted.shape[1:]))}). "
+                f"Received: {unit}s of {inputs.dtype} and shape {inputs.shape}"
             )
-        return dict(zip(names, self.session.run(names, {INPUT: images}), strict=True))
+        return dict(zip(names, self.session.run(names, {wanted.name: inputs}), strict=True))
 
 
 def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
@@ -210,7 +214,8 @@ def open_without_graph(folder: Path, content: Manifest, *, closed: bool = False)
 
 def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[str, bytes]]:
     found = files.verify(folder, content, keep=(ONNX, WEIGHTS, PICTURE, LABELS, REFERENCE), closed=closed)
-    checks.labels(found[LABELS], content, folder / LABELS)
+    if LABELS in content.files:
+        checks.labels(found[LABELS], content, folder / LABELS)
     conversion, side = None, image_files.SIDE
     if PICTURE in found:
         conversion = open_shared(folder / PICTURE, content.files[PICTURE].sha256, found[PICTURE])

@@ -1,45 +1,49 @@
-"""Reference images of a version: a few that it must predict like the Keras model, and a few to show."""
+"""Reference images or rows of a version: a few that it must predict like the Keras model, and a few to show."""
 
 import io
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from serving.errors import ModelError
-from serving.manifest import PROBABILITIES, Manifest
+from serving.errors import ModelError, RequestError
+from serving.manifest import VALUE, Manifest
+from serving.rows import Value, check, decode
 
-# Number of images that a version is tried on, and the largest number of images to show.
-COMPARED, SHOWN = 4, 12
+# Number of images, and of rows, that a version is tried on, and the largest number of examples to show.
+COMPARED, COMPARED_ROWS, SHOWN = 4, 64, 12
+# Number of rows of a regression to show.
+SHOWN_VALUES = 6
 # Name of the array with the true classes; versions exported before it was added lack it.
 CLASSES = "classes"
 
 
 class Sample(NamedTuple):
-    """An image to show."""
+    """An image or a row to show."""
 
     png: bytes
-    """The image as a PNG file, of the size of the net's input."""
+    """The image as a PNG file, of the size of the net's input; empty for a row."""
     label: str | None
-    """Name of its true class; None in versions that were exported without it."""
+    """Name of its true class; None for regressions, and in versions that were exported without it."""
+    row: dict[str, Value] | None = None
+    """Values by column; None for an image."""
 
 
 class Samples(NamedTuple):
-    """Images with the predictions of the Keras model, and images to show."""
+    """Images or rows with the predictions of the Keras model, and some of them to show."""
 
-    images: np.ndarray
-    """uint8 `[n, height, width, channels]`."""
-    probabilities: np.ndarray
-    """float32 `[n, classes]`."""
+    inputs: np.ndarray
+    """uint8 `[n, height, width, channels]`, or float32 `[n, columns]`."""
+    predicted: np.ndarray
+    """The output that the manifest calls `predicted`, float32 `[n, classes]` or `[n, 1]`."""
     shown: tuple[Sample, ...] = ()
-    """One image of each of several classes."""
+    """One example of each of several classes; of a regression, examples from the smallest value to the largest."""
 
 
 def read(file: bytes, content: Manifest, path: Path) -> Samples:
-    """Reads the reference images of a version.
+    """Reads the reference examples of a version.
 
     Args:
         file: content of `parity.npz`.
@@ -47,36 +51,58 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         path: path of the file, for the message.
 
     Returns:
-        The first images with their predictions, and images to show.
+        The first examples with their predictions, and examples to show.
 
     Raises:
         ModelError: they do not fit the inputs and outputs of the version.
     """
+    key = f"{content.unit}s"
     try:
         with np.load(io.BytesIO(file), allow_pickle=False) as kept:
-            images, probabilities = kept["images"], kept[PROBABILITIES]
+            inputs, predicted = kept[key], kept[content.predicted]
             classes = kept.get(CLASSES)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ModelError(f"{path} is damaged: {error}. Export the model again.") from error
-    shapes = (images.shape[1:], probabilities.shape[1:], len(images))
-    if shapes != (content.input.shape[1:], (len(content.labels),), len(probabilities)) or images.dtype != np.uint8:
-        raise ModelError(f"{path} has images or probabilities of another shape than the manifest. Export it again.")
+    shapes = (inputs.shape[1:], predicted.shape[1:], len(inputs))
+    width = 1 if content.predicted == VALUE else len(content.labels)
+    if shapes != (content.input.shape[1:], (width,), len(predicted)) or inputs.dtype != content.input.dtype:
+        raise ModelError(
+            f"{path} has {key} or {content.predicted} of another shape than the manifest. Export it again."
+        )
     if classes is not None and (
-        classes.shape != (len(images),) or not np.isin(classes, np.arange(len(content.labels))).all()
+        classes.shape != (len(inputs),) or not np.isin(classes, np.arange(len(content.labels))).all()
     ):
-        raise ModelError(f"{path} has classes that its images or the manifest do not have. Export it again.")
-    shown = _shown(images, np.argmax(probabilities, axis=-1), classes, content.labels)
-    return Samples(images[:COMPARED].copy(), probabilities[:COMPARED].copy(), shown)
+        raise ModelError(f"{path} has classes that its {key} or the manifest do not have. Export it again.")
+    if content.is_table:
+        try:
+            check(inputs, content)
+        except RequestError as error:
+            raise ModelError(f"{path} has rows that its columns do not allow: {error} Export it again.") from None
+    if content.predicted == VALUE:
+        ascending = np.argsort(predicted[:, 0], kind="stable")
+        places = ascending[_evenly(len(ascending), SHOWN_VALUES)]
+    else:
+        places = _of_each_class(np.argmax(predicted, axis=-1) if classes is None else classes)
+    shown = tuple(_sample(inputs[place], place, classes, content) for place in places)
+    count = COMPARED_ROWS if content.is_table else COMPARED
+    return Samples(inputs[:count].copy(), predicted[:count].copy(), shown)
 
 
-def _shown(
-    images: np.ndarray, predicted: np.ndarray, classes: np.ndarray | None, labels: Sequence[str]
-) -> tuple[Sample, ...]:
-    """Chooses the first image of each class; of many classes, some that are evenly spaced."""
-    _, first = np.unique(predicted if classes is None else classes, return_index=True)
-    if len(first) > SHOWN:
-        first = first[np.linspace(0, len(first) - 1, SHOWN).astype(int)]
-    return tuple(Sample(_png(images[number]), None if classes is None else labels[classes[number]]) for number in first)
+def _of_each_class(classes: np.ndarray) -> np.ndarray:
+    """Chooses the first example of each class; of many classes, some that are evenly spaced."""
+    _, first = np.unique(classes, return_index=True)
+    return first[_evenly(len(first), SHOWN)]
+
+
+def _evenly(count: int, most: int) -> np.ndarray:
+    return np.linspace(0, count - 1, min(count, most)).astype(int)
+
+
+def _sample(example: np.ndarray, place: int, classes: np.ndarray | None, content: Manifest) -> Sample:
+    label = None if classes is None else content.labels[classes[place]]
+    if content.is_table:
+        return Sample(b"", label, decode(example, content.columns))
+    return Sample(_png(example), label)
 
 
 def _png(image: np.ndarray) -> bytes:

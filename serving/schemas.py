@@ -2,6 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from serving.manifest import Column
+from serving.rows import Value
+
 
 class _ResponsePart(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -26,10 +29,12 @@ class Segment(_ResponsePart):
 
 
 class Prediction(_ResponsePart):
-    """Prediction for one image."""
+    """Prediction for one image or row."""
 
-    top: tuple[Guess, ...]
-    """The most probable classes, in descending order."""
+    top: tuple[Guess, ...] = ()
+    """The most probable classes, in descending order; none in a regression."""
+    value: float | None = None
+    """Predicted value of a regression."""
     file: str | None = None
     """Name of the uploaded file."""
     gates: tuple[float, ...] | None = None
@@ -55,7 +60,11 @@ class Answer(_ResponsePart):
     version: int
     """Number of the version."""
     predictions: tuple[Prediction, ...]
-    """In the order of the images."""
+    """In the order of the images or rows."""
+    target: str | None = None
+    """Column of the table that is predicted; null for images."""
+    warnings: tuple[str, ...] = ()
+    """A sentence for each category that the version does not know, which counts as missing."""
     layers: tuple[str, ...] | None = None
     """Names of the layers of `gates`."""
     map_layers: tuple[str, ...] | None = None
@@ -65,11 +74,15 @@ class Answer(_ResponsePart):
 class ModelInput(_ResponsePart):
     """Input of a model."""
 
-    shape: tuple[int, int, int]
-    """Height, width and channels."""
+    shape: tuple[int, ...]
+    """Height, width and channels; or the number of columns of a table."""
     pictures: str | None
     """Content of its image files: handwritten "digit"; or "natural", of which the centre is taken, "padded" or
     "squashed"; null if it takes no files."""
+    columns: tuple[Column, ...] = ()
+    """Columns of its table; none for images."""
+    target: str | None = None
+    """Column of the table that is predicted; null for images."""
 
 
 class VersionFacts(_ResponsePart):
@@ -88,15 +101,21 @@ class VersionFacts(_ResponsePart):
     data: str | None
     """Data set of the training; null if unknown."""
     test_accuracy: float | None
-    """Accuracy on the test split; null if it was not evaluated."""
+    """Accuracy on the test split; null if it was not evaluated, and for a regression."""
     test_images: int | None
-    """Number of images in the test split."""
+    """Number of images or rows in the test split."""
     gates: bool
     """True if it returns its gates."""
     maps: bool
     """True if it returns maps of its gates."""
     samples: tuple[str | None, ...]
-    """Label of each sample image, `/models/{name}/versions/{version}/samples/{number}.png`; null if unknown."""
+    """Label of each sample image, `/models/{name}/versions/{version}/samples/{number}.png`, or row; null if unknown."""
+    rows: tuple[dict[str, Value], ...] = ()
+    """Sample rows, with values by column; none for images."""
+    test_mae: float | None = None
+    """Mean absolute error of a regression on the test split; null if it was not evaluated, and for classes."""
+    test_r2: float | None = None
+    """R² of a regression on the test split: 1 is perfect, 0 is as good as the mean; null as `test_mae`."""
 
 
 class ServedModel(_ResponsePart):
@@ -117,6 +136,6 @@ class ServedModel(_ResponsePart):
     gates: bool
     """True if the newest version returns its gates."""
     classes: tuple[str, ...]
-    """Names of its classes, by index."""
+    """Names of its classes, by index; none in a regression."""
     facts: tuple[VersionFacts, ...] = ()
     """Facts about each of `versions`, in their order."""

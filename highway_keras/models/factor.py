@@ -1,4 +1,4 @@
-"""The factor model: a small dense highway net for regression on tabular data."""
+"""Small dense highway nets for vectors: the factor model, and the net for tables."""
 
 from typing import Literal
 
@@ -21,11 +21,11 @@ def factor(
     dropout: float = 0.0,
     name: str | None = None,
 ) -> keras.Model:
-    """Builds a dense highway net for regression on a vector of factors.
+    """Builds a dense highway net for vectors, such as factors or the encoded rows of a table.
 
     Args:
-        input_shape: number of factors, as `(factors,)`.
-        outputs: number of targets.
+        input_shape: length of the vectors, as `(factors,)`.
+        outputs: number of targets, or of classes.
         depth: number of hidden layers: one plain layer and `depth - 1` blocks.
         width: units per layer.
         kind: "highway", "plain" or "residual".

@@ -9,7 +9,7 @@ Provenance:
 - Assumed: the gate bias of the dense nets with 10, 100 and 1,000 layers; the dropout of the FitNet-shaped nets (as in
   the 19-layer nets); the initialization of the first kernel in fitnet_a and fitnet_b (as in the 19-layer nets) and in
   fitnet_c (He's rule); the weight decay on plain convolutions (as on the highway layers); the five factors of the
-  factor model.
+  factor model; all of the net for tables, which is ours.
 
 The modern nets have the paper's numbers of parameters, and every block gated unit by unit, with batch normalization
 instead of dropout and L2 penalties. That for MNIST has the paper's stages; all other arguments are ours.
@@ -236,6 +236,13 @@ FAMILIES: dict[str, Family] = {
         parameters=5_134_660,
         twins={},
     ),
+    "table": Family(
+        factory="factor",
+        arguments={"input_shape": (10,), "outputs": 1, "depth": 5, "width": 64, "transform_bias": -1.0},
+        match="width",
+        parameters=34_049,
+        twins={"width": 17_409, "parameters": 34_581},
+    ),
     "factor": Family(
         factory="factor",
         arguments={"input_shape": (5,), "outputs": 1, "depth": 5, "width": 128, "transform_bias": -1.0},
@@ -278,12 +285,12 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
         **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
             `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
             the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`, `stages` (see
-            `models.conv`) and `hidden`. Dense nets accept `depth` and, except for the factor model, `initializer`,
+            `models.conv`) and `hidden`. Dense nets accept `depth` and, except for those for vectors, `initializer`,
             "glorot_uniform" or "fan_in_uniform". Highway nets accept `transform_bias`, a number or "auto". Twins accept
             `match`, "width" or "parameters".
 
     Returns:
-        A functional model from preprocessed float32 inputs, "image" ("features" for the factor model), to float32
+        A functional model from preprocessed float32 inputs, "image" ("features" for `factor` and `table`), to float32
         logits.
 
     Raises:

@@ -79,7 +79,7 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
     model = load_model(run, weights)
     fitted = preprocess.load(run.path / "preprocess.npz")
     try:
-        layout, _ = highway_layers(model, np.zeros((1, *run.record.data.shape), "float32"))
+        layout, _ = highway_layers(model, np.zeros((1, *run.record.data.inputs), "float32"))
     except ValueError as error:
         raise UserError(f"{run.path} cannot be analysed. {error}. Analyse a highway net.") from error
     config = run.config

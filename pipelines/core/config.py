@@ -141,7 +141,12 @@ class Config(Frozen):
     model: ModelConfig
     data: str
     """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), the folder of a prepared data set, or
-    labelled images of your own: a folder of folders, a table, an `.npz` file, tar files."""
+    labelled images of your own (a folder of folders, a table, an `.npz` file, tar files), or a table of numbers and
+    categories (CSV, TSV or Parquet)."""
+    target: str | None = None
+    """Column of a table of numbers that is predicted; None for a column named target, label, class or y."""
+    task: Literal["auto", "classification", "regression"] = "auto"
+    """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"

@@ -21,6 +21,7 @@ Only `load_model` imports a framework.
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,22 @@ FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
 MEASURED = "measured.npz"
 
 
+class TableColumn(Frozen):
+    """A column of a table of numbers."""
+
+    name: str
+    """Name of the column."""
+    categories: tuple[str, ...] | None = None
+    """Names of the categories, by index; None for a column of numbers."""
+    missing: bool = False
+    """Whether numbers are missing in the training rows, so that the net has an input for that."""
+
+    @property
+    def inputs(self) -> int:
+        """Number of inputs of the net that stand for it."""
+        return 1 + self.missing if self.categories is None else len(self.categories)
+
+
 class DataRecord(Frozen):
     """The training data (the fields of `pipelines.data.sources.DataInfo`)."""
 
@@ -52,6 +69,25 @@ class DataRecord(Frozen):
     """Names of the classes, by index; empty for regression."""
     counts: dict[str, int]
     """Number of examples in each split; validation examples are not counted as training examples."""
+    columns: tuple[TableColumn, ...] = Field((), exclude_if=lambda columns: not columns)
+    """Columns of a table of numbers; left out of the file for other data."""
+    target: str | None = Field(None, exclude_if=lambda target: target is None)
+    """Column of a table of numbers that is predicted; left out of the file for other data."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Shape of an input of the net."""
+        return net_inputs(self.shape, self.columns)
+
+
+def net_inputs(shape: tuple[int, ...], columns: Sequence[TableColumn]) -> tuple[int, ...]:
+    """Returns the shape of an input of the net: that of an example, unless the columns of a table are encoded.
+
+    Args:
+        shape: shape of an image, or length of a vector.
+        columns: columns of a table; none for other data.
+    """
+    return (sum(column.inputs for column in columns),) if columns else shape
 
 
 class Machine(Frozen):

@@ -1,7 +1,7 @@
 """Batches for training and evaluation as tf.data, and their throughput."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
+from pipelines.core.run import TableColumn
 from pipelines.data.augment import augment as augmented
 from pipelines.data.order import Members, balanced_at, examples_at, positions
 from pipelines.data.parallel import CALLS, READY, fixed
-from pipelines.data.preprocess import Fitted, apply, fit
+from pipelines.data.preprocess import Fitted, apply, fit, standardized
 from pipelines.data.rand_augment import rand_augmented
 from pipelines.data.sources import Examples, describe, load
 from pipelines.data.stream import Stream
@@ -45,7 +46,7 @@ def training(
         seed: seed of the order and the augmentation.
         first_step: the step to start at; batches are the same as in a run from step 0.
         steps: the step to stop before, also counted from 0.
-        classes: length of the one-hot labels; 0 leaves targets unchanged.
+        classes: length of the one-hot labels; 0 for the targets of a regression, which are standardized for a table.
         class_weights: weight of each class, float [classes]; the weight of a mixed image is mixed like its label. None
             leaves all examples equal.
         sampling: "all" shows every example once per epoch, "balanced" each class equally often.
@@ -75,7 +76,7 @@ def training(
         drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
         if augment.rand_augment:
             images = rand_augmented(images, augment, drawn_by, count=batch_size, part=slice(start, stop))
-        x, y = apply(fitted, images), _targets(labels, classes)
+        x, y = apply(fitted, images), _targets(fitted, labels, classes)
         if augment != Augment():
             x, y = augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
         return (x, y) if class_weights is None else (x, y, tf.linalg.matvec(y, tf.constant(class_weights, y.dtype)))
@@ -104,7 +105,7 @@ def of_config(
         config: augmentation, batch size, seed, class weights and sampling.
         examples: the training examples.
         fitted: their preprocessing.
-        classes: length of the one-hot labels; 0 leaves targets unchanged.
+        classes: length of the one-hot labels; 0 for the targets of a regression, which are standardized for a table.
         steps: the step to stop before.
         first_step: the step to start at.
     """
@@ -120,6 +121,18 @@ def of_config(
         sampling=config.sampling,
         class_weights=balanced(examples.labels, classes) if config.class_weights == "balanced" else None,
     )
+
+
+def fit_preprocess(config: Config, examples: Examples | Stream, columns: Sequence[TableColumn]) -> Fitted:
+    """Fits the preprocessing of a configuration to its training examples.
+
+    Args:
+        config: the settings.
+        examples: the training examples.
+        columns: columns of a table; none for other data.
+    """
+    labels = examples.labels if columns else None
+    return fit(config.preprocess, examples.images, columns, labels)
 
 
 def balanced(labels: np.ndarray, classes: int) -> np.ndarray:
@@ -146,7 +159,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         examples: the examples of a split.
         fitted: the preprocessing used in training.
         batch_size: examples per batch.
-        classes: length of the one-hot labels; 0 leaves targets unchanged.
+        classes: length of the one-hot labels; 0 for the targets of a regression, which are standardized for a table.
 
     Returns:
         A dataset of pairs as in `training`.
@@ -156,7 +169,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
     """
 
     def finish(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return apply(fitted, images), _targets(labels, classes)
+        return apply(fitted, images), _targets(fitted, labels, classes)
 
     if isinstance(examples, Stream):
         batches = examples.decoded(examples.records).batch(batch_size)
@@ -204,11 +217,10 @@ def config_throughput(config: Config, data_dir: Path | None = None) -> float:
     Raises:
         UserError: the data are not available.
     """
-    classes = len(describe(config.data, data_dir, config.validation).labels)
+    info = describe(config.data, data_dir, config.validation)
     examples = load(config.data, "train", data_dir, config.validation, config.subset)
-    return throughput(
-        of_config(config, examples, fit(config.preprocess, examples.images), classes=classes, steps=2**40)
-    )
+    fitted = fit_preprocess(config, examples, info.columns)
+    return throughput(of_config(config, examples, fitted, classes=len(info.labels), steps=2**40))
 
 
 def _count(batches: Iterator[tuple[tf.Tensor, tf.Tensor]], seconds: float) -> int:
@@ -221,8 +233,8 @@ def _count(batches: Iterator[tuple[tf.Tensor, tf.Tensor]], seconds: float) -> in
     return images
 
 
-def _targets(labels: tf.Tensor, classes: int) -> tf.Tensor:
-    return tf.one_hot(labels, classes) if classes else labels
+def _targets(fitted: Fitted, labels: tf.Tensor, classes: int) -> tf.Tensor:
+    return tf.one_hot(labels, classes) if classes else standardized(fitted, labels)
 
 
 def _from_memory(

@@ -1,6 +1,6 @@
 """Opens a data set: its description, and its examples as arrays or streams.
 
-The data determine the task: images with labels mean classification, vectors with a numeric target mean regression.
+The data determine the task: labels mean classification, vectors with a numeric target mean regression.
 """
 
 import functools
@@ -15,6 +15,8 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.config import Subset
 from pipelines.core.errors import UserError
+from pipelines.core.frozen import Frozen, read
+from pipelines.core.run import TableColumn, net_inputs
 from pipelines.data import catalog
 from pipelines.data.catalog import prepare
 from pipelines.data.parallel import fixed
@@ -30,6 +32,17 @@ Choice = Callable[[np.ndarray], np.ndarray]
 MEMORY = 2 * 2**30
 READ = 1000
 ALL = Subset()
+# File with a `TableForm`, next to the files of TFDS.
+COLUMNS = "columns.json"
+
+
+class TableForm(Frozen):
+    """The columns of a prepared table, stored next to its files."""
+
+    target: str
+    """Column that is predicted."""
+    columns: tuple[TableColumn, ...]
+    """The others, in the order of the features."""
 
 
 class SizesError(UserError):
@@ -48,6 +61,15 @@ class DataInfo:
     """Class names by class number; empty for regression."""
     counts: dict[str, int]
     """Number of examples used for training (without held-out ones), validation and test."""
+    columns: tuple[TableColumn, ...] = ()
+    """Columns of a table of numbers; none for other data."""
+    target: str | None = None
+    """Column of a table of numbers that is predicted; None for other data."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Shape of an input of the net."""
+        return net_inputs(self.shape, self.columns)
 
 
 @dataclass(frozen=True)
@@ -76,8 +98,8 @@ def describe(data: str, data_dir: Path | None = None, validation: int = 0, part:
         Name, version, shape, classes, and the numbers of examples that `load` returns.
 
     Raises:
-        UserError: the data are not available, are neither labelled images of one size nor vectors with targets, or have
-            too few examples.
+        UserError: the data are not available, are neither labelled images of one size nor vectors with labels or
+            targets, or have too few examples.
 
     Example:
         describe("mnist_5k").counts  # {"train": 4000, "validation": 500, "test": 500}
@@ -126,7 +148,7 @@ def load(
     source = split if split in splits else "train"
     count = 0 if source != "train" or "validation" in splits else validation
     choose = _choice(builder, split, part)
-    if info.labels and splits[source].num_examples * int(np.prod(info.shape)) > memory:
+    if len(info.shape) > 1 and splits[source].num_examples * int(np.prod(info.shape)) > memory:
         return _streamed(builder, source, count, rest=source == split, choose=choose)
     remaining, held = _decoded(str(builder.data_dir), source, count)
     whole = remaining if source == split else held
@@ -178,21 +200,28 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
                 f"Received: subset.{split}={taken}."
             )
         counts[split] = taken
-    return DataInfo(builder.name, str(builder.version), shape, labels, counts)
+    form = Path(builder.data_dir) / COLUMNS
+    table = read(form, TableForm) if form.is_file() else None
+    columns, target = (table.columns, table.target) if table else ((), None)
+    return DataInfo(builder.name, str(builder.version), shape, labels, counts, columns, target)
 
 
 def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Returns input shape and class names; refuses data other than labelled images of one size or vectors."""
     features = builder.info.features
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
-    if _is_vector(named.get("features")) and _is_vector(named.get("target")) and named["target"].shape == (1,):
-        return named["features"].shape, ()
     image, label = named.get("image"), named.get("label")
+    if _is_vector(named.get("features")):
+        if _is_vector(named.get("target")) and named["target"].shape == (1,):
+            return named["features"].shape, ()
+        if isinstance(label, tfds.features.ClassLabel):
+            return named["features"].shape, tuple(label.names)
     if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
         has = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in named.items())
         raise UserError(
-            f"the data set '{builder.name}' must have the features image (Image) and label (ClassLabel), or for "
-            "regression features (Tensor, float32 [n]) and target (Tensor, float32 [1]). "
+            f"the data set '{builder.name}' must have the features image (Image) and label (ClassLabel), or features "
+            "(Tensor, float32 [n]) and label, or for regression features (Tensor, float32 [n]) and target (Tensor, "
+            "float32 [1]). "
             f"It has: {has}."
         )
     if image.np_dtype != np.uint8:
@@ -223,7 +252,8 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
     builder = tfds.builder_from_directory(folder)
     total = builder.info.splits[source].num_examples
     features = builder.info.features
-    inputs, outputs = ("image", "label") if _checked(builder)[1] else ("features", "target")
+    shape, classes = _checked(builder)
+    inputs, outputs = "image" if len(shape) > 1 else "features", "label" if classes else "target"
     images = np.empty((total, *features[inputs].shape), features[inputs].np_dtype)
     labels = np.empty((total, *features[outputs].shape), features[outputs].np_dtype)
     start = 0

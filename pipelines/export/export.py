@@ -10,7 +10,7 @@ from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run, Weights, load_model, model_file, open_run
-from pipelines.export import forms, parity, version
+from pipelines.export import forms, metadata, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
 from serving.manifest import ConversionKind
@@ -53,10 +53,10 @@ def export(
         The version folder.
 
     Raises:
-        UserError: the run is unfinished (its best weights so far can be exported), damaged or not an image classifier,
-            its data or the key cannot be read, it has no validation split to calibrate on, the folder cannot be used,
-            an optional form is unknown, or an exported form does not compute what the Keras model computes. In all
-            these cases nothing is written.
+        UserError: the run is unfinished (its best weights so far can be exported) or damaged, its data or the key
+            cannot be read, it has no classes or no validation split to calibrate on, the folder cannot be used, an
+            option or optional form does not apply, or an exported form does not compute what the Keras model computes.
+            In all these cases nothing is written.
 
     Example:
         export(Path("runs/demo"))  # models/demo/1
@@ -69,8 +69,7 @@ def export(
             f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
             f"{best}"
         )
-    if not run.record.data.labels:
-        raise UserError(f"{path} predicts a number from a vector. Only image classifiers can be exported.")
+    _check_options(run, pictures=conversion is not None, calibrate=calibrate, optional=optional)
     model_file(run, weights)
     to = to or Path("models") / run.path.resolve().name
     _check_folder(to, run)
@@ -82,7 +81,7 @@ def export(
     from pipelines.export import version_files
 
     trained = load_model(run, weights)
-    _check_classifier(run, trained)
+    _check_net(run, trained)
     job = version_files.prepare(
         run, weights, trained, kind=conversion, gates=gates, calibrate=calibrate, data_dir=data_dir
     )
@@ -120,7 +119,7 @@ def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]
     from pipelines.export import reference
 
     expected = reference.load(folder)
-    assert content.pictures, "a version with a reference has a kind of images"
+    assert content.pictures or content.is_table, "a version with a reference has a kind of images"
     measured = parity.measure(
         folder,
         forms.present(content.files),
@@ -155,15 +154,19 @@ def _check_model(to: Path, run: Run) -> None:
         # A version that cannot be read is not served either.
         return
     data = run.record.data
-    if newest and (newest.input.shape[1:], newest.labels) != (data.shape, data.labels):
+    ours = metadata.taken(data)
+    columns = ours.columns if isinstance(ours, manifest.RowInput) else ()
+    if newest and (newest.input.shape[1:], newest.columns, newest.labels) != (data.shape, columns, data.labels):
         raise UserError(
             f"{to} is a model of {_described(newest.input.shape[1:], newest.labels)}, and {run.path} is a net of "
-            f"{_described(data.shape, data.labels)}. Name another folder with --to, or add --force."
+            f"{_described(data.shape, data.labels)}{', with other columns' if newest.columns else ''}. Name another "
+            "folder with --to, or add --force."
         )
 
 
 def _described(shape: Sequence[int], labels: Sequence[str]) -> str:
-    return f"{len(labels)} classes ({', '.join(labels[:3])}, ...) and inputs of {' x '.join(map(str, shape))}"
+    answers = f"{len(labels)} classes ({', '.join(labels[:3])}, ...)" if labels else "a number"
+    return f"{answers} and inputs of {' x '.join(map(str, shape))}"
 
 
 def _key(path: Path | None) -> "Ed25519PrivateKey | None":
@@ -188,12 +191,25 @@ def _use_tensorflow() -> None:
         )
 
 
-def _check_classifier(run: Run, model: "keras.Model") -> None:
+def _check_options(run: Run, *, pictures: bool, calibrate: bool, optional: Collection[str]) -> None:
+    """Refuses options that are for images or for classes if there are none."""
     data = run.record.data
-    if model.input_shape[1:] != data.shape or model.output_shape[1:] != (len(data.labels),):
+    if len(data.shape) == 1 and (pictures or optional):
+        option = "--pictures" if pictures else f"--{next(iter(optional))}"
+        raise UserError(f"{option} is for images, and {run.path} was trained on rows of a table. Leave it out.")
+    if calibrate and not data.labels:
+        raise UserError(f"--calibrate is for probabilities, and {run.path} predicts a number. Leave it out.")
+
+
+def _check_net(run: Run, model: "keras.Model") -> None:
+    data = run.record.data
+    outputs = (len(data.labels) or 1,)
+    if model.input_shape[1:] != data.inputs or model.output_shape[1:] != outputs:
+        kind = "images" if len(data.shape) > 1 else "vectors"
+        wanted = f"one output for each of the {len(data.labels)} labels" if data.labels else "one output"
         raise UserError(
-            f"the net of {run.path} maps {model.input_shape[1:]} to {model.output_shape[1:]}. Expected images "
-            f"{data.shape} and one output for each of the {len(data.labels)} labels: only classifiers can be exported."
+            f"the net of {run.path} maps {model.input_shape[1:]} to {model.output_shape[1:]}. Expected {kind} "
+            f"{data.inputs} and {wanted}."
         )
-    if data.shape[2] not in {1, 3}:
+    if len(data.shape) > 1 and data.shape[2] not in {1, 3}:
         raise UserError(f"images of {data.shape[2]} channels cannot be exported. Expected 1 (grey) or 3 (RGB).")

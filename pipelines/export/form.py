@@ -21,18 +21,18 @@ Predict = Callable[[np.ndarray], Outputs]
 
 @dataclass(frozen=True)
 class TracedNet:
-    """The traced functions of a net and the images that its forms are made from."""
+    """The traced functions of a net and the images, or rows of a table, that its forms are made from."""
 
     predict: "Function"
-    """Maps pixels to the outputs; see `pipelines.export.graph.prediction`."""
-    convert: "Function"
-    """Maps an image of any size to the net's input; see `pipelines.data.images.conversion.converter`."""
+    """Maps pixels or rows to the outputs; see `pipelines.export.graph.prediction`."""
+    convert: "Function | None"
+    """Maps an image of any size to the net's input; see `pipelines.data.images.conversion.converter`. None for rows."""
     side: int
     """Length of the shorter side down to which image files are scaled before that; see `serving.image_files`."""
     images: np.ndarray
-    """Real images, uint8 `[n, height, width, channels]`."""
+    """Real images, uint8 `[n, height, width, channels]`; or rows, float32 `[n, columns]`."""
     files: Sequence[bytes]
-    """Some of these images as PNG files."""
+    """Some of these images as PNG files; none for rows."""
     split: Split
     """Split from which images for measurements are drawn."""
     examples: Callable[[Split, int], tuple[np.ndarray, np.ndarray]]
@@ -43,7 +43,7 @@ class OpenedForm(NamedTuple):
     """A form, opened from disk."""
 
     images: Predict
-    """Predicts from uint8 `[batch, height, width, channels]`."""
+    """Predicts from uint8 `[batch, height, width, channels]`, or from rows, float32 `[batch, columns]`."""
     files: Callable[[Sequence[bytes]], Outputs] | None = None
     """Predicts from PNG or JPEG files. Outputs may include the net's input, under `serving.manifest.INPUT`."""
 
@@ -59,8 +59,8 @@ class Form:
         write: writes the form into the version folder; returns its own section of the manifest, if it has one. Forms
             are written in the order of the table.
         load: opens the form of a version folder.
-        tolerance: largest allowed difference of a probability or gate mean from the Keras model; None reports the
-            difference of a lossy form without checking it.
+        tolerance: largest allowed difference of a probability or gate mean from the Keras model, or of a value relative
+            to the spread of the target; None reports the difference of a lossy form without checking it.
         option: help of the option `--KEY` that requests the form; empty for a form that is always written.
         describe: formats its section of the manifest as a line of the report; None for a form without a line.
     """

@@ -1,4 +1,4 @@
-"""The function from uint8 pixels to probabilities that every exported form is traced from."""
+"""The function from pixels or rows of a table to predictions that every exported form is traced from."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -12,7 +12,18 @@ from highway_keras.surgery import folded
 from pipelines.data import preprocess
 from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
-from serving.manifest import CLASS_ID, ENCODED, GATE_MAPS, GATE_MEANS, INPUT, LABEL, PROBABILITIES, GateMap
+from serving.manifest import (
+    CLASS_ID,
+    ENCODED,
+    GATE_MAPS,
+    GATE_MEANS,
+    INPUT,
+    LABEL,
+    PROBABILITIES,
+    ROW,
+    VALUE,
+    GateMap,
+)  # fmt: skip
 
 # A `tf.function`; TensorFlow provides no types for a checker.
 Function: TypeAlias = Any
@@ -62,29 +73,41 @@ def with_temperature(model: keras.Model, temperature: float) -> keras.Model:
     return keras.Model(model.input, scaled, name=model.name)
 
 
-def prediction(model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool = False) -> Function:
+def prediction(
+    model: keras.Model,
+    fitted: preprocess.Fitted,
+    labels: Sequence[str],
+    gates: bool = False,
+    columns: int | None = None,
+) -> Function:
     """Combines preprocessing, net (with batch normalization folded) and softmax in one traced function.
 
     Args:
-        model: a net in float32 that returns logits for `[batch, height, width, channels]`.
+        model: a net in float32 that returns logits for `[batch, height, width, channels]`, or for rows of a table.
         fitted: the preprocessing it was trained with.
-        labels: names of the classes.
+        labels: names of the classes; none for a net that returns a number.
         gates: whether to return `gate_means` too, and `gate_maps` if the net has convolutional highway layers.
+        columns: number of columns of the table; None for images.
 
     Returns:
         A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to a dict with `probabilities`, float32
         `[batch, classes]`; `class_id`, int64 `[batch]`; `label`, string `[batch]`; `gate_means`, float32
         `[batch, layers]`, the mean of T of each highway layer; and `gate_maps`, float32 `[batch, positions]`, the mean
-        of T over channels at each position of each layer of `map_shapes`.
+        of T over channels at each position of each layer of `map_shapes`. For a table, the input is `row`, float32
+        `[batch, columns]`. Without labels, `value`, float32 `[batch, 1]`, is in place of the first three.
 
     Example:
         prediction(model, fitted, labels)(images)["label"]
     """
     net = for_inference(folded(model))
 
-    @tf.function(input_signature=[tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)])
-    def predict(image: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _outputs(net, fitted, labels, gates, image)
+    spec = tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)
+    if columns is not None:
+        spec = tf.TensorSpec((None, columns), tf.float32, name=ROW)
+
+    @tf.function(input_signature=[spec])
+    def predict(example: tf.Tensor) -> dict[str, tf.Tensor]:
+        return _outputs(net, fitted, labels, gates, example)
 
     return predict
 
@@ -139,6 +162,8 @@ def _outputs(
             outputs[GATE_MAPS] = tf.concat(rows, axis=1)
     else:
         logits = net(x, training=False)
+    if not labels:
+        return {VALUE: preprocess.in_units(fitted, logits), **outputs}
     outputs[PROBABILITIES] = tf.nn.softmax(logits)
     outputs[CLASS_ID] = tf.argmax(outputs[PROBABILITIES], axis=-1, output_type=tf.int64)
     outputs[LABEL] = tf.gather(tf.constant(labels), outputs[CLASS_ID])
@@ -173,8 +198,8 @@ def without_maps(predict: Function) -> Function:
     """
 
     @tf.function(input_signature=predict.input_signature)
-    def smaller(image: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {name: output for name, output in predict(image).items() if name != GATE_MAPS}
+    def smaller(example: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {name: output for name, output in predict(example).items() if name != GATE_MAPS}
 
     return smaller
 

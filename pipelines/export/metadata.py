@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import environment
-from pipelines.core.run import Run, Weights
+from pipelines.core.run import DataRecord, Run, Weights
 from pipelines.export.onnx_model import OPSET
 from pipelines.training import evaluation
-from pipelines.training.evaluation import Evaluation
+from pipelines.training.evaluation import Evaluation, Regression
 from serving import files
 from serving.manifest import (
     CLASS_ID,
     GATE_MEANS,
     LABEL,
     PROBABILITIES,
+    TABLES,
+    VALUE,
+    Column,
     ConversionKind,
     GateMap,
     Input,
     Manifest,
     NetRecord,
     Parity,
+    RowInput,
     Tensor,
     TrainingRecord,
 )  # fmt: skip
@@ -30,6 +34,8 @@ from serving.manifest import (
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")
 # Colour format by number of channels.
 COLOURS = {1: "grey", 3: "rgb"}
+# Name of the target of vectors that have no names.
+TARGET = "target"
 
 
 def describe(
@@ -39,7 +45,7 @@ def describe(
     folder: Path,
     *,
     test: dict[str, Any] | None,
-    kind: ConversionKind,
+    kind: ConversionKind | None,
     gates: tuple[str, ...] | None,
     maps: tuple[GateMap, ...],
     temperature: float | None,
@@ -54,7 +60,7 @@ def describe(
         version: number of the version.
         folder: folder with all files except the manifest, inside the model's folder, which has the model's name.
         test: the result of `test_result`.
-        kind: how images of any size become inputs.
+        kind: how images of any size become inputs; None for rows of a table.
         gates: highway layers in the order of the gate means; None if the graphs do not return them.
         maps: layers whose maps of gates the ONNX graph returns.
         temperature: number by which the graphs divide the logits, if they do.
@@ -65,20 +71,24 @@ def describe(
         The manifest.
     """
     data, config = run.record.data, run.config
-    outputs = {
-        PROBABILITIES: Tensor(dtype="float32", shape=(None, len(data.labels))),
-        CLASS_ID: Tensor(dtype="int64", shape=(None,)),
-        LABEL: Tensor(dtype="string", shape=(None,)),
-    }
+    outputs = {VALUE: Tensor(dtype="float32", shape=(None, 1))}
+    if data.labels:
+        outputs = {
+            PROBABILITIES: Tensor(dtype="float32", shape=(None, len(data.labels))),
+            CLASS_ID: Tensor(dtype="int64", shape=(None,)),
+            LABEL: Tensor(dtype="string", shape=(None,)),
+        }
     if gates is not None:
         outputs[GATE_MEANS] = Tensor(dtype="float32", shape=(None, len(gates)))
     return Manifest(
+        format=1 if kind else TABLES,
         name=folder.resolve().parent.name,
         version=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        input=Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]]),
+        input=taken(data),
         outputs=outputs,
         labels=data.labels,
+        target=None if kind else data.target or TARGET,
         pictures=kind,
         gates=gates,
         maps=maps,
@@ -99,13 +109,26 @@ def describe(
     )
 
 
+def taken(data: DataRecord) -> Input | RowInput:
+    """Describes the input of a net by the data that it was trained on; vectors have numbers for names.
+
+    Args:
+        data: the data.
+    """
+    if len(data.shape) > 1:
+        return Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]])
+    columns = tuple(Column(name=column.name, categories=column.categories) for column in data.columns)
+    numbers = tuple(Column(name=str(number), categories=None) for number in range(data.shape[0]))
+    return RowInput(shape=(None, *data.shape), columns=columns or numbers)
+
+
 def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
     """Reads the result on the test split, without the results per class; None if these weights were not evaluated.
 
     Raises:
         UserError: the file is damaged.
     """
-    found = evaluation.read(run.path / "evaluation.json", Evaluation)
+    found: Evaluation | Regression | None = evaluation.of_run(run)
     if found is None or found.weights != weights:
         return None
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})

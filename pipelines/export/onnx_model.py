@@ -23,7 +23,7 @@ OPSET = 18
 
 
 def write(source: TracedNet, folder: Path) -> None:
-    """Writes both graphs into an existing folder."""
+    """Writes the graphs into an existing folder; a net for rows has no graph for image files."""
     import onnx
 
     from pipelines.export.scans import replace_loops
@@ -34,12 +34,16 @@ def write(source: TracedNet, folder: Path) -> None:
     name_batch(proto)
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, folder / ONNX)
-    (folder / PICTURE).write_bytes(_picture(source.convert, source.side))
+    if source.convert is not None:
+        (folder / PICTURE).write_bytes(_picture(source.convert, source.side))
 
 
 def load(folder: Path) -> OpenedForm:
-    """Opens both graphs in ONNX Runtime."""
-    predict, picture = predictor(folder / ONNX), open_session(folder / PICTURE)
+    """Opens the graphs in ONNX Runtime."""
+    predict = predictor(folder / ONNX)
+    if not (folder / PICTURE).exists():
+        return OpenedForm(predict)
+    picture = open_session(folder / PICTURE)
     side = side_of(picture)
 
     def from_files(files: Sequence[bytes]) -> Outputs:
@@ -52,13 +56,13 @@ def load(folder: Path) -> OpenedForm:
 
 
 def predictor(path: Path) -> Predict:
-    """Opens a graph in ONNX Runtime that maps pixels to outputs."""
+    """Opens a graph in ONNX Runtime that maps pixels or rows to outputs."""
     session = open_session(path)
-    names = [output.name for output in session.get_outputs()]
-    return lambda images: dict(zip(names, session.run(names, {INPUT: images}), strict=True))
+    (taken,), names = session.get_inputs(), [output.name for output in session.get_outputs()]
+    return lambda images: dict(zip(names, session.run(names, {taken.name: images}), strict=True))
 
 
-FORM = Form("ONNX model", "onnx", (ONNX, PICTURE), write, load)
+FORM = Form("ONNX model", "onnx", (ONNX,), write, load)
 
 
 def name_batch(proto: Any) -> None:

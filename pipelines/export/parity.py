@@ -1,4 +1,4 @@
-"""Parity: compares the exported files, loaded back from disk, with the Keras model on real images."""
+"""Parity: compares the exported files, loaded back from disk, with the Keras model on real images or rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from serving.manifest import (
     INPUT,
     LABEL,
     PROBABILITIES,
+    VALUE,
     Agreement,
     ConversionKind,
     Files,
@@ -37,8 +38,8 @@ def compare(
     """Compares the outputs of a form with the expected ones.
 
     Args:
-        expected: probabilities, float32 `[n, classes]`.
-        labels: names of the classes.
+        expected: probabilities, float32 `[n, classes]`; or values of a regression, `[n, 1]`.
+        labels: names of the classes; none for a regression.
         found: the outputs of a form for the same images.
         gate_means: expected gate means, float32 `[n, layers]`, or None if the form has no such output.
         tolerance: tolerance of a probability; decides which classes are tied.
@@ -46,6 +47,10 @@ def compare(
     Returns:
         The agreement between them.
     """
+    means = None if gate_means is None else _furthest(found[GATE_MEANS], gate_means)
+    if not labels:
+        difference = _furthest(found[VALUE], expected)
+        return Agreement(max_abs_difference=difference, same_label=len(expected), ties=0, gate_means=means)
     classes = np.argmax(expected, axis=-1)
     ranked = np.sort(expected, axis=-1)
     # Each of the two nearest probabilities may be off by the tolerance, in opposite directions.
@@ -57,12 +62,14 @@ def compare(
         max_abs_difference=_furthest(found[PROBABILITIES], expected),
         same_label=int(np.sum(same)),
         ties=int(np.sum(near & named & ~same)),
-        gate_means=None if gate_means is None else _furthest(found[GATE_MEANS], gate_means),
+        gate_means=means,
     )
 
 
 def of_precision(reference: "Reference", probabilities: np.ndarray, labels: Sequence[str]) -> Agreement:
     """Compares the net, in the precision of its training, with its float32 copy; for information only."""
+    if not labels:
+        return compare(reference.probabilities, labels, {VALUE: probabilities}, None, TOLERANCE)
     classes = np.argmax(probabilities, axis=-1)
     found = {PROBABILITIES: probabilities, CLASS_ID: classes, LABEL: np.array(labels)[classes]}
     return compare(reference.probabilities, labels, found, None, TOLERANCE)
@@ -75,7 +82,7 @@ def measure(
     *,
     split: str,
     labels: Sequence[str],
-    kind: ConversionKind,
+    kind: ConversionKind | None,
     precision: Agreement | None,
 ) -> Parity:
     """Measures the forms of a version against the answers of the Keras model.
@@ -84,9 +91,9 @@ def measure(
         folder: the written files.
         forms: forms to open.
         reference: the answers of the Keras model.
-        split: split that the images come from.
-        labels: names of the classes.
-        kind: kind of image.
+        split: split that the images or rows come from.
+        labels: names of the classes; none for a regression.
+        kind: kind of image; None for rows.
         precision: a comparison made earlier, to be kept.
 
     Returns:
@@ -113,35 +120,48 @@ def measure(
         split=split,
         images=len(images),
         batch_sizes=tuple(len(batch) for batch in _batches(images)),
-        tolerance=TOLERANCE,
+        tolerance=TOLERANCE * reference.unit,
         saved_model=agreements.pop("saved_model"),
         onnx=agreements.pop("onnx"),
         other_forms=agreements,
-        files=Files(
-            images=len(files),
-            tolerance=FILES_TOLERANCE,
-            max_abs_difference=max(agreement.max_abs_difference for agreement in from_files),
-            same_label=min(agreement.same_label for agreement in from_files),
-            ties=max(agreement.ties for agreement in from_files),
-            pixels=pixels,
-        ),
+        files=_files(from_files, len(files), pixels) if from_files else None,
         precision=precision,
     )
-    check(parity, forms)
+    check(parity, forms, reference.unit, "rows" if reference.is_table else "images")
     return parity
 
 
-def check(parity: Parity, forms: Sequence[Form]) -> None:
+def _files(agreements: Sequence[Agreement], count: int, pixels: float) -> Files:
+    """Returns the worst of the measurements on image files."""
+    return Files(
+        images=count,
+        tolerance=FILES_TOLERANCE,
+        max_abs_difference=max(agreement.max_abs_difference for agreement in agreements),
+        same_label=min(agreement.same_label for agreement in agreements),
+        ties=max(agreement.ties for agreement in agreements),
+        pixels=pixels,
+    )
+
+
+def check(parity: Parity, forms: Sequence[Form], unit: float = 1.0, examples: str = "images") -> None:
     """Checks measurements against the tolerances of the forms.
+
+    Args:
+        parity: the measurements.
+        forms: the forms.
+        unit: difference of two answers that counts as 1; see `Reference.unit`.
+        examples: name of the examples in messages.
 
     Raises:
         UserError: a tolerance is exceeded; the message names the form.
     """
     for form in forms:
         if form.tolerance is not None:
-            _check(form.name, parity.forms[form.key], parity.images, form.tolerance, parity.split)
+            where = f"{parity.images} {examples} of the {parity.split} split"
+            _check(form.name, parity.forms[form.key], parity.images, form.tolerance, where=where, unit=unit)
     if files := parity.files:
-        _check("path from image files", files, files.images, files.tolerance, parity.split)
+        where = f"{files.images} images of the {parity.split} split"
+        _check("path from image files", files, files.images, files.tolerance, where=where)
         if files.pixels > PIXEL:
             raise UserError(
                 f"picture.onnx gives the net other pixels than the exporter computed, by {files.pixels:g} of 255 "
@@ -149,28 +169,28 @@ def check(parity: Parity, forms: Sequence[Form]) -> None:
             )
 
 
-def _check(name: str, agreement: Agreement, images: int, tolerance: float, split: str) -> None:
-    if not passes(agreement, images, tolerance):
+def _check(name: str, agreement: Agreement, images: int, tolerance: float, *, where: str, unit: float = 1.0) -> None:
+    if not passes(agreement, images, tolerance, unit):
         raise UserError(
-            f"the exported {name} does not compute what the Keras model computes: on {images} images of the {split} "
-            f"split, probabilities differ by up to {agreement.max_abs_difference:.2g} (tolerance {tolerance:g}) and "
+            f"the exported {name} does not compute what the Keras model computes: on {where}, predictions differ by up "
+            f"to {agreement.max_abs_difference:.2g} (tolerance {tolerance * unit:g}) and "
             f"{agreement.same_label + agreement.ties} labels agree. Check the run with `highway evaluate`; if it is "
             "sound, report this."
         )
 
 
-def passes(agreement: Agreement, images: int, tolerance: float) -> bool:
+def passes(agreement: Agreement, images: int, tolerance: float, unit: float = 1.0) -> bool:
     """Returns whether a form may ship: every difference within tolerance, and every label right or tied."""
     return (
-        max(agreement.max_abs_difference, agreement.gate_means or 0.0) <= tolerance
+        max(agreement.max_abs_difference / unit, agreement.gate_means or 0.0) <= tolerance
         and agreement.same_label + agreement.ties == images
     )
 
 
 def _furthest(found: np.ndarray, expected: np.ndarray) -> float:
-    # np.max keeps NaN, which fails every comparison.
+    # np.max keeps NaN, which must fail every comparison, and cannot be stored.
     distance = np.abs(found.astype(np.float64) - expected)
-    return float(np.nan_to_num(np.max(distance), nan=1.0))
+    return float(np.nan_to_num(np.max(distance), nan=np.finfo(np.float64).max))
 
 
 def _in_batches(predict: Predict, images: np.ndarray) -> Outputs:

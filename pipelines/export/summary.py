@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipelines.export import forms
+from pipelines.export.form import TOLERANCE
 from serving import manifest
 
 
@@ -13,7 +14,7 @@ def report(folder: Path) -> str:
     lines = [
         f"{folder}: {', '.join(others)} and {last} of {content.model.preset}, {content.model.parameters:,} parameters, "
         f"{sum(file.size for file in content.files.values()) / 1e6:.1f} MB",
-        *agreement(content.parity),
+        *agreement(content.parity, content),
     ]
     lines += [
         form.describe(section)
@@ -22,30 +23,37 @@ def report(folder: Path) -> str:
     ]
     if content.temperature is not None:
         lines.append(f"calibrated: logits are divided by {content.temperature:.3f}")
-    lines.append(f"next: highway predict {folder} IMAGE.png")
+    lines.append(f"next: highway predict {folder} {'ROWS.csv' if content.is_table else 'IMAGE.png'}")
     return "\n".join(lines) + "\n"
 
 
-def agreement(measured: manifest.Parity) -> list[str]:
-    """Describes how each form differs from the Keras model, one line per form."""
+def agreement(measured: manifest.Parity, content: manifest.Manifest) -> list[str]:
+    """Describes how each form differs from the Keras model, one line per form.
+
+    Args:
+        measured: the measurements.
+        content: the manifest of the version.
+    """
+    # That of a regression is relative to the spread of the target.
+    usual = measured.tolerance if content.labels else TOLERANCE
     rows = [
-        (form.name, measured.forms[form.key], _note(form.tolerance, measured.tolerance))
+        (form.name, measured.forms[form.key], _note(form.tolerance, usual))
         for form in forms.FORMS
         if form.key in measured.forms
     ]
     if measured.precision:
-        rows.append(("trained in mixed precision", measured.precision, _note(None, measured.tolerance)))
+        rows.append(("trained in mixed precision", measured.precision, _note(None, usual)))
+    examples = "rows" if content.is_table else "images"
+    answer = "probability" if content.labels else "value"
     lines = [
-        f"parity on {measured.images} images of the {measured.split} split, largest difference of a probability "
-        f"(tolerance {measured.tolerance:g}):"
+        f"parity on {measured.images} {examples} of the {measured.split} split, largest difference of a {answer} "
+        f"(tolerance {measured.tolerance:.4g}):"
     ]
     width = max(len(name) for name, _, _ in rows)
     for name, form, note in rows:
         gates = "" if form.gate_means is None else f", gates {form.gate_means:.1e}"
-        lines.append(
-            f"  {name:<{width}}  {form.max_abs_difference:.1e}  {form.same_label} of {measured.images} labels"
-            f"{gates}{note}"
-        )
+        same = f"  {form.same_label} of {measured.images} labels" if content.labels else ""
+        lines.append(f"  {name:<{width}}  {form.max_abs_difference:.1e}{same}{gates}{note}")
     if files := measured.files:
         lines.append(
             f"  image files: {files.max_abs_difference:.1e} (tolerance {files.tolerance:g}), {files.same_label} of "

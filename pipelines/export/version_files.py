@@ -32,14 +32,15 @@ class ExportJob:
     weights: Weights
     trained: keras.Model
     test: dict[str, Any] | None
-    kind: ConversionKind
+    kind: ConversionKind | None
+    """How image files become inputs; None for rows of a table."""
     gates: bool
     data_dir: Path | None
     split: Split
-    """Split of the parity images: validation if the run has one, else train; never test."""
+    """Split of the parity images or rows: validation if the run has one, else train; never test."""
     images: np.ndarray
     classes: np.ndarray
-    """Classes of the images."""
+    """Their classes, or the targets of a regression."""
     temperature: float | None = None
     """Number by which the logits are divided; None leaves them as they are."""
 
@@ -60,7 +61,7 @@ def prepare(
         run: the finished run.
         weights: which of the run's weights.
         trained: the net with these weights.
-        kind: how image files become inputs; None chooses by the data set.
+        kind: how image files become inputs; None chooses by the data set, and is for rows of a table.
         gates: whether the graphs return gate means.
         calibrate: whether to divide the logits by a temperature fitted on the validation split.
         data_dir: folder of prepared data.
@@ -69,23 +70,23 @@ def prepare(
         UserError: the data or the evaluation cannot be read, the data differ from the run's, or there is no validation
             split to calibrate on.
     """
-    held_out = run.record.data.counts.get("validation")
+    data = run.record.data
+    held_out = data.counts.get("validation")
     if calibrate and not held_out:
         raise UserError(
-            f"probabilities are calibrated on images that the net was not trained on, and {run.path} has no validation "
-            "split. Train with --validation NUMBER, or leave out --calibrate."
+            f"probabilities are calibrated on examples that the net was not trained on, and {run.path} has no "
+            "validation split. Train with --validation NUMBER, or leave out --calibrate."
         )
     split: Split = "validation" if held_out else "train"
     images, classes = _examples(run, data_dir, split, parity.IMAGES)
-    if images.shape[1:] != run.record.data.shape:
+    if images.shape[1:] != data.shape:
         raise UserError(
-            f"the images of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on images of "
-            f"{run.record.data.shape}. Name the folder of the right data with --data-dir."
+            f"the examples of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on examples of "
+            f"{data.shape}. Name the folder of the right data with --data-dir."
         )
-    test, kind = (
-        metadata.test_result(run, weights),
-        kind or conversion.kind_of(run.record.data.name, run.config.image_fit),
-    )
+    test = metadata.test_result(run, weights)
+    if len(data.shape) > 1:
+        kind = kind or conversion.kind_of(data.name, run.config.image_fit)
     temperature = _temperature(run, trained, *_examples(run, data_dir, split, CALIBRATION)) if calibrate else None
     return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes, temperature)
 
@@ -102,28 +103,37 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     Raises:
         UserError: a form does not compute what the Keras model computes.
     """
-    run, labels = job.run, job.run.record.data.labels
+    run, data = job.run, job.run.record.data
+    labels, shape = data.labels, data.shape
     fitted = preprocess.load(run.path / "preprocess.npz")
     model, trained = graph.in_float32(job.trained), job.trained
     if job.temperature is not None:
         model, trained = (graph.with_temperature(net, job.temperature) for net in (model, trained))
-    convert = conversion.converter(job.kind, run.record.data.shape)
-    expected, gates = reference.compute(model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates)
+    convert: graph.Function | None = None
+    side = 0
+    if job.kind is not None:
+        convert, side = conversion.converter(job.kind, shape), conversion.side_of(job.kind, shape)
+    targets = None if labels else job.classes
+    expected, gates = reference.compute(
+        model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates, targets=targets
+    )
     source = TracedNet(
-        predict=graph.prediction(model, fitted, labels, job.gates),
+        predict=graph.prediction(model, fitted, labels, job.gates, shape[0] if job.kind is None else None),
         convert=convert,
-        side=conversion.side_of(job.kind, run.record.data.shape),
+        side=side,
         images=job.images,
         files=expected.files(job.kind),
         split=job.split,
         examples=lambda split, count: _examples(run, job.data_dir, split, count),
     )
     sections: dict[str, Any] = {form.key: form.write(source, folder) for form in forms}
-    (folder / manifest.LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
+    if labels:
+        (folder / manifest.LABELS).write_text("".join(f"{label}\n" for label in labels), "utf-8")
     reference.save(expected, job.classes, folder)
     precision = None
     if _is_mixed(job.trained):
-        narrow = reference.keras_probabilities(trained, fitted, job.images)
+        answers = reference.keras_probabilities if labels else reference.keras_values
+        narrow = answers(trained, fitted, job.images)
         precision = parity.of_precision(expected, narrow, labels)
     measured = parity.measure(
         folder, forms, expected, split=job.split, labels=labels, kind=job.kind, precision=precision
@@ -145,7 +155,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
 
 
 def _examples(run: Run, data_dir: Path | None, split: Split, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns evenly spaced images of a split, with their classes."""
+    """Returns evenly spaced images or rows of a split, with their classes or targets."""
     found = sources.load(run.config.data, split, data_dir, run.config.validation, run.config.subset)
     if isinstance(found, sources.Examples):
         images, labels = found.images, found.labels

@@ -12,6 +12,7 @@ from highway_keras import pretrained
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.data.own.prepare import OwnData
+from pipelines.data.own.rows import TableData
 from pipelines.data.sources import DataInfo
 
 # Sides of the input to choose from, and the passes over the data below which a smaller one is better.
@@ -19,6 +20,8 @@ SIDES = (32, 48, 64, 96)
 FEWEST, MOST = 8, 60
 # Steps in an epoch that a batch should leave, and the largest batch.
 STEPS, BATCH = 20, 250
+# Steps of training on a table, and fewest and most passes over its rows.
+TABLE_STEPS, TABLE_FEWEST, TABLE_MOST = 3000, 20, 150
 # Share of the time that is left for preparation, validation, evaluation and export.
 REST = 0.25
 # The learning rate relative to that of new weights if training starts from trained ones.
@@ -51,20 +54,17 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     train = own.counts["train"]
     if train < 2:
         raise UserError(f"{own.source} has {train} training images. Expected at least 2.")
-    batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
-    reasons = [
-        f"batch size {batch}: {train // batch} steps per epoch for {train:,} images, with a learning rate to match"
-    ]
-    rate = base.optimizer.learning_rate * math.sqrt(batch / base.batch_size)
-    optimizer = base.optimizer.model_copy(update={"learning_rate": rate})
-    config = base.model_copy(update={"batch_size": batch, "optimizer": optimizer})
+    config, reason = _batched(base, train, "images")
+    batch, reasons = config.batch_size, [reason]
     config, sources = _weights(config, own)
     reasons += sources
     shorter = float(np.median([min(image.size) for image in own.found.images]))
     fitting = [side] if side else [one for one in SIDES if one <= max(shorter, SIDES[0])]
     for size in reversed(fitting):
         config = _sized(config, size)
-        seconds = train // batch * seconds_per_step(config, own)
+        shape = (size, size, 1 if own.found.is_grey else 3)
+        info = DataInfo(own.name, "1.0.0", shape, own.found.labels, {"train": train})
+        seconds = train // batch * seconds_per_step(config, info)
         epochs = int((1 - REST) * 60 * minutes / seconds)
         if epochs >= FEWEST or size == fitting[0]:
             break
@@ -75,23 +75,56 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     return Choice(config.model_copy(update={"epochs": epochs}), tuple(reasons))
 
 
-def seconds_per_step(config: Config, own: OwnData, steps: int = 3) -> float:
-    """Measures the time of a training step on random images; the first step, which compiles, is not counted."""
+def choose_for_table(table: TableData, base: Config, minutes: float) -> Choice:
+    """Chooses batch size and epochs for a table by its number of rows, and by the speed of this machine.
+
+    Args:
+        table: the table, read.
+        base: the configuration of the recipe for tables.
+        minutes: time for training.
+
+    Returns:
+        The choice.
+    """
+    train = table.counts["train"]
+    config, reason = _batched(base, train, "rows")
+    steps = train // config.batch_size
+    info = DataInfo("table", "1.0.0", table.features.shape[1:], table.labels, {"train": train}, table.columns)
+    seconds = steps * seconds_per_step(config, info)
+    epochs = int(np.clip(TABLE_STEPS // steps, TABLE_FEWEST, TABLE_MOST))
+    epochs = min(epochs, max(TABLE_FEWEST, int((1 - REST) * 60 * minutes / seconds)))
+    reasons = reason, f"{epochs} epochs, {epochs * steps:,} steps in all"
+    return Choice(config.model_copy(update={"epochs": epochs}), reasons)
+
+
+def _batched(base: Config, train: int, examples: str) -> tuple[Config, str]:
+    """Chooses the batch size by the number of training examples, and the learning rate by the batch size."""
+    batch = int(np.clip(train // STEPS, min(train, 16), BATCH))
+    rate = base.optimizer.learning_rate * math.sqrt(batch / base.batch_size)
+    optimizer = base.optimizer.model_copy(update={"learning_rate": rate})
+    steps = f"{train // batch} steps per epoch for {train:,} {examples}"
+    reason = f"batch size {batch}: {steps}, with a learning rate to match"
+    return base.model_copy(update={"batch_size": batch, "optimizer": optimizer}), reason
+
+
+def seconds_per_step(config: Config, info: DataInfo, steps: int = 3) -> float:
+    """Measures the time of a training step on random inputs; the first step, which compiles, is not counted."""
     from pipelines.core import environment
     from pipelines.training.net import build, compiled
     from pipelines.training.precision import resolve
 
-    channels = 1 if own.found.is_grey else 3
-    shape = (*config.height_and_width, channels)
-    info = DataInfo(own.name, "1.0.0", shape, own.found.labels, {"train": own.counts["train"]})
     machine = environment.machine()
     net = build(config, info, "float32")
     policy = resolve(config.precision, net, machine).policy
     config = config.model_copy(update={"start_from": None})
-    model: Any = compiled(build(config, info, policy), config, policy, STEPS, bool(machine.accelerators))
+    regression, accelerated = not info.labels, bool(machine.accelerators)
+    model: Any = compiled(build(config, info, policy), config, policy, STEPS, accelerated, regression=regression)
     random = np.random.default_rng(0)
-    images = random.normal(size=(config.batch_size, *shape)).astype("float32")
-    targets = np.eye(len(info.labels), dtype="float32")[random.integers(len(info.labels), size=config.batch_size)]
+    images = random.normal(size=(config.batch_size, *info.inputs)).astype("float32")
+    targets = random.normal(size=(config.batch_size, 1)).astype("float32")
+    if info.labels:
+        classes = random.integers(len(info.labels), size=config.batch_size)
+        targets = np.eye(len(info.labels), dtype="float32")[classes]
     model.train_on_batch(images, targets)
     started = time.perf_counter()
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Fits a net to images of the user's own: chooses net and schedule, trains, evaluates and exports."""
+"""Fits a net to images or a table of the user's own: chooses net and schedule, trains, evaluates and exports."""
 
 from pathlib import Path
 
@@ -8,11 +8,14 @@ from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.core.run import refuse_existing
+from pipelines.core.run import Weights, refuse_existing
 from pipelines.export.export import export
 from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation
 from pipelines.training.train import train
+
+# Fewest validation rows of a table to calibrate probabilities on.
+CALIBRATED = 50
 
 
 def fit(
@@ -24,13 +27,13 @@ def fit(
     to: Path | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Trains a classifier of images of the user's own, evaluates it on their test split, and exports it.
+    """Trains a net on images or a table of the user's own, evaluates it on their test split, and exports it.
 
     Args:
-        config: the configuration of a modern recipe, with the path of the images and how they are read. Batch size,
-            learning rate, initial weights, augmentation and epochs are chosen.
+        config: the configuration of a modern recipe, or of that for tables, with the path of the data and how they are
+            read. Batch size, learning rate, initial weights, augmentation and epochs are chosen.
         minutes: time for everything.
-        side: side of the input in pixels; None chooses it.
+        side: side of the input in pixels; None chooses it, and is for tables.
         run: the run directory to create; None is `runs/` and the name of the data.
         to: the folder of the model's versions; None is `models/` and the name of the run directory.
         console: where to print choices, progress and test accuracy; None prints to standard output.
@@ -51,8 +54,13 @@ def fit(
     from pipelines.data.own import prepare, survey
     from pipelines.fit.choice import choose
 
+    if prepare.is_table(config.data):
+        if side is not None:
+            raise UserError(f"{config.data} is a table of numbers, without images for --image-size. Leave that out.")
+        return _fit_table(config, minutes, run, to, console)
     if not prepare.is_own(config.data):
         raise UserError(f"there are no images of your own in {config.data}. Train a data set with `highway train`.")
+    prepare.refuse_target(config)
     own = prepare.read(config.data, config.group, console)
     run = run or Path("runs") / own.name
     refuse_existing(run)
@@ -69,3 +77,30 @@ def fit(
         right = f"{result.correct:,} of {result.count:,} test images right"
         say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
     return export(run, to, gates=True, calibrate=bool(own.counts["validation"]))
+
+
+def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None, console: Console) -> Path:
+    from pipelines.data.own import storing, table_data
+    from pipelines.fit.choice import choose_for_table
+
+    table = table_data.read_table(config)
+    run = run or Path("runs") / storing.data_name(Path(table.source))
+    refuse_existing(run)
+    choice = choose_for_table(table, config, minutes)
+    for reason in choice.reasons:
+        say(console, f"chosen: {reason}")
+    train(table_data.with_table(choice.config, table, console), run, console=console)
+    # Small tables are soon learned by heart.
+    held_out = table.counts["validation"]
+    weights: Weights = "best" if held_out else "final"
+    if table.counts["test"]:
+        result = evaluate(run, weights)
+        if isinstance(result, Evaluation):
+            low, high = result.interval
+            right = f"{result.correct:,} of {result.count:,} test rows right"
+            say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
+        else:
+            error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.r2:.3f}"
+            say(console, f"{table.target} of {result.count:,} test rows: {error}")
+    calibrate = bool(table.labels) and held_out >= CALIBRATED
+    return export(run, to, weights, gates=True, calibrate=calibrate)

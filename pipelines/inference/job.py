@@ -21,6 +21,7 @@ from pipelines.inference import inputs
 from pipelines.inference.image_ref import SUFFIXES
 from pipelines.inference.net_inputs import batches, converter
 from pipelines.inference.parts import GROUP, Parts, open_parts
+from pipelines.inference.predict import NO_IMAGES
 from pipelines.inference.progress import JobProgress, Total
 from pipelines.inference.rows import RowBuilder
 from serving import manifest
@@ -91,7 +92,7 @@ def run(job: PredictionJob, console: Console) -> JobResult:
     Example:
         run(PredictionJob(Path("models/digits"), ("photos",), Path("predictions.parquet"), 3), Console())
     """
-    _check(job.out)
+    check_out(job.out)
     model = _open(job)
     sources = inputs.sources(job.inputs, job.data_dir)
     listing = inputs.Listing(sources)
@@ -207,7 +208,8 @@ class _Writer:
         self.progress.saved()
 
 
-def _check(out: Path) -> None:
+def check_out(out: Path) -> None:
+    """Raises `UserError` unless a path names a Parquet file."""
     if out.is_dir():
         raise UserError(f"{out} is a folder. Name a file, such as {out / 'predictions.parquet'}.")
     if out.suffix != SUFFIX:
@@ -217,6 +219,8 @@ def _check(out: Path) -> None:
 def _open(job: PredictionJob) -> Model:
     try:
         model = open_model(job.model)
+        if model.manifest.is_table:
+            raise UserError(f"{model.folder} {NO_IMAGES}")
         if model.conversion is None:
             raise UserError(f"{model.folder} has no {manifest.PICTURE}. Export the run again.")
     except ServingError as error:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TOP = 3
 # Limits of a request, well below those of an endpoint; a single image may be larger.
 REQUEST_IMAGES, REQUEST_BYTES = 64, 8 * 2**20
+TABLES = (".csv", ".tsv", ".parquet")
+# Rest of a sentence about a model.
+NO_IMAGES = f"takes rows of a table, not images. Give it a file that ends in {', '.join(TABLES)}."
 
 
 class Predictions(NamedTuple):
@@ -27,6 +30,18 @@ class Predictions(NamedTuple):
     """One for each image that could be read."""
     unreadable: list[str]
     """A sentence for each image that could not be."""
+
+
+def is_table(words: Sequence[str]) -> bool:
+    """Returns whether arguments name a table, by its suffix.
+
+    Raises:
+        UserError: they name a table and something else.
+    """
+    found = [word for word in words if Path(word).suffix.lower() in TABLES]
+    if found and len(words) > 1:
+        raise UserError(f"{found[0]} is a table, which is predicted alone. Leave out the other arguments.")
+    return bool(found)
 
 
 def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Predictions:
@@ -57,6 +72,8 @@ def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Pred
         opened = open_model(model)
     except ServingError as error:
         raise UserError(str(error)) from error
+    if opened.manifest.is_table:
+        raise UserError(f"{opened.folder} {NO_IMAGES}")
     listing = Listing(sources([str(image) for image in images], None))
     labels, convert = opened.manifest.labels, converter(opened)
     found = Predictions(opened.folder, [], [])

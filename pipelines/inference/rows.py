@@ -61,23 +61,39 @@ class RowBuilder:
         # An empty batch is predicted too, because the widths of its outputs are needed.
         shape = (len(images), *self.model.manifest.input.shape[1:])
         outputs = self.model.predict(np.stack(images) if images else np.empty(shape, np.uint8))
-        probabilities = outputs[PROBABILITIES]
-        classes = top(probabilities, self.count)
-        labels = pa.array(self.model.manifest.labels).take(pa.array(classes.ravel()))
-        best = np.take_along_axis(probabilities, classes, axis=-1)
-        named = pa.StructArray.from_arrays([labels, pa.array(best.ravel())], names=["label", "probability"])
-        columns = [
-            paths,
-            errors,
-            _spread(labels.take(pa.array(np.arange(len(images)) * classes.shape[1])), readable),
-            _spread(pa.array(best[:, 0]), readable),
-            _lists(named, classes.shape[1], readable),
-            _lists(pa.array(probabilities.ravel()), probabilities.shape[1], readable),
-        ]
+        columns = [paths, errors]
+        columns += class_columns(outputs[PROBABILITIES], self.model.manifest.labels, self.count, readable).values()
         if self.explain:
-            gates = outputs[GATE_MEANS]
-            columns.append(_lists(pa.array(gates.ravel()), gates.shape[1], readable))
+            columns.append(lists(outputs[GATE_MEANS], readable))
         return columns
+
+
+def class_columns(
+    probabilities: np.ndarray, labels: Sequence[str], count: int, readable: np.ndarray
+) -> dict[str, pa.Array]:
+    """Returns the columns of a prediction of classes by name: label, probability, top, and probabilities.
+
+    Args:
+        probabilities: `[readable rows, classes]`.
+        labels: names of the classes.
+        count: number of most probable classes.
+        readable: bool `[rows]`; the other rows are null.
+    """
+    classes = top(probabilities, count)
+    named = pa.array(labels).take(pa.array(classes.ravel()))
+    best = np.take_along_axis(probabilities, classes, axis=-1)
+    pairs = pa.StructArray.from_arrays([named, pa.array(best.ravel())], names=["label", "probability"])
+    return {
+        "label": _spread(named.take(pa.array(np.arange(len(classes)) * classes.shape[1])), readable),
+        "probability": _spread(pa.array(best[:, 0]), readable),
+        "top": _lists(pairs, classes.shape[1], readable),
+        PROBABILITIES: lists(probabilities, readable),
+    }
+
+
+def lists(values: np.ndarray, readable: np.ndarray) -> pa.Array:
+    """Returns a column of lists: the rows of a matrix, and null for unreadable rows."""
+    return _lists(pa.array(values.ravel()), values.shape[1], readable)
 
 
 def _spread(values: Any, readable: np.ndarray) -> pa.Array:

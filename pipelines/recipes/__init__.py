@@ -13,10 +13,10 @@ from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
 from pipelines.core.files import write_text
-from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern
+from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern, table
 from pipelines.recipes.twins import twins
 
-_FAMILIES = (demo, mnist_conv, cifar, modern, fitnet, dense, dense_1000, factor)
+_FAMILIES = (demo, mnist_conv, cifar, modern, fitnet, dense, dense_1000, factor, table)
 _RECIPES: dict[str, tuple[Recipe, ModuleType]] = {
     recipe.name: (recipe, family)
     for family in _FAMILIES

@@ -41,7 +41,7 @@ def evaluate(
         data_dir: folder of prepared data; None for the TFDS default.
         mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
         data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
-            evaluates the run's own test split, and writes report.md too.
+            evaluates the run's own test split, and writes report.md too. All rows of a table are used.
         console: where to print progress; None prints that of preparing other data to standard error.
 
     Returns:
@@ -65,17 +65,22 @@ def evaluate(
     labels = run.record.data.labels
     found = _own(run, data_dir) if data is None else _other(run, data, data_dir, console or Console(stderr=True))
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
-    if mirror and not labels:
+    if mirror and len(run.record.data.shape) == 1:
         raise UserError(f"--mirror is for images. {path} was trained on vectors.")
-    outputs = model.predict(dataset, verbose=0)
+    outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
     to = folder(path, data)
     (to / "figures").mkdir(parents=True, exist_ok=True)
     if not labels:
         measured = evaluation.measure_regression(outputs, truth, _training_mean(run, data_dir), weights, found.name)
-        figures.draw_forecast(run, measured, outputs, truth)
+        measured = measured.model_copy(update={"split": found.split})
+        if run.record.data.columns:
+            figures.draw_values(to / "figures" / "values.png", run, measured, outputs, truth)
+        else:
+            figures.draw_forecast(run, measured, outputs, truth)
         write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
-        report.write(run)
+        if data is None:
+            report.write(run)
         return measured
     result = evaluation.evaluate(outputs, truth, labels, weights, found.name)
     update: dict[str, Any] = {"split": found.split}
@@ -130,6 +135,8 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
     from pipelines.data.own import prepare as own
 
     config, record = run.config, run.record.data
+    if record.columns:
+        return _other_table(run, data)
     if not record.labels:
         raise UserError(f"--data is for classifiers. {run.path} predicts a number.")
     name = data
@@ -158,6 +165,18 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
     return _Found(examples, f"{info.name} {info.version}", "all" if is_own and split == "train" else split)
 
 
+def _other_table(run: Run, data: str) -> _Found:
+    from pipelines.data import sources
+    from pipelines.data.own import rows, storing
+
+    path = Path(data).expanduser()
+    if not rows.matches(path):
+        expected = "Expected a CSV, TSV or Parquet file"
+        raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
+    features, truth = rows.read_as(path, run.record.data)
+    return _Found(sources.Examples(features, truth), storing.data_name(path), "all")
+
+
 def _training_mean(run: Run, data_dir: Path | None) -> float:
     from pipelines.data import sources
 
@@ -179,7 +198,9 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
     predicted, truth = logits.argmax(axis=1), examples.labels
     wrong = np.flatnonzero(predicted != truth)
     chosen = wrong[np.argsort(-certain[wrong], kind="stable")][:ERRORS]
-    if not len(chosen) or not isinstance(images := examples.images, np.ndarray) or images.shape[-1] not in {1, 3}:
+    images = examples.images
+    # Rows of a table have no channels, and a stream cannot be indexed.
+    if not len(chosen) or not isinstance(images, np.ndarray) or images.ndim < 4 or images.shape[-1] not in {1, 3}:
         path.unlink(missing_ok=True)
         return
     names = class_names(labels)

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -84,8 +84,8 @@ class Regression(Frozen):
     """The evaluated weights."""
     data: str
     """Name and version of the data."""
-    split: Literal["test"] = "test"
-    """Always the test split."""
+    split: str = "test"
+    """The test split; "all" for other data than those of training."""
     count: int
     """Number of examples."""
     rmse: float

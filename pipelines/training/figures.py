@@ -14,6 +14,9 @@ from pipelines.core.run import Run
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.metrics_file import Row, read
 
+# Columns of text of a name in a title.
+LONG = 40
+
 
 def draw_training(run: Run) -> None:
     """Draws figures/learning_curve.png and, if the net has gates, figures/gates.png.
@@ -56,6 +59,22 @@ def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: 
     """
     with saved(run.path / "figures" / "forecast.png", (11, 4.4)) as figure:
         forecast(figure, result, predicted[:, 0], targets[:, 0], f"{run.config.recipe} on {result.data}, test")
+
+
+def draw_values(path: Path, run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
+    """Draws the predictions for rows of a table, whose order means nothing.
+
+    Args:
+        path: the figure to write.
+        run: the run.
+        result: its evaluation.
+        predicted: float [n, 1].
+        targets: float [n, 1].
+    """
+    (target,) = class_names([str(run.record.data.target)], LONG)
+    title = f"{run.config.recipe} on {result.data}, {result.split}"
+    with saved(path, (6.4, 6.0)) as figure:
+        values(figure, result, predicted[:, 0], targets[:, 0], f"{target}: {title}")
 
 
 def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
@@ -186,3 +205,26 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
     for axes in (left, right):
         axes.legend(fontsize=9)
     figure.suptitle(f"{title}\nR\u00b2 against the mean of training {result.r2:.3f}, {result.count:,} examples")
+
+
+def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
+    """Draws predictions against true values.
+
+    Args:
+        figure: an empty figure.
+        result: the evaluation.
+        predicted: float [n].
+        targets: float [n].
+        title: title of the figure.
+    """
+    axes = figure.subplots()
+    low, high = float(min(predicted.min(), targets.min())), float(max(predicted.max(), targets.max()))
+    margin = 0.04 * (high - low)
+    axes.plot([low, high], [low, high], color=GREY, lw=1, label="prediction = true value")
+    axes.axhline(result.training_mean, color="black", ls=":", lw=1.2, label="mean of training")
+    axes.scatter(targets, predicted, s=14, color=BLUE, alpha=0.6, lw=0)
+    axes.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
+    axes.set(xlabel="true value", ylabel="prediction")
+    axes.legend(fontsize=9, loc="upper left")
+    scores = f"R\u00b2 {result.r2:.3f}, mean absolute error {result.mae:.4g}, {result.count:,} rows"
+    axes.set_title(f"{title}\n{scores}", fontsize=10)

@@ -14,7 +14,7 @@ from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
-from pipelines.data import preprocess, sources
+from pipelines.data import batches, preprocess, sources
 from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
@@ -55,7 +55,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     config = own.resolved(config, options.data_dir, options.console)
     ready = prepare(config, options.data_dir)
     examples = _training_examples(config, options.data_dir)
-    fitted = preprocess.fit(config.preprocess, examples.images)
+    fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     created = Record(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=environment.command(),
@@ -190,7 +190,7 @@ def _fitted(run: Run, examples: Examples | Stream) -> Fitted:
     path = run.path / "preprocess.npz"
     if not path.exists():
         # The run was killed between the creation of its folder and this file.
-        preprocess.save(preprocess.fit(run.config.preprocess, examples.images), path)
+        preprocess.save(batches.fit_preprocess(run.config, examples, run.record.data.columns), path)
     return preprocess.load(path)
 
 

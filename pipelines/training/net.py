@@ -47,14 +47,14 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     keras.utils.set_random_seed(config.seed % 2**32)
     try:
         with policy(precision), fast_initializers():
-            net = factory(input_shape=data.shape, outputs=outputs, **settings)
+            net = factory(input_shape=data.inputs, outputs=outputs, **settings)
     except (ValueError, TypeError) as error:
         raise UserError(
             f"the net '{config.model.preset}' cannot be built for {data.name} "
-            f"(inputs of {'x'.join(map(str, data.shape))}, outputs: {outputs}): {error}"
+            f"(inputs of {'x'.join(map(str, data.inputs))}, outputs: {outputs}): {error}"
         ) from error
 
-    _check_own(net, preset, data.shape, outputs)
+    _check_own(net, preset, data.inputs, outputs)
     _freeze(net, config.freeze)
     return net
 
@@ -82,16 +82,22 @@ def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> N
 
 
 def _refuse_unusable(config: Config, data: DataInfo) -> None:
-    settings = {
+    of_images = {
         "--preprocess.contrast": config.preprocess.contrast,
         **{f"--augment.{name}": value != getattr(Augment(), name) for name, value in config.augment},
-        "--label-smoothing": config.label_smoothing,
     }
-    unusable = [name for name, value in settings.items() if value]
-    if unusable and not data.labels:
+    settings = {
+        **(of_images if len(data.shape) == 1 else {}),
+        "--label-smoothing": config.label_smoothing and not data.labels,
+    }
+    unusable = ", ".join(name for name, value in settings.items() if value)
+    if unusable:
+        kind = "a table, without images" if data.labels else "a regression on vectors, without images and classes"
+        raise UserError(f"{data.name} is {kind} for {unusable}. Omit these, or choose other data.")
+    if data.columns and config.preprocess.scale != 1:
         raise UserError(
-            f"{data.name} is a regression on vectors, without images and classes for {', '.join(unusable)}. "
-            "Omit these, or choose other data."
+            f"the columns of {data.name} are standardized, so that there is nothing to scale. Train the recipe "
+            f"`table`, or add --preprocess.scale 1. Received: --preprocess.scale {config.preprocess.scale:g}."
         )
 
 

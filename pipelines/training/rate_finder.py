@@ -14,7 +14,7 @@ from pipelines.core.console import TimeLeftColumn
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import ConstantSchedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE, saved
-from pipelines.data import batches, preprocess, sources
+from pipelines.data import batches, sources
 from pipelines.data.own import prepare as own
 from pipelines.training.net import compiled
 from pipelines.training.prepare import prepare
@@ -72,7 +72,7 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     accelerated = bool(ready.machine.accelerators)
     regression = not ready.data.labels
     model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, regression=regression, rate=rising)
-    fitted = preprocess.fit(config.preprocess, examples.images)
+    fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     dataset = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeftColumn()
     with Progress(*columns, console=console, transient=True) as progress:

@@ -9,9 +9,10 @@ from pipelines.training.evaluation import Evaluation, Regression
 FIGURES = {
     "learning_curve.png": "Learning curves over steps",
     "gates.png": "Mean transform gate of each layer, before, after and during training",
-    "confusion.png": "Confusion of the test images",
+    "confusion.png": "Confusion of the test split",
     "errors.png": "Misclassified test images, the most confident first",
     "forecast.png": "Predictions and targets of the test split",
+    "values.png": "Predictions and true values of the test split",
     "predictions.png": "Test images with their predicted classes",
 }
 
@@ -33,6 +34,8 @@ def text(run: Run) -> str:
     commit = f"{record.code.commit}{' with changes' if record.code.dirty else ''}" if record.code else "not a checkout"
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     task = f"{len(data.labels)} classes" if data.labels else "a number to predict from features"
+    if data.target:
+        task = f"{data.target} ({task})"
     epochs = record.step // record.steps_per_epoch
     of = "" if epochs == config.epochs else f" of {config.epochs}"
     made = [
@@ -70,9 +73,10 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
     result = evaluation.read(run.path / "evaluation.json", Evaluation)
     if result:
         low, high = result.interval
+        examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
         rows.append(
             (
-                f"test split, {result.count:,} images, {result.weights} weights",
+                f"test split, {examples}, {result.weights} weights",
                 f"**{result.accuracy:.2%}** (95% interval {low:.2%} to {high:.2%})",
                 f"{result.loss:.4f}",
             )
@@ -97,9 +101,12 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
         r2 = f"R² against the mean of training **{result.r2:.4f}**"
         rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
-    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+    # Targets of a table are standardized in training.
+    unit = ", in standard deviations" if run.record.data.columns else ""
+    for prefix, name in (("val_", f"validation, last epoch{unit}"), ("", f"training, last epoch{unit}")):
         if f"{prefix}mae" in metrics:
             rows.append((name, f"{metrics[f'{prefix}mae']:.4g}", f"{metrics[f'{prefix}loss']:.4f}"))
     if "best_epoch" in metrics:
-        rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f})", "", f"{metrics['best_val_loss']:.4f}"))
+        name = f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}"
+        rows.append((name, "", f"{metrics['best_val_loss']:.4f}"))
     return rows

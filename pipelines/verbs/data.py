@@ -17,6 +17,7 @@ from pipelines.data.roots import data_root, refuse_unknown
 
 if TYPE_CHECKING:
     from pipelines.data.own.prepare import OwnData
+    from pipelines.data.own.rows import TableData
 
 DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measures the throughput of the training input.
 
@@ -24,7 +25,10 @@ DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measure
   highway data prepare cifar10          download and prepare (mnist_5k and fama_french need no download)
   highway data show cifar10_19          samples: as stored, preprocessed, augmented
   highway data show photos              your own labelled images: classes, sizes, what is wrong, samples
+  highway data show houses.csv --target price    your own table: columns, target, task, splits, what is left out
   highway data throughput cifar10_19    examples per second of the training input alone"""
+# Fields of a configuration about data of the user's own.
+FIELDS = ("target", "task", "image_size", "image_fit", "group", "skip_damaged")
 # Recipe and preset of data alone.
 NONE = "none"
 NUMBERS = {"classes", "train", "validation", "test", "on disk"}
@@ -36,10 +40,14 @@ class Arguments(Frozen):
     action: tyro.conf.Positional[Literal["list", "prepare", "show", "throughput"]] = "list"
     """Action."""
     name: tyro.conf.Positional[str | None] = None
-    """Data set (TFDS name, folder of a prepared one, or your own labelled images: a folder of folders, a table, an
-    `.npz` file, tar files); for show and throughput, a recipe is possible too."""
+    """Data set (TFDS name, folder of a prepared one, your own labelled images: a folder of folders, a table, an `.npz`
+    file, tar files; or a table of numbers); for show and throughput, a recipe is possible too."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    target: str | None = None
+    """Column of a table of numbers that is predicted; default: one named target, label, class or y."""
+    task: Literal["auto", "classification", "regression"] = "auto"
+    """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
@@ -121,8 +129,14 @@ def _show(given: Arguments) -> None:
     load_frameworks(console=console)
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
+    from pipelines.data.own.table_data import read_table
     from pipelines.data.samples import draw_samples
 
+    if own.is_table(config.data):
+        if given.to:
+            raise UserError(f"--to is for a figure of images, and {config.data} is a table of numbers. Leave it out.")
+        _describe_table(read_table(config), console)
+        return
     if own.is_own(config.data):
         found = own.read(config.data, config.group, Console(stderr=True))
         _describe(found)
@@ -163,6 +177,38 @@ def _describe(data: "OwnData") -> None:
         say(console, f"damaged: {damage}")
 
 
+def _describe_table(data: "TableData", console: Console) -> None:
+    """Prints columns, target and splits of the user's own table, and what is left out or unusual."""
+    import numpy as np
+    from rich.table import Table
+    from rich.text import Text
+
+    from pipelines.data.own.item import Split
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("column", "kind", "missing", "values"):
+        table.add_column(name, overflow="fold", justify="right" if name == "missing" else "left")
+    for column in data.surveyed:
+        missing = f"{column.missing:,}" if column.missing else "-"
+        # Names and categories may look like markup.
+        table.add_row(Text(column.name), column.kind, missing, Text(column.values))
+    console.print(table)
+    splits = [split for split in get_args(Split) if data.counts[split]]
+    say(console, f"target: {data.target}\ntask: {data.task}")
+    if data.labels:
+        counts = np.bincount(data.truth, minlength=len(data.labels))
+        shown = ", ".join(f"{label} {count:,}" for label, count in zip(data.labels, counts, strict=True))
+        say(console, f"classes: {shown}")
+    else:
+        ends = f"from {data.truth.min():.4g} to {data.truth.max():.4g}"
+        say(console, f"values: {ends}, mean {data.truth.mean():.4g}, standard deviation {data.truth.std():.4g}")
+    say(console, f"rows: {', '.join(f'{data.counts[split]:,} {split}' for split in splits)}")
+    for name, why in data.left_out.items():
+        say(console, f"left out: {name} {why}")
+    for note in data.notes:
+        say(console, f"note: {note}")
+
+
 def _throughput(given: Arguments) -> None:
     config = _any(given)
     console = Console()
@@ -187,5 +233,5 @@ def _any(given: Arguments) -> Config:
     if given.name in recipes.names():
         return recipes.get(given.name).config
     refuse_unknown(given.name)
-    settings = {name: getattr(given, name) for name in ("image_size", "image_fit", "group", "skip_damaged")}
+    settings = {name: getattr(given, name) for name in FIELDS}
     return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)

@@ -9,7 +9,7 @@ from rich.table import Table
 from pipelines.core.console import say
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
-from pipelines.core.run import Weights
+from pipelines.core.run import Weights, open_run
 from pipelines.data.roots import refuse_unknown
 from pipelines.training import evaluation
 from pipelines.training.evaluate import FILE, evaluate, folder
@@ -25,7 +25,7 @@ class Arguments(Frozen):
     """Weights after the last step, or of the best epoch on validation."""
     data: str | None = None
     """Other data of the same classes, in place of those of training: a TFDS name, or a path as for `highway train`. All
-    examples are used if there is no test split."""
+    examples are used if there is no test split, and all rows of a table, which must have the same columns."""
     mirror: bool = False
     """Also measure the accuracy of logits averaged over each image and its mirror image (test-time augmentation)."""
     data_dir: Path | None = None
@@ -47,18 +47,24 @@ def main(arguments: list[str]) -> None:
     console = Console()
     result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data, console=console)
     to = folder(given.run, given.data)
-    console.print(table(result))
-    names = ("forecast.png",) if isinstance(result, Regression) else ("confusion.png", "errors.png")
+    data = open_run(given.run).record.data
+    console.print(table(result, "rows" if data.columns else "images"))
+    values = "values.png" if data.columns else "forecast.png"
+    names = (values,) if isinstance(result, Regression) else ("confusion.png", "errors.png")
     written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
     if given.data is None:
         written.append(given.run / "report.md")
-    # Only classifiers of images can be exported.
-    then = "" if isinstance(result, Regression) or given.data else f"\nnext: highway export {given.run}"
+    then = "" if given.data else f"\nnext: highway export {given.run}"
     say(console, f"written: {', '.join(map(str, written))}{then}")
 
 
-def table(result: Evaluation | Regression) -> Table:
-    """Formats an evaluation: total and classes (if there are many, the five worst), or the errors of a regression."""
+def table(result: Evaluation | Regression, examples: str = "images") -> Table:
+    """Formats an evaluation: total and classes (if there are many, the five worst), or the errors of a regression.
+
+    Args:
+        result: the evaluation.
+        examples: name of the examples of a classifier.
+    """
     shown = Table(title=f"{result.data}, {result.split} split, {result.weights} weights", title_justify="left")
     if isinstance(result, Regression):
         for name in ("examples", "RMSE", "mean absolute error", "R²"):
@@ -67,7 +73,7 @@ def table(result: Evaluation | Regression) -> Table:
         shown.caption = f"R² against the mean of training, {result.training_mean:.4g}"
         return shown
     low, high = result.interval
-    for name in ("class", "images", "accuracy", "95% interval", "precision", "F1"):
+    for name in ("class", examples, "accuracy", "95% interval", "precision", "F1"):
         shown.add_column(name, justify="left" if name == "class" else "right")
     shown.add_row("all", f"{result.count:,}", f"{result.accuracy:.2%}", f"{low:.2%} to {high:.2%}")
     if result.mirrored is not None:

@@ -15,6 +15,7 @@ from pipelines.core.run import Weights
 from pipelines.export.export import export, verify
 from pipelines.export.forms import optional
 from pipelines.export.summary import agreement, report
+from serving import manifest
 from serving.manifest import ConversionKind
 
 
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> None:
     if given.verify:
         with console.status(f"verifying {escape(str(given.run))}"):
             folder, parity = verify(given.run, given.sign)
-        lines = [f"{folder}: all files are unchanged", *agreement(parity)]
+        lines = [f"{folder}: all files are unchanged", *agreement(parity, manifest.read(folder))]
         sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
         return
     with console.status(f"exporting {escape(str(given.run))}"):

@@ -1,4 +1,4 @@
-"""`highway fit`: trains, evaluates and exports a model from a folder of labelled images, in one command."""
+"""`highway fit`: trains, evaluates and exports a model from labelled images or a table, in one command."""
 
 import sys
 from pathlib import Path
@@ -13,14 +13,19 @@ from pipelines.core.parsing import parse
 from pipelines.export.summary import report
 from pipelines.fit.fit import fit
 
-RECIPE = "cifar10_modern"
+RECIPE, TABLE = "cifar10_modern", "table"
 
 
 class Arguments(Frozen):
-    """Inspects labelled images, picks a net and a training schedule, then trains, evaluates and exports."""
+    """Inspects labelled images or a table, picks a net and a training schedule, then trains, evaluates and exports."""
 
     data: tyro.conf.Positional[str]
-    """Your images: a folder of folders, a table, an `.npz` file, tar files."""
+    """Your images (a folder of folders, a table of paths, an `.npz` file, tar files), or a table of numbers (CSV, TSV
+    or Parquet)."""
+    target: str | None = None
+    """Column of a table of numbers that is predicted; default: one named target, label, class or y."""
+    task: Literal["auto", "classification", "regression"] = "auto"
+    """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
     minutes: Annotated[float, Field(gt=0)] = 10.0
     """Total time in minutes."""
     image_size: Count | None = None
@@ -49,8 +54,11 @@ def main(arguments: list[str]) -> None:
         UserError: see `fit`.
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
-    fields = {name: getattr(given, name) for name in ("data", "image_fit", "group", "skip_damaged", "seed")}
-    config = recipes.get(RECIPE).config.model_copy(update=fields)
+    from pipelines.data.own import rows
+
+    names = "data", "target", "task", "image_fit", "group", "skip_damaged", "seed"
+    recipe = TABLE if rows.matches(Path(given.data).expanduser()) else RECIPE
+    config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
     version = fit(config, given.minutes, side=given.image_size, run=given.run, to=given.to)
     sys.stdout.write(report(version))
     sys.stdout.write(f"      highway serve {version.parent.parent}\n")

@@ -1,4 +1,4 @@
-"""`highway predict`: classifies images with an exported model. TensorFlow is needed only for splits of data sets."""
+"""`highway predict`: predicts images or tables with an exported model. TensorFlow is needed for splits of data sets."""
 
 import json
 import sys
@@ -8,20 +8,22 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
+from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
-from pipelines.inference.predict import TOP, predict, predict_remotely, table
+from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 
 
 class Arguments(Frozen):
-    """Classifies images with an exported model; with --out, any number of them."""
+    """Predicts images, or the rows of a table, with an exported model; with --out, any number of them."""
 
     model: tyro.conf.Positional[Path]
     """A version folder, a model folder, whose newest version is used, or a net of the package, such as cifar10."""
     images: tyro.conf.Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
-    """Images of any size: PNG, JPEG, and more; folders, globs, tar files, tfds:mnist/test, and - for standard input."""
+    """Images of any size: PNG, JPEG, and more; folders, globs, tar files, tfds:mnist/test, and - for standard input. Or
+    the rows of a table: a CSV, TSV or Parquet file."""
     format: Literal["table", "json"] = "table"
-    """Print a table, or one line of JSON per image."""
+    """Print a table, or one line of JSON per image or row."""
     url: str | None = None
     """URL of an endpoint to use, with MODEL as the name of the model; HIGHWAY_API_KEY holds its key."""
     version: Annotated[int, Field(ge=1)] | None = None
@@ -29,9 +31,9 @@ class Arguments(Frozen):
     label: str | None = None
     """With --url, label of the version, such as stable."""
     top: Annotated[int, Field(ge=1)] = TOP
-    """Number of most probable classes per image."""
+    """Number of most probable classes per image or row."""
     out: Path | None = None
-    """Parquet file to write instead, with one row per image. Repeat an interrupted command to resume it."""
+    """Parquet file to write instead, with one row per image or row. Repeat an interrupted command to resume it."""
     explain: bool = False
     """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
     data_dir: Path | None = None
@@ -59,10 +61,13 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway predict`.
 
     Raises:
-        UserError: see `predict`, and with --out `pipelines.inference.job.run`.
+        UserError: see `predict` and `pipelines.inference.tables`, and with --out `pipelines.inference.job.run`.
         SystemExit: some images could not be read (status 1).
     """
     given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
+    if is_table(given.images):
+        _predict_table(given)
+        return
     if given.out is not None:
         _write(given, given.out)
         return
@@ -89,6 +94,44 @@ def main(arguments: list[str]) -> None:
     if unreadable:
         sys.stderr.write("".join(f"{line}\n" for line in unreadable))
         raise SystemExit(1)
+
+
+def _predict_table(given: Arguments) -> None:
+    from pipelines.inference import tables
+    from pipelines.inference.job import check_out
+
+    path = Path(given.images[0])
+    if given.out is not None:
+        check_out(given.out)
+        if given.out.exists():
+            raise UserError(f"{given.out} exists. Remove it, or name another file.")
+    if given.url is not None:
+        with tables.remote(given.url, str(given.model), given.version, given.label) as (asked, model):
+            found = tables.predict(model, path)
+        sys.stderr.write(f"{given.model} version {asked['version']} answered\n")
+    else:
+        folder, model = tables.local(given.model)
+        if given.explain and model.layers is None:
+            raise UserError(f"{folder} was exported without its gates. Export it with `highway export --gates`.")
+        found = tables.predict(model, path)
+        if folder != given.model:
+            sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
+    score = f"; {found.score()}" if found.score() else ""
+    if given.out is not None:
+        tables.write(found, given.out, given.top, given.explain)
+        speed = f"{len(found) / max(found.seconds, 1e-9):,.0f} rows/s"
+        sys.stdout.write(f"{given.out}: {len(found):,} rows{score}; {speed}\n")
+    elif given.format == "json":
+        for place, prediction in enumerate(found.predictions(given.top)):
+            line = {"row": place + 1, **prediction.model_dump(include={"top"} if model.labels else {"value"})}
+            sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+    else:
+        from pipelines.core.console import table_console
+
+        table_console().print(tables.table(found, given.top))
+        shown = f", of which the first {tables.SHOWN} are shown" if len(found) > tables.SHOWN else ""
+        sys.stdout.write(f"{len(found):,} rows{shown}{score}\n")
 
 
 def _write(given: Arguments, out: Path) -> None:

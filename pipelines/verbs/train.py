@@ -197,17 +197,17 @@ def _summary(run: Run) -> str:
     if "accuracy" in metrics:
         parts.append(f"accuracy {metrics['accuracy']:.2%}")
     else:
-        parts.append(f"mean absolute error {metrics['mae']:.4g}")
+        # Targets of a table are standardized in training.
+        unit = " standard deviations" if run.record.data.columns else ""
+        parts.append(f"mean absolute error {metrics['mae']:.4g}{unit}")
     if "best_val_loss" in metrics:
         best = f"best {metrics['best_val_loss']:.4f} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation loss {metrics['val_loss']:.4f} ({best})")
     elif "val_accuracy" in metrics:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")
-    # Only classifiers of images can be exported.
-    export = f"; highway export {run.path}" if run.record.data.labels else ""
     return (
         f"trained {run.record.step:,} steps in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
         f"run directory {run.path}, report {run.path / 'report.md'}\n"
-        f"next: highway evaluate {run.path}{export}"
+        f"next: highway evaluate {run.path}; highway export {run.path}"
     )

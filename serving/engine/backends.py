@@ -14,7 +14,7 @@ from serving.engine.crashes import Watchdog
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
 from serving.errors import ModelError, TrialError
-from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, Manifest
+from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, VALUE, Manifest
 from serving.model import Model, Seen, open_version
 from serving.reference import Samples
 from serving.session import load_runtime
@@ -35,7 +35,7 @@ class ServedVersion(Protocol):
 
     @property
     def samples(self) -> Samples | None:
-        """Its reference images; None if it was exported without them."""
+        """Its reference images or rows; None if it was exported without them."""
 
     @property
     def side(self) -> int:
@@ -61,7 +61,7 @@ class ServedVersion(Protocol):
         """Converts an image; see `serving.model.Version`."""
 
     async def predict(self, images: np.ndarray) -> Outputs:
-        """Predicts uint8 `[n, height, width, channels]`: probabilities, and mean gates if the version has them.
+        """Predicts uint8 `[n, height, width, channels]`, or rows, float32 `[n, columns]`: the computed outputs.
 
         Raises:
             BusyError: the queue is full.
@@ -215,7 +215,7 @@ class InProcessBackend:
             ) from None
         model = open_version(folder, trusted=limits.trust)
         # The first call allocates memory; no request should have to wait for that.
-        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), np.uint8))
+        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), content.input.dtype))
         measured = self.measured(model.manifest.name)
         limit = self._watchdog.limit
         predict: Callable[[np.ndarray], Outputs] = limit(version, model.predict)
@@ -224,7 +224,9 @@ class InProcessBackend:
         if crashes:
             predict, see = crashes.attribute(version, predict), crashes.attribute(version, see)
             predict_maps = crashes.attribute(version, predict_maps)
-        batcher = Batcher(predict, limits.batch, limits.queue, self.executor, measured, limits.threads)
+        batcher = Batcher(
+            predict, limits.batch, limits.queue, self.executor, measured, limits.threads, unit=content.unit
+        )
         maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
         return InProcessVersion(model, batcher, see, maps)
 
@@ -236,6 +238,8 @@ def try_version(folder: Path, trusted: Sequence[bytes]) -> None:
 
 def complete(outputs: Outputs, content: Manifest) -> dict[str, Any]:
     """Returns all outputs that a manifest names: classes and their labels follow from probabilities."""
+    if content.predicted == VALUE:
+        return {name: outputs[name] for name in content.outputs}
     classes = np.argmax(outputs[PROBABILITIES], axis=-1)
     found = {CLASS_ID: classes, LABEL: [content.labels[index] for index in classes], **outputs}
     return {name: found[name] for name in content.outputs}

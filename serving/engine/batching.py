@@ -40,12 +40,13 @@ class Batcher:
 
     Args:
         run: predicts a batch, in any thread.
-        largest: images of a batch; a larger single request is computed alone.
-        queue: images that may wait; more are refused.
+        largest: images or rows of a batch; a larger single request is computed alone.
+        queue: images or rows that may wait; more are refused.
         executor: computes long batches.
         parallel: batches computed at the same time; ONNX Runtime releases the GIL.
         measured: called with the images and seconds of each batch, in the thread that computed it.
         statistics: records waiting and computing.
+        unit: one of them, in messages.
     """
 
     run: Callable[[np.ndarray], Arrays]
@@ -55,6 +56,7 @@ class Batcher:
     measured: Callable[[int, float], object] = lambda _images, _seconds: None
     parallel: int = 1
     statistics: Statistics = field(default_factory=Statistics)
+    unit: str = "image"
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
     _running: int = 0
@@ -74,7 +76,7 @@ class Batcher:
         """Predicts images, together with others that are waiting.
 
         Args:
-            images: uint8 `[n, height, width, channels]`.
+            images: uint8 `[n, height, width, channels]`; or rows, float32 `[n, columns]`.
 
         Returns:
             The outputs of the model for these images.
@@ -85,7 +87,7 @@ class Batcher:
         if self._images and self._images + len(images) > self.queue:
             # Before the first batch there is no estimate.
             after = self._images * self._seconds / self.parallel if math.isfinite(self._seconds) else 1.0
-            raise BusyError(f"{self._images} images are waiting already; the limit is {self.queue}.", after)
+            raise BusyError(f"{self._images} {self.unit}s are waiting already; the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
         if self._quiet and not self._busy() and len(images) * self._seconds <= SHORT:
             # Computed at once, without waiting for the loop before and after. Others of this iteration form a batch.

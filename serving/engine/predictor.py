@@ -1,4 +1,4 @@
-"""Computes a model's outputs for the images of a request, within the limits."""
+"""Computes a model's outputs for the images or rows of a request, within the limits."""
 
 import asyncio
 import math
@@ -85,11 +85,11 @@ class Predicted(NamedTuple):
     """The version that predicted."""
     images: np.ndarray
     """Input of the net, uint8 `[n, height, width, channels]`; after each image file its digits, if they are several and
-    were asked for."""
+    were asked for; or rows, float32 `[n, columns]`."""
     outputs: Outputs
     """Computed outputs; see `serving.engine.backends.complete`."""
     boxes: list[np.ndarray | None] | None
-    """The digits of each image file, see `serving.model.Seen`; None for pixels."""
+    """The digits of each image file, see `serving.model.Seen`; None for pixels and rows."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Predictor:
 
         Args:
             served: the model version.
-            request: the images.
+            request: the images or rows.
             find: finds the version again, should it be gone.
             maps: whether to compute maps of gates, if the version has them.
 
@@ -139,7 +139,7 @@ class Predictor:
 
         Raises:
             UnknownModelError: the version is gone, and nothing replaces it.
-            LimitError: too many images.
+            LimitError: too many of them.
             ImageError: an image file cannot be decoded.
             BusyError: a queue is full.
             SlowError: the time limit is exceeded.
@@ -147,7 +147,8 @@ class Predictor:
         """
         start, count = time.perf_counter(), len(request.images if request.images is not None else request.files or ())
         if count > self.settings.images:
-            raise LimitError(f"{count} images in one request are more than the limit of {self.settings.images}.")
+            unit = served.manifest.unit
+            raise LimitError(f"{count} {unit}s in one request are more than the limit of {self.settings.images}.")
         try:
             predicted = await self._predict_in_time(served, request, find, maps)
         except Exception:
@@ -165,7 +166,9 @@ class Predictor:
                     return await self._predict(served, request, maps)
                 except GoneError:
                     # A TF Serving server may drop a version between two checks.
-                    if (other := await self._find_again(served, find)) is served:
+                    other = await self._find_again(served, find)
+                    # Rows are made for the columns and categories of one version.
+                    if other is served or other.manifest.columns != served.manifest.columns:
                         raise
                     return await self._predict(other, request, maps)
         except TimeoutError:
@@ -250,6 +253,6 @@ def _check_finite(outputs: Outputs, served: ServedVersion) -> None:
         if not math.isfinite(flat.dot(flat)) and not np.isfinite(value).all():
             manifest, wrong = served.manifest, int(np.argmin(np.isfinite(value).all(axis=-1)))
             raise OutputError(
-                f"version {manifest.version} of model {manifest.name!r} computed NaN or infinity as {name} of image "
-                f"{wrong + 1}. The model is at fault, not the request: serve another version."
+                f"version {manifest.version} of model {manifest.name!r} computed NaN or infinity as {name} of "
+                f"{manifest.unit} {wrong + 1}. The model is at fault, not the request: serve another version."
             )

@@ -36,7 +36,8 @@ from serving.tracing import Tracing
 ABOUT = """
 Three protocols for the same models:
 
-* **Images**: `POST /predict/{model}` takes image files or raw pixels, and returns labels and probabilities.
+* **Images and tables**: `POST /predict/{model}` takes image files, raw pixels or rows, and returns labels and
+  probabilities, or values.
 * **TF Serving**: the REST interface of TensorFlow Serving, for its clients.
 * **Open Inference Protocol**, version 2, with binary tensors, for the clients of KServe, Triton and others.
 

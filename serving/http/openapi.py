@@ -42,12 +42,17 @@ PREDICT_BODY = {
         "example": {"signature_name": "serving_bytes", "instances": [{"b64": "iVBORw0KGgo="}]},
     }
 }
+_WARNINGS = array(TEXT)
 PREDICTED = {
     JSON: {
         "schema": {
             "oneOf": [
-                record(predictions=array({"type": "object"})),
-                record(outputs={"type": "object", "additionalProperties": {"type": "array"}}),
+                record(predictions=array({"type": "object"}), warnings=_WARNINGS, optional=("warnings",)),
+                record(
+                    outputs={"type": "object", "additionalProperties": {"type": "array"}},
+                    warnings=_WARNINGS,
+                    optional=("warnings",),
+                ),
             ]
         }
     }
@@ -74,7 +79,12 @@ SIGNATURES = {
     JSON: {
         "schema": record(
             model_spec=record(name=TEXT, signature_name=TEXT, version=TEXT),
-            metadata=record(signature_def=record(signature_def={"type": "object"})),
+            metadata=record(
+                signature_def=record(signature_def={"type": "object"}),
+                columns=array(record(name=TEXT, categories={"anyOf": [array(TEXT), {"type": "null"}]})),
+                target=TEXT,
+                optional=("columns", "target"),
+            ),
         )
     }
 }
@@ -85,7 +95,7 @@ INFER_BODY = {
             inputs={
                 **array(
                     record(
-                        name={"type": "string", "enum": ["image", "image_bytes"]},
+                        name={"type": "string", "enum": ["image", "image_bytes", "row"]},
                         datatype=TEXT,
                         **_TENSOR,
                         optional=("data", "parameters"),
@@ -133,11 +143,13 @@ _STATISTICS = record(
     batch_stats=array({"type": "object"}),
 )
 STATISTICS = {JSON: {"schema": record(model_stats=array(_STATISTICS))}}
-IMAGES_BODY = {
+_ROW = {"anyOf": [{"type": "object"}, _NUMBERS]}
+EXAMPLES_BODY = {
     "multipart/form-data": {"schema": record(picture={**array(BINARY), "minItems": 1})},
     "image/png": {"schema": BINARY},
     "image/jpeg": {"schema": BINARY},
     RAW: {"schema": BINARY},
+    JSON: {"schema": record(rows=array(_ROW)), "example": {"rows": [{"rooms": 4, "city": "Rome"}]}},
 }
 # Reasons to refuse a request, by status.
 _REFUSED = {
@@ -148,7 +160,7 @@ _REFUSED = {
     415: "The body is compressed in another way than gzip or deflate.",
     421: "The Host header has a name that is not the endpoint's.",
     429: "The key sends more requests than its limit; Retry-After says when to try again.",
-    500: "The model computed NaN or infinity, for this image at least.",
+    500: "The model computed NaN or infinity, for this image or row at least.",
     503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
     504: "The prediction exceeded the time limit.",
 }

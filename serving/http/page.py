@@ -49,7 +49,12 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
                 labels=model.release.labels,
                 failed={version: refusal.reason for version, refusal in model.failed.items()},
                 wrong=model.problem or catalog.problem,
-                input=ModelInput(shape=manifest.input.shape[1:], pictures=manifest.pictures),
+                input=ModelInput(
+                    shape=manifest.input.shape[1:],
+                    pictures=manifest.pictures,
+                    columns=manifest.columns,
+                    target=manifest.target,
+                ),
                 gates=manifest.gates is not None,
                 classes=manifest.labels,
                 facts=tuple(_facts(served[version]) for version in sorted(served, reverse=True)),
@@ -71,7 +76,7 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
         number: Annotated[int, InPath(description="Number of the image, from 0.", ge=0)],
     ) -> Response:
         samples = catalog.find(name, int(version)).samples
-        shown = samples.shown if samples else ()
+        shown = [sample for sample in samples.shown if sample.png] if samples else []
         if number >= len(shown):
             raise UnknownModelError(f"version {version} of model {name!r} has {len(shown)} sample images, from 0 on.")
         return Response(shown[number].png, media_type="image/png", headers={"Cache-Control": "no-cache"})
@@ -90,9 +95,12 @@ def _facts(served: ServedVersion) -> VersionFacts:
         data=_of_type(str, content.run.data.get("name")),
         test_accuracy=_of_type(float, test.get("accuracy")),
         test_images=_of_type(int, test.get("count")),
+        test_mae=_of_type(float, test.get("mae")),
+        test_r2=_of_type(float, test.get("r2")),
         gates=content.gates is not None,
         maps=served.predict_maps is not None,
         samples=tuple(sample.label for sample in samples.shown) if samples else (),
+        rows=tuple(sample.row for sample in samples.shown if sample.row is not None) if samples else (),
     )
 
 

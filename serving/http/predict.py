@@ -1,9 +1,9 @@
-"""`POST /predict/{model}`: image files or raw pixels in, labels and probabilities out."""
+"""`POST /predict/{model}`: image files, raw pixels or rows of a table in, labels and probabilities, or values, out."""
 
 import asyncio
 import math
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Annotated, cast
 
@@ -17,10 +17,11 @@ from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.errors import LimitError, RequestError
 from serving.http.middleware import record_of
-from serving.http.openapi import IMAGES_BODY, JSON, RAW, operation
+from serving.http.openapi import EXAMPLES_BODY, JSON, RAW, operation
 from serving.manifest import Manifest
 from serving.protocols import images as protocol
 from serving.protocols import request as protocol_request
+from serving.protocols import rows as rows_protocol
 from serving.schemas import Answer
 
 FORM = "multipart/form-data"
@@ -74,6 +75,8 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
             return served
 
         served = find()
+        if served.manifest.is_table:
+            return await predict_rows(request, served, query, find)
         names, parsed = await _images(request, served.manifest, predictor.settings.images)
         if query.segments:
             parsed = replace(parsed, segments=True)
@@ -84,13 +87,26 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         body = await predictor.offload(size, protocol.format_response, content, served.manifest)
         return Response(body, media_type=JSON)
 
-    extra = operation(None, path, IMAGES_BODY)
+    async def predict_rows(
+        request: Request, served: ServedVersion, query: Query, find: Callable[[], ServedVersion]
+    ) -> Response:
+        kind = _kind(request)
+        if kind == FORM or kind.startswith("image/"):
+            raise RequestError(f"the request has images. {protocol_request.expected(served.manifest)}")
+        body, limit = await request.body(), predictor.settings.images
+        parsed = await predictor.offload(len(body), rows_protocol.parse, body, served.manifest, limit)
+        served, _, outputs, _ = await predictor.predict(served, parsed, find)
+        more = served.manifest, parsed.warnings, query.top, query.explain
+        body = await predictor.offload(count_values(outputs), rows_protocol.format_response, outputs, *more)
+        return Response(body, media_type=JSON)
+
+    extra = operation(None, path, EXAMPLES_BODY)
     extra["parameters"] += [
         {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
         for name, schema in Query.model_json_schema()["properties"].items()
     ]
     routes.add_api_route(
-        path, predict, methods=["POST"], summary="Classify images", openapi_extra=extra,
+        path, predict, methods=["POST"], summary="Predict images or rows", openapi_extra=extra,
         responses={200: {"model": Answer, "description": "Predictions."}},
     )  # fmt: skip
     return routes
@@ -113,7 +129,7 @@ async def _images(
     request: Request, manifest: Manifest, limit: int
 ) -> tuple[list[str | None], protocol_request.Request]:
     """Reads the images of a request, with their names for the response."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind(request)
     if kind == FORM:
         found = await _form(request, limit)
         names, files = [name for name, _ in found], [file for _, file in found]
@@ -125,6 +141,8 @@ async def _images(
             f"the body is empty. Send an image file, a form ({FORM}) with several in fields of any name, or raw pixels "
             f"({RAW})."
         )
+    if kind == JSON and not _FILE.match(body):
+        raise RequestError(f"the request has JSON, as for rows of a table. {protocol_request.expected(manifest)}")
     if kind != RAW or _FILE.match(body):
         return [None], protocol_request.Request(None, [body])
     shape = manifest.input.shape[1:]
@@ -134,6 +152,10 @@ async def _images(
     if len(images) > limit:
         raise _too_many(limit)
     return [None] * len(images), protocol_request.Request(images, None)
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _too_many(limit: int) -> LimitError:

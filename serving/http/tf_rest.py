@@ -10,7 +10,7 @@ from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
 from serving.http.middleware import record_of
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
-from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
+from serving.manifest import Manifest, Tensor
 from serving.protocols import tf_rest as protocol
 from serving.protocols.request import parse_version
 
@@ -31,9 +31,9 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         parsed = await predictor.offload(len(body), protocol.parse, body, served.manifest, limit)
         served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
-        return Response(
-            await predictor.offload(count_values(found), protocol.format_response, found, parsed.rows), media_type=JSON
-        )
+        size, warnings = count_values(found), parsed.request.warnings
+        body = await predictor.offload(size, protocol.format_response, found, parsed.rows, warnings)
+        return Response(body, media_type=JSON)
 
     async def status(request: Request) -> dict[str, object]:
         name, version, label = path_parameters(request)
@@ -106,23 +106,23 @@ def _as_json(status: VersionStatus) -> dict[str, object]:
 
 
 def _metadata(manifest: Manifest) -> dict[str, object]:
-    def tensor(name: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, object]:
-        sizes = [{"size": str(-1 if size is None else size), "name": ""} for size in shape]
-        return {"name": name, "dtype": _TYPES[dtype], "tensor_shape": {"dim": sizes, "unknown_rank": False}}
+    def tensor(name: str, one: Tensor) -> dict[str, object]:
+        sizes = [{"size": str(-1 if size is None else size), "name": ""} for size in one.shape]
+        return {"name": name, "dtype": _TYPES[one.dtype], "tensor_shape": {"dim": sizes, "unknown_rank": False}}
 
-    outputs = {name: tensor(name, one.dtype, one.shape) for name, one in manifest.outputs.items()}
+    outputs = {name: tensor(name, one) for name, one in manifest.outputs.items()}
     signatures = {
-        SIGNATURE: (INPUT, tensor(INPUT, "uint8", manifest.input.shape)),
-        SIGNATURE_FILES: (ENCODED, tensor(ENCODED, "string", (None,))),
+        signature: {
+            "inputs": {name: tensor(name, one)},
+            "outputs": outputs,
+            "method_name": "tensorflow/serving/predict",
+        }
+        for signature, (name, one) in manifest.signatures.items()
     }
+    found: dict[str, object] = {"signature_def": {"signature_def": signatures}}
+    if manifest.is_table:
+        found |= {"columns": [one.model_dump() for one in manifest.columns], "target": manifest.target}
     return {
         "model_spec": {"name": manifest.name, "signature_name": "", "version": str(manifest.version)},
-        "metadata": {
-            "signature_def": {
-                "signature_def": {
-                    name: {"inputs": {key: one}, "outputs": outputs, "method_name": "tensorflow/serving/predict"}
-                    for name, (key, one) in signatures.items()
-                }
-            }
-        },
+        "metadata": found,
     }

@@ -1,6 +1,6 @@
-// A card with an answer: the class, all probabilities, the input of the net, and the gates of its layers.
+// A card with an answer: the class or value, all probabilities, the input of the net, and the gates of its layers.
 import { find, make, percent } from "./dom.js";
-import { verdict, wanted } from "./endpoint.js";
+import { short, verdict, wanted } from "./endpoint.js";
 import { Gates } from "./gates.js";
 
 export class Answer {
@@ -37,10 +37,10 @@ export class Answer {
     this.section.classList.remove("empty", "old");
     this.#describe(target);
     const [label, share] = this.part("verdict").children;
-    const said = verdict(prediction);
+    const said = verdict(prediction, answer.target);
     label.textContent = label.title = said.label;
     share.textContent = said.share;
-    this.#notice(prediction.notice ?? "");
+    this.#notice(prediction.notice ?? answer.warnings?.join(" ") ?? "");
     // Of several digits, the net has seen each on its own, and the answer has only the class of each.
     this.part("inside").hidden = !said.share;
     if (said.share) this.#showOne(target, answer);
@@ -49,13 +49,13 @@ export class Answer {
   }
 
   #showOne({ classes }, answer) {
-    const { top, seen } = answer.predictions[0];
+    const { top = [], seen } = answer.predictions[0];
     const byLabel = new Map(top.map((one) => [one.label, one.probability]));
     // A few classes have a fixed row each.
     const fixed = top.length === classes.length && classes.every((name) => byLabel.has(name));
     const shown = fixed ? classes : top.map((one) => one.label);
     this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
-    pixels(this.part("seen"), seen);
+    if (seen) pixels(this.part("seen"), seen);
     this.gates.show(answer, this.part("seen"));
   }
 
@@ -71,14 +71,19 @@ export class Answer {
     this.section.classList.add("old");
   }
 
-  #describe({ name, facts }) {
+  #describe({ name, facts, columns, predicted }) {
     this.part("title").textContent = `${name}, version ${facts.version}`;
-    const data = facts.data ? ` of ${facts.data}` : "";
-    const quality = facts.test_accuracy === null ? `Not evaluated on test images${data}`
-      : `${percent(facts.test_accuracy)} right on ${facts.test_images?.toLocaleString("en") ?? "the"} test images${data}`;
+    // The input of a row is the form.
+    this.part("seen").parentElement.hidden = columns.length > 0;
+    const count = facts.test_images?.toLocaleString("en") ?? "the";
+    const tested = `test ${columns.length ? "rows" : "images"}${facts.data ? ` of ${facts.data}` : ""}`;
+    const quality = facts.test_accuracy !== null ? `${percent(facts.test_accuracy)} right on ${count} ${tested}`
+      : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}, R² ${facts.test_r2?.toFixed(3)}`
+      : `Not evaluated on ${tested}`;
     const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
     const day = new Date(facts.created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
-    this.part("facts").textContent = `${quality}; ${facts.net}, ${size}; exported on ${day}`;
+    const purpose = predicted ? `Predicts ${predicted} from ${columns.length} columns. ` : "";
+    this.part("facts").textContent = `${purpose}${quality}; ${facts.net}, ${size}; exported on ${day}`;
   }
 
   #notice(text) {

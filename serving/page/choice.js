@@ -4,11 +4,15 @@ import { find } from "./dom.js";
 const [model, version, against] = ["model", "version", "against"].map(find);
 const REFUSED = "END"; // State of a refused version.
 
-// A version to ask: `which` is its part of the query; `facts` and `classes` describe it.
+// What a model takes: a kind of image, or rows with certain columns.
+const kindOf = ({ pictures, columns }) => columns.length ? JSON.stringify(columns.map(({ name }) => name)) : pictures;
+
+// A version to ask: `which` is its part of the query; `facts` and `classes` describe it; images have no `columns`.
 function target(one, which = {}) {
   const number = which.label ? one.labels[which.label] : Number(which.version ?? one.versions[0]);
   const facts = one.facts.find((fact) => fact.version === number);
-  return facts && { name: one.name, which, facts, classes: one.classes, kind: one.input.pictures, shape: one.input.shape };
+  const { shape, columns, target: predicted } = one.input;
+  return facts && { name: one.name, which, facts, classes: one.classes, kind: kindOf(one.input), shape, columns, predicted };
 }
 
 const options = (pairs) => pairs.map(([text, value]) => new Option(text, value));
@@ -98,7 +102,7 @@ export class Choice {
     const labels = Object.entries(one?.labels ?? {}).map(([label, number]) => [`${label} (${number})`, `label=${label}`]);
     const numbers = (one?.versions ?? []).map((number) => [number, `version=${number}`]);
     set(version, options([["newest", ""], ...labels, ...numbers]), wanted.version);
-    const others = models.filter((each) => one && each.input.pictures === one.input.pictures).flatMap((each) =>
+    const others = models.filter((each) => one && kindOf(each.input) === kindOf(one.input)).flatMap((each) =>
       each.versions.map((number) => [`${each.name}, version ${number}`, `${each.name}/${number}`]));
     const mine = this.first && `${this.first.name}/${this.first.facts.version}`;
     const offered = others.filter(([, value]) => value !== mine);

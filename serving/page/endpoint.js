@@ -14,7 +14,7 @@ const SHOWN = 10; // Bars of an answer, and classes to request.
 
 export const hasKey = () => Boolean(sessionStorage.getItem("key"));
 
-export const wanted = (classes) => Math.min(classes.length, SHOWN);
+export const wanted = (classes) => Math.min(Math.max(classes.length, 1), SHOWN);
 
 // Returns the body of a response, as JSON unless `read` says otherwise.
 export async function ask(path, options = {}, read = (response) => response.json()) {
@@ -41,23 +41,34 @@ export async function ask(path, options = {}, read = (response) => response.json
 // Path and query of a prediction by a version, as `Choice` describes it.
 export function path(target, parameters) {
   const query = new URLSearchParams({ ...target.which, ...parameters });
-  return `predict/${encodeURIComponent(target.name)}?${query}`;
+  return `predict/${encodeURIComponent(target.name)}${query.size ? `?${query}` : ""}`;
 }
 
-// Predicts for one image; `inside` requests the input of the net and its gates, too.
-export async function classify(target, image, inside) {
-  const body = new FormData();
-  body.append("picture", image, image.name ?? "drawing.png");
+// Predicts for one image, or for one row; `inside` requests the input of the net and its gates, too.
+export async function classify(target, given, inside) {
+  const { body, headers } = target.columns.length ? rowBody(given) : imageBody(given);
   const digits = target.kind === "digit" ? { segments: true } : {};
   const more = inside ? { seen: true, explain: target.facts.gates, maps: target.facts.maps } : {};
   const start = performance.now();
   const query = { top: wanted(target.classes), ...digits, ...more };
-  const answer = await ask(path(target, query), { method: "POST", body });
+  const answer = await ask(path(target, query), { method: "POST", body, headers });
   return { answer, milliseconds: performance.now() - start };
 }
 
-// The class and its probability as text. An image of several digits has the class of each, and no probability.
-export function verdict({ top, segments }) {
+function imageBody(image) {
+  const body = new FormData();
+  body.append("picture", image, image.name ?? "drawing.png");
+  return { body };
+}
+
+const rowBody = (row) => ({ body: JSON.stringify({ rows: [row] }), headers: { "Content-Type": "application/json" } });
+
+export const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 6 });
+
+// The class and its probability as text, or the value and what it is of. An image of several digits has the class of
+// each, and no probability.
+export function verdict({ top, segments, value }, predicted) {
+  if (value !== undefined) return { label: short(value), share: predicted };
   if (!segments || segments.length === 1) return { label: top[0].label, share: percent(top[0].probability) };
   return { label: segments.map((one) => one.top[0].label).join("") || "No digit", share: "" };
 }

@@ -1,4 +1,4 @@
-// The page of the endpoint: takes an image, sends it, and shows the answers. No library, no resources from other sites.
+// The page of the endpoint: takes an image or a row, sends it, and shows the answers. No library, no resources from other sites.
 import { Answer } from "./answer.js";
 import { classifyAll, onRow } from "./batch.js";
 import { onPhoto } from "./camera.js";
@@ -9,8 +9,9 @@ import { Drawing } from "./drawing.js";
 import { Refused, ask, classify, onKey } from "./endpoint.js";
 import { onFiles } from "./files.js";
 import { Pen } from "./pen.js";
+import { Row } from "./row.js";
 import { showSamples } from "./samples.js";
-import { describe } from "./snippets.js";
+import { describe, describeRow } from "./snippets.js";
 import { remember } from "./visit.js";
 
 const POLL = 5000; // Milliseconds between two requests for the list of models,
@@ -18,12 +19,13 @@ const SOON = 500; // and while the endpoint is still loading them.
 const canvas = find("canvas");
 const drawing = new Drawing(canvas, () => predict());
 const pen = new Pen(drawing, find("pen"));
+const row = new Row(() => predict());
 const choice = new Choice(choose);
 const [first, second] = ["answer", "other"].map((id) => new Answer(find(id)));
 let kind = null;
 let asked = "";
 
-// Problems with the list of models, the choice and the last image, each shown until it is solved.
+// Problems with the list of models, the choice and the last image or row, each shown until it is solved.
 const problems = { models: "", choice: "", image: "" };
 
 function showProblems() {
@@ -44,7 +46,7 @@ async function report(about, work) {
   showProblems();
 }
 
-// The answers on the page are not those of the image.
+// The answers on the page are not those of the image or row.
 function showOld() {
   for (const card of [first, second]) card.showOld();
   showCrop(drawing.state, choice.first);
@@ -79,6 +81,9 @@ function choose() {
   showProblems();
   document.querySelector("main").hidden = !target;
   if (!target) return;
+  const table = target.columns.length > 0;
+  document.querySelector("main").classList.toggle("table", table);
+  if (table) row.show(target);
   const draws = target.kind === "digit";
   if (kind !== null && kind !== target.kind) drawing.reset();
   kind = target.kind;
@@ -88,7 +93,7 @@ function choose() {
     ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears, Ctrl+Z undoes."
     : "The centre of the image is used, cropped to the shape that the net takes.";
   find("other").hidden = !choice.second;
-  showSamples(target, (file, source) => drawing.show(file, source));
+  showSamples(table ? null : target, (file, source) => drawing.show(file, source));
   // Only a version that the table does not have yet needs its images to be sent again.
   const now = `${target.name}/${target.facts.version}/${target.facts.created}`;
   if (asked && asked !== now) classifyAll(target);
@@ -121,25 +126,29 @@ async function predict() {
 async function once() {
   const cards = [[first, choice.first], [second, choice.second]].filter(([, target]) => target);
   if (!cards.length) return;
-  describe(choice.first, drawing.state, drawing);
+  const table = choice.first.columns.length > 0;
   const { state } = drawing;
-  const image = await drawing.image();
-  if (!image) {
-    const invitation = kind === "digit" ? "Draw a digit to see a prediction" : "Choose an image to see a prediction";
-    for (const [card, target] of cards) card.showNothing(target, invitation);
+  if (table) describeRow(choice.first, row.values);
+  else describe(choice.first, state, drawing);
+  const given = table ? row.values : await drawing.image();
+  if (!given) {
+    const what = table ? "Fill in the form" : kind === "digit" ? "Draw a digit" : "Choose an image";
+    for (const [card, target] of cards) card.showNothing(target, `${what} to see a prediction`);
     showCrop(state, choice.first);
     return;
   }
-  const found = await Promise.all(cards.map(([, target]) => classify(target, image, true)));
-  // The canvas may have been cleared, and another model chosen, in the meantime.
-  if (drawing.empty || cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
+  const found = await Promise.all(cards.map(([, target]) => classify(target, given, true)));
+  // The canvas or the form may have been cleared, and another model chosen, in the meantime.
+  if (!(table ? row.values : !drawing.empty)) return;
+  if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
   cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds));
+  if (table) return;
   showCrop(state, choice.first, found[0].answer.predictions[0]);
   remember(canvas, state, choice.first, found[0].answer, (earlier) => drawing.restore(earlier));
 }
 
 async function take(files) {
-  if (!choice.first) return;
+  if (!choice.first || choice.first.columns.length) return;
   await drawing.show(files[0]);
   if (files.length > 1) classifyAll(choice.first, files);
 }

@@ -1,4 +1,4 @@
-// The request for the shown image as commands to copy.
+// The request for the shown image or row as commands to copy.
 import { find } from "./dom.js";
 import { hasKey, path } from "./endpoint.js";
 
@@ -15,17 +15,32 @@ export function describe(target, state, drawing) {
   const name = state.file?.name ?? "drawing.png";
   // Samples have an address; drawings and photos exist only on this page.
   find("save").hidden = Boolean(state.source) || drawing.empty;
-  texts = { curl: curl(target, state, name), python: python(target, name) };
+  texts = { curl: curl(target, state, name), python: client(target, `[${JSON.stringify(name)}]`, ".top[0]") };
   show();
 }
 
-function curl(target, { source }, name) {
-  const key = hasKey() ? ' -H "X-API-Key: $HIGHWAY_API_KEY"' : "";
-  const download = source ? `curl${key} -o ${quoted(name)} ${quoted(base + source)}\n` : "";
-  return `${download}curl${key} -F ${quoted(`picture=@${name}`)} ${quoted(base + path(target, { top: 3 }))}`;
+// Describes the request for a row, values by column, by a version.
+export function describeRow(target, row) {
+  image = null;
+  find("save").hidden = true;
+  const given = JSON.stringify(row ?? {});
+  const body = quoted(`{"rows": [${given}]}`);
+  texts = {
+    curl: `curl${keyHeader()} -H "Content-Type: application/json" -d ${body} ${quoted(base + path(target, {}))}`,
+    python: client(target, `rows=[${given}]`, target.classes.length ? ".top[0]" : ".value"),
+  };
+  show();
 }
 
-function python(target, name) {
+const keyHeader = () => (hasKey() ? ' -H "X-API-Key: $HIGHWAY_API_KEY"' : "");
+
+function curl(target, { source }, name) {
+  const download = source ? `curl${keyHeader()} -o ${quoted(name)} ${quoted(base + source)}\n` : "";
+  return `${download}curl${keyHeader()} -F ${quoted(`picture=@${name}`)} ${quoted(base + path(target, { top: 3 }))}`;
+}
+
+// Asks for `given` with the Python client, and prints a `part` of the prediction.
+function client(target, given, part) {
   const key = hasKey() ? ', api_key=os.environ["HIGHWAY_API_KEY"]' : "";
   const which = Object.entries(target.which).map(([kind, value]) => `, ${kind}=${kind === "version" ? value : JSON.stringify(value)}`);
   return [
@@ -33,8 +48,8 @@ function python(target, name) {
     "from serving.client import Client",
     "",
     `with Client(${JSON.stringify(base)}${key}) as client:`,
-    `    answer = client.predict(${JSON.stringify(target.name)}, [${JSON.stringify(name)}]${which.join("")})`,
-    "    print(answer.predictions[0].top[0])",
+    `    answer = client.predict(${JSON.stringify(target.name)}, ${given}${which.join("")})`,
+    `    print(answer.predictions[0]${part})`,
   ].join("\n");
 }
 

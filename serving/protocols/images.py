@@ -34,13 +34,7 @@ class Content(NamedTuple):
 
 def format_response(content: Content, manifest: Manifest) -> bytes:
     """Formats the JSON body."""
-    probabilities = content.outputs[PROBABILITIES]
-    labels, classes = manifest.labels, top(probabilities, content.top).tolist()
-    # Lists: taking single numbers out of arrays is slow.
-    guesses = [
-        [{"label": labels[index], "probability": row[index]} for index in first]
-        for row, first in zip(probabilities.tolist(), classes, strict=True)
-    ]
+    guesses = ranked(content.outputs[PROBABILITIES], manifest.labels, content.top)
     predictions, row = [], 0
     for number, name in enumerate(content.names):
         prediction: dict[str, Any] = {"top": guesses[row]}
@@ -65,6 +59,21 @@ def format_response(content: Content, manifest: Manifest) -> bytes:
     if GATE_MAPS in content.outputs:
         whole["map_layers"] = [one.layer for one in manifest.maps]
     return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def ranked(probabilities: np.ndarray, labels: Sequence[str], count: int) -> list[list[dict[str, Any]]]:
+    """Returns the most probable classes of each example, in descending order.
+
+    Args:
+        probabilities: `[n, classes]`.
+        labels: names of the classes.
+        count: number of classes to return.
+    """
+    # Lists: taking single numbers out of arrays is slow.
+    return [
+        [{"label": labels[index], "probability": row[index]} for index in first]
+        for row, first in zip(probabilities.tolist(), top(probabilities, count).tolist(), strict=True)
+    ]
 
 
 def _split(values: np.ndarray, maps: Sequence[GateMap]) -> list[np.ndarray]:

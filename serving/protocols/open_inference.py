@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import ENCODED, GATE_MEANS, INPUT, PROBABILITIES, Manifest
+from serving.manifest import ENCODED, GATE_MEANS, PROBABILITIES, Manifest
 from serving.model import top
 from serving.protocols.request import IMAGES, Request, cast, check_shape, decode_base64, expected, parse_json
 
@@ -19,7 +19,7 @@ HEADER = "inference-header-content-length"
 # Characters of an id, which the response repeats.
 ID = 1024
 DATATYPES = {"uint8": "UINT8", "float32": "FP32", "int64": "INT64", "string": "BYTES"}
-# Types in which pixels may be sent, little-endian; BF16 is not among NumPy's.
+# Types in which pixels and rows may be sent, little-endian; BF16 is not among NumPy's.
 NUMERIC = {
     "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
     "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
@@ -55,17 +55,17 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
         body: JSON, followed by the data of binary tensors.
         header: the value of `Inference-Header-Content-Length`, if there is one.
         manifest: manifest of the requested model.
-        images: maximum number of images in a request.
+        images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has far more values than that many images have pixels.
+        LimitError: see `serving.protocols.request.parse_json`.
         RequestError: it is malformed, or its input does not fit the model.
     """
     length = json_length(header, len(body))
     given = parse_json(body[:length] if length < len(body) else body, manifest, images)
     inputs = given.get("inputs") if isinstance(given, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise RequestError(f'"inputs" must be a list of one input, {INPUT!r} or {ENCODED!r}.')
+        raise RequestError(f'"inputs" must be a list of one input, {input_names(manifest)}.')
     return InferRequest(
         _request(inputs[0], body[length:], manifest),
         _id(given.get("id")),
@@ -151,12 +151,14 @@ def raw_output(value: np.ndarray | list[str]) -> bytes:
 
 def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str, Any]:
     """Returns the content of `GET /v2/models/{name}`."""
-    image = {"name": INPUT, "datatype": "UINT8", "shape": [-1, *manifest.input.shape[1:]]}
     return {
         "name": manifest.name,
         "versions": [str(version) for version in versions],
         "platform": platform,
-        "inputs": [image, {"name": ENCODED, "datatype": "BYTES", "shape": [-1]}],
+        "inputs": [
+            {"name": name, "datatype": DATATYPES[tensor.dtype], "shape": [-1, *tensor.shape[1:]]}
+            for name, tensor in manifest.signatures.values()
+        ],
         "outputs": [
             {"name": name, "datatype": DATATYPES[tensor.dtype], "shape": [-1, *tensor.shape[1:]]}
             for name, tensor in manifest.outputs.items()
@@ -166,7 +168,7 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
 
 def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
-    check_input(name, datatype)
+    check_input(name, datatype, manifest)
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
@@ -181,24 +183,29 @@ def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
     check_shape(tuple(shape), manifest)
     if size is None:
         return Request(cast(np.reshape(_flat(given.get("data"), shape), shape), manifest), None)
-    return Request(raw_pixels(tail, str(datatype), shape, manifest), None)
+    return Request(raw_values(tail, str(datatype), shape, manifest), None)
 
 
-def check_input(name: Any, datatype: Any) -> None:
-    """Raises `RequestError` for an input that no model has, or a datatype that it cannot be converted from."""
-    if name not in (INPUT, ENCODED):
-        raise RequestError(f"there is no input {name!r}. Give {INPUT!r} or {ENCODED!r}.")
+def check_input(name: Any, datatype: Any, manifest: Manifest) -> None:
+    """Raises `RequestError` for an input that the model does not have, or a datatype that cannot be converted."""
+    if name not in [one for one, _ in manifest.signatures.values()]:
+        raise RequestError(f"there is no input {name!r}. Give {input_names(manifest)}.")
     if name == ENCODED and datatype != "BYTES":
         raise RequestError(f"input {name!r} must have the datatype BYTES. Received: {datatype!r}.")
-    if name == INPUT and (not isinstance(datatype, str) or datatype not in NUMERIC):
-        others = ", ".join(one for one in NUMERIC if one != "UINT8")
-        raise RequestError(
-            f"input {name!r} must have the datatype UINT8, or {others} with whole numbers. Received: {datatype!r}."
-        )
+    if name != ENCODED and (not isinstance(datatype, str) or datatype not in NUMERIC):
+        own = DATATYPES[manifest.input.dtype]
+        others = ", ".join(one for one in NUMERIC if one != own)
+        whole = "" if manifest.is_table else " with whole numbers"
+        raise RequestError(f"input {name!r} must have the datatype {own}, or {others}{whole}. Received: {datatype!r}.")
 
 
-def raw_pixels(data: bytes, datatype: str, shape: list[int], manifest: Manifest) -> np.ndarray:
-    """Reads pixels from the bytes of a tensor.
+def input_names(manifest: Manifest) -> str:
+    """Returns the names of the inputs of a model, of which a request has one."""
+    return " or ".join(repr(name) for name, _ in manifest.signatures.values())
+
+
+def raw_values(data: bytes, datatype: str, shape: list[int], manifest: Manifest) -> np.ndarray:
+    """Reads pixels or rows from the bytes of a tensor.
 
     Args:
         data: the values, little-endian.
@@ -207,7 +214,7 @@ def raw_pixels(data: bytes, datatype: str, shape: list[int], manifest: Manifest)
         manifest: manifest of the requested model.
 
     Raises:
-        RequestError: the size does not fit, or the values are not whole numbers from 0 to 255.
+        RequestError: the size does not fit, or see `serving.protocols.request.cast`.
     """
     dtype = np.dtype(NUMERIC[datatype])
     if len(data) != dtype.itemsize * math.prod(shape):
@@ -280,14 +287,16 @@ def check_output(name: Any, classes: Any, manifest: Manifest) -> int:
     # Not `isinstance`: in Python, true is an int.
     if type(classes) is not int or classes < 0:
         raise RequestError(f'"classification" of {name!r} must be a number of classes. Received: {classes!r}.')
-    if classes and name not in _classified(manifest):
-        raise RequestError(f'{name!r} has no "classification". It is for {" and ".join(_classified(manifest))}.')
+    if classes and name not in (allowed := _classified(manifest)):
+        others = f" It is for {' and '.join(allowed)}." if allowed else ""
+        raise RequestError(f'{name!r} has no "classification".{others}')
     return classes
 
 
 def _classified(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     """Returns the outputs that `classification` applies to, with the name of each of their values."""
-    return {PROBABILITIES: manifest.labels, **({GATE_MEANS: manifest.gates} if manifest.gates is not None else {})}
+    found = {PROBABILITIES: manifest.labels, GATE_MEANS: manifest.gates}
+    return {name: names for name, names in found.items() if names and name in manifest.outputs}
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:

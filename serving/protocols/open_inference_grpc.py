@@ -40,10 +40,10 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage
     Args:
         body: the message.
         manifest: manifest of the requested model.
-        images: maximum number of images in a request.
+        images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has more images.
+        LimitError: it has more of them.
         RequestError: it is malformed, or its input does not fit the model.
     """
     try:
@@ -51,7 +51,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage
     except DecodeError:
         raise RequestError("the message is not a ModelInferRequest.") from None
     if len(given.inputs) != 1 or len(given.raw_input_contents) > 1:
-        raise RequestError("there must be one input, 'image' or 'image_bytes'.")
+        raise RequestError(f"there must be one input, {protocol.input_names(manifest)}.")
     if len(given.id) > protocol.ID:
         raise RequestError(f"the id has {len(given.id):,} characters, more than the limit of {protocol.ID:,}.")
     outputs = {
@@ -83,13 +83,13 @@ def format_response(outputs: Mapping[str, Any], manifest: Manifest, infer: Infer
 
 
 def _request(given: Any, raw: bytes | None, manifest: Manifest, images: int) -> Request:
-    protocol.check_input(given.name, given.datatype)
+    protocol.check_input(given.name, given.datatype, manifest)
     shape = list(given.shape)
     # Before any list is made from the message.
     if not shape or min(shape) < 0:
         raise RequestError(f"input {given.name!r} must have a shape without negative sizes. Received: {shape[:8]}.")
     if shape[0] > images:
-        raise LimitError(f"{shape[0]} images in one request are more than the limit of {images}.")
+        raise LimitError(f"{shape[0]} {manifest.unit}s in one request are more than the limit of {images}.")
     if given.name == ENCODED:
         files = given.contents.bytes_contents if raw is None else protocol.raw_files(raw)
         if shape not in ([len(files)], [len(files), 1]):
@@ -97,7 +97,7 @@ def _request(given: Any, raw: bytes | None, manifest: Manifest, images: int) -> 
         return Request(None, list(files))
     check_shape(tuple(shape[:8]), manifest)
     if raw is not None:
-        return Request(protocol.raw_pixels(raw, given.datatype, shape, manifest), None)
+        return Request(protocol.raw_values(raw, given.datatype, shape, manifest), None)
     field = _CONTENTS.get(given.datatype)
     if field is None:
         raise RequestError(f"input {given.name!r} in {given.datatype} must be sent as raw_input_contents.")

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import orjson
 
+from serving import rows
 from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
 
@@ -20,16 +21,18 @@ _OTHER_VALUES = 10_000
 
 @dataclass(frozen=True)
 class Request:
-    """Images to predict: pixels in the size of the net, or files of any size; the other one is None."""
+    """Images or rows to predict: inputs of the net, or image files of any size; the other one is None."""
 
     images: np.ndarray | None
-    """uint8 `[n, height, width, channels]`."""
+    """uint8 `[n, height, width, channels]`; or rows, float32 `[n, columns]`."""
     files: list[bytes] | None
     """Files in a format that `serving.image_files` reads."""
     names: list[str] | None = None
     """Names of the files in messages; None numbers them."""
     segments: bool = False
     """True if each digit of a file is predicted too."""
+    warnings: tuple[str, ...] = ()
+    """What the answer says about rows besides their predictions."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,34 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
     Args:
         text: the JSON.
         manifest: manifest of the requested model.
-        images: maximum number of images in a request.
+        images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has far more values than that many images have pixels, which would take gigabytes of memory.
+        LimitError: it has far more values than that many images have pixels, or rows have columns, which would take
+            gigabytes of memory.
         RequestError: it is malformed.
     """
     # Each pixel may be a list of its own.
     most = 4 * images * math.prod(manifest.input.shape[1:]) + _OTHER_VALUES
     if len(text) > most and sum(map(text.count, (b",", b"[", b"{"))) > most:
-        raise LimitError(f"the JSON has far more values than {images} images have pixels. {expected(manifest)}")
+        values = f"{images} rows have" if manifest.is_table else f"{images} images have pixels"
+        raise LimitError(f"the JSON has far more values than {values}. {expected(manifest)}")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is not JSON: {error}.") from None
+
+
+def to_rows(given: Any, manifest: Manifest) -> Request:
+    """Converts rows, as `serving.rows.encode` takes them, to a request.
+
+    Raises:
+        RequestError: see `serving.rows.encode`; or they are no list.
+    """
+    if not isinstance(given, list):
+        raise RequestError(f"the rows must be a list. {expected(manifest)}")
+    found = rows.encode(given, manifest)
+    return Request(found.values, None, warnings=found.warnings)
 
 
 def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
@@ -104,18 +121,20 @@ def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
 
 
 def cast(numbers: np.ndarray, manifest: Manifest) -> np.ndarray:
-    """Converts pixels of any numeric type to uint8, without changing a value.
+    """Converts pixels of any numeric type to uint8, without changing a value; or rows to float32.
 
     Args:
         numbers: integers or floating-point numbers of any shape.
         manifest: manifest of the requested model.
 
     Raises:
-        RequestError: they are not whole numbers from 0 to 255.
+        RequestError: pixels are not whole numbers from 0 to 255, or see `serving.rows.check`.
 
     Example:
         cast(np.float32([[0, 127, 255]]), manifest)
     """
+    if manifest.is_table:
+        return rows.check(numbers, manifest)
     if numbers.dtype == np.uint8:
         return numbers
     # NaN fails too.
@@ -131,11 +150,13 @@ def cast(numbers: np.ndarray, manifest: Manifest) -> np.ndarray:
 def check_shape(shape: tuple[int, ...], manifest: Manifest) -> None:
     """Raises `RequestError` for a batch of another shape than the net takes."""
     if tuple(shape[1:]) != manifest.input.shape[1:]:
-        raise RequestError(f"the image has the shape {tuple(shape)}. {expected(manifest)}")
+        raise RequestError(f"the {manifest.unit} has the shape {tuple(shape)}. {expected(manifest)}")
 
 
 def expected(manifest: Manifest) -> str:
     """Returns a sentence about the input of a model."""
+    if manifest.is_table:
+        return rows.expected(manifest)
     return f"Model {manifest.name!r} takes images of (batch, {', '.join(map(str, manifest.input.shape[1:]))}), uint8."
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from serving.errors import LimitError, RequestError
-from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest, Tensor
+from serving.manifest import ENCODED, SIGNATURE, Manifest, Tensor
 from serving.messages import tf_serving as messages
 from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
-from serving.protocols.tf_rest import INPUTS
 
 _METHOD = "tensorflow/serving/predict"
 # Fields of metadata that clients may ask for.
@@ -34,17 +33,17 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictMessa
     Args:
         body: the message.
         manifest: manifest of the requested model.
-        images: maximum number of images in a request.
+        images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has more images.
+        LimitError: it has more of them.
         RequestError: it is malformed, or names a signature, input or output that the model does not have.
     """
     given = message(messages.PredictRequest, body)
     signature = given.model_spec.signature_name or SIGNATURE
-    if signature not in INPUTS:
-        raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(INPUTS)}.")
-    name = INPUTS[signature]
+    if signature not in manifest.signatures:
+        raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(manifest.signatures)}.")
+    name, _ = manifest.signatures[signature]
     if list(given.inputs) != [name]:
         received = ", ".join(map(repr, list(given.inputs)[:8])) or "none"
         raise RequestError(f"the signature {signature} has the one input {name!r}. Received: {received}.")
@@ -97,8 +96,7 @@ def metadata(manifest: Manifest) -> bytes:
             info.tensor_shape.dim.add(size=-1 if size is None else size)
 
     signatures = messages.SignatureDefMap()
-    files = Tensor(dtype="string", shape=(None,))
-    for signature, (name, tensor) in {SIGNATURE: (INPUT, manifest.input), SIGNATURE_FILES: (ENCODED, files)}.items():
+    for signature, (name, tensor) in manifest.signatures.items():
         one = signatures.signature_def[signature]
         one.method_name = _METHOD
         describe(one.inputs[name], name, tensor)
@@ -146,21 +144,25 @@ def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request
     if not shape or min(shape) < 0:
         raise RequestError(f"input {name!r} must have a shape without negative sizes. Received: {shape}.")
     if shape[0] > images:
-        raise LimitError(f"{shape[0]} images in one request are more than the limit of {images}.")
-    if name == INPUT:
+        raise LimitError(f"{shape[0]} {manifest.unit}s in one request are more than the limit of {images}.")
+    if name != ENCODED:
         check_shape(tuple(shape), manifest)
     elif shape[1:] not in ([], [1]):
         raise RequestError(f"input {name!r} must be a list of files. Received the shape {shape}.")
     try:
         found = messages.array(tensor)
     except KeyError:
-        raise RequestError(f"input {name!r} has a type that cannot be converted. Expected {_expected(name)}.") from None
+        wanted = _expected(name, manifest)
+        raise RequestError(f"input {name!r} has a type that cannot be converted. Expected {wanted}.") from None
     except (ValueError, OverflowError):
         raise RequestError(f"input {name!r} does not have as many values as its shape {shape}.") from None
     if (found.dtype == object) != (name == ENCODED):
-        raise RequestError(f"input {name!r} has the type {found.dtype}. Expected {_expected(name)}.")
+        raise RequestError(f"input {name!r} has the type {found.dtype}. Expected {_expected(name, manifest)}.")
     return Request(None, found.ravel().tolist()) if name == ENCODED else Request(cast(found, manifest), None)
 
 
-def _expected(name: str) -> str:
-    return "DT_STRING" if name == ENCODED else "DT_UINT8, or another type of number with whole numbers"
+def _expected(name: str, manifest: Manifest) -> str:
+    if name == ENCODED:
+        return "DT_STRING"
+    number = ", or another type of number"
+    return f"DT_FLOAT{number}" if manifest.is_table else f"DT_UINT8{number} with whole numbers"

@@ -1,6 +1,6 @@
 """The JSON of TF Serving's REST interface (tensorflow.org/tfx/serving/api_rest), in its row and its column format."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,11 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import ENCODED, INPUT, SIGNATURE, SIGNATURE_FILES, Manifest
-from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels
+from serving.manifest import ENCODED, ROW, SIGNATURE, Manifest
+from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels, to_rows
 
 # Names of the states of a version.
 STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
-INPUTS = {SIGNATURE: INPUT, SIGNATURE_FILES: ENCODED}
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,10 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     Args:
         body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
         manifest: manifest of the requested model.
-        images: maximum number of images in a request.
+        images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has far more values than that many images have pixels.
+        LimitError: see `serving.protocols.request.parse_json`.
         RequestError: it is malformed, or names a signature or input that the model does not have.
 
     Example:
@@ -43,27 +42,41 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
         raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
     signature = given.get("signature_name") or SIGNATURE
-    if not isinstance(signature, str) or signature not in INPUTS:
-        raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(INPUTS)}.")
+    if not isinstance(signature, str) or signature not in manifest.signatures:
+        raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(manifest.signatures)}.")
+    name, _ = manifest.signatures[signature]
     rows = "instances" in given
-    values = _rows(given["instances"], INPUTS[signature]) if rows else _column(given["inputs"], INPUTS[signature])
-    if signature == SIGNATURE:
-        return PredictRequest(Request(to_pixels(values, manifest), None), rows)
-    return PredictRequest(Request(None, [_file(value) for value in values]), rows)
+    if manifest.is_table:
+        return PredictRequest(to_rows(_table(given["instances"] if rows else given["inputs"]), manifest), rows)
+    values = _rows(given["instances"], name) if rows else _column(given["inputs"], name)
+    if name == ENCODED:
+        return PredictRequest(Request(None, [_file(value) for value in values]), rows)
+    return PredictRequest(Request(to_pixels(values, manifest), None), rows)
 
 
-def format_response(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
+def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Sequence[str] = ()) -> bytes:
     """Formats the body of a response.
 
     Args:
         outputs: arrays by name; labels are a list of strings.
-        rows: whether to write an object per image instead of a list per output.
+        rows: whether to write an object per image or row instead of a list per output.
+        warnings: what to say besides, if anything.
     """
+    more = {"warnings": warnings} if warnings else {}
     if not rows:
-        return orjson.dumps({"outputs": dict(outputs)}, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps({"outputs": dict(outputs), **more}, option=orjson.OPT_SERIALIZE_NUMPY)
     names = list(outputs)
     lists = [value.tolist() if isinstance(value, np.ndarray) else value for value in outputs.values()]
-    return orjson.dumps({"predictions": [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]})
+    predictions = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return orjson.dumps({"predictions": predictions, **more})
+
+
+def _table(values: Any) -> Any:
+    """Unwraps rows, or each of them, in an object under the name of the input, as TF Serving's clients write them."""
+    if isinstance(values, list):
+        return [_table(value) if isinstance(value, dict) else value for value in values]
+    is_named = isinstance(values, dict) and list(values) == [ROW] and isinstance(values[ROW], list)
+    return values[ROW] if is_named else values
 
 
 def _rows(instances: Any, name: str) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import ENCODED, INPUT, LABELS, ONNX, PROBABILITIES, Manifest
+from serving.manifest import ENCODED, LABELS, ONNX, PROBABILITIES, Manifest
 from serving.statistics import Durations, Statistics
 
 EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics")
@@ -23,7 +23,7 @@ def config(manifest: Manifest, platform: str, versions: Iterable[int], largest: 
         manifest: manifest of the model.
         platform: name of the backend.
         versions: versions in service.
-        largest: maximum number of images in a request.
+        largest: maximum number of images or rows in a request.
     """
 
     def tensor(name: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, Any]:
@@ -31,9 +31,13 @@ def config(manifest: Manifest, platform: str, versions: Iterable[int], largest: 
         # Triton's tensors have at least one dimension after the batch.
         return described if shape[1:] else {**described, "reshape": {"shape": []}}
 
-    image = {**tensor(INPUT, manifest.input.dtype, manifest.input.shape), "format": "FORMAT_NHWC"}
-    # A client has to send one of the two; those that fill every required input send pixels.
-    encoded = {**tensor(ENCODED, "string", (None,)), "optional": True}
+    inputs = [tensor(name, one.dtype, one.shape) for name, one in manifest.signatures.values()]
+    for one in inputs:
+        if one["name"] == ENCODED:
+            # A client has to send one of the two; those that fill every required input send pixels.
+            one["optional"] = True
+        elif not manifest.is_table:
+            one["format"] = "FORMAT_NHWC"
     outputs = [tensor(name, one.dtype, one.shape) for name, one in manifest.outputs.items()]
     for one in outputs:
         if one["name"] == PROBABILITIES:
@@ -44,7 +48,7 @@ def config(manifest: Manifest, platform: str, versions: Iterable[int], largest: 
         "backend": platform.partition("_")[0],
         "version_policy": {"specific": {"versions": sorted(versions)}},
         "max_batch_size": largest,
-        "input": [image, encoded],
+        "input": inputs,
         "output": outputs,
         "default_model_filename": ONNX,
     }

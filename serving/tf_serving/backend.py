@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from serving import checks, manifest
-from serving.checks import TOLERANCE
 from serving.engine.backends import Outputs, ServedVersion
 from serving.engine.settings import Settings
 from serving.errors import BusyError, UnavailableError
-from serving.manifest import PROBABILITIES, Manifest
+from serving.manifest import Manifest
 from serving.model import Seen, Version, open_without_graph
 from serving.reference import Samples
 from serving.statistics import Statistics
@@ -111,7 +110,7 @@ class RemoteVersion:
 
     @property
     def samples(self) -> Samples | None:
-        """Its reference images."""
+        """Its reference images or rows."""
         return self.opened.samples
 
     @property
@@ -131,9 +130,9 @@ class RemoteVersion:
     async def predict(self, images: np.ndarray) -> Outputs:
         """Predicts; concurrent requests are batched by the server."""
         if self._images and self._images + len(images) > self.settings.queue:
-            raise BusyError(
-                f"{self._images} images are with TF Serving already; the limit is {self.settings.queue}.", after=1.0
-            )
+            unit = self.manifest.unit
+            message = f"{self._images} {unit}s are with TF Serving already; the limit is {self.settings.queue}."
+            raise BusyError(message, after=1.0)
         # A server refuses more than its own largest batch, and may refuse an empty one.
         size = self.settings.batch
         parts = [images[start : start + size] for start in range(0, len(images), size)]
@@ -165,10 +164,11 @@ class RemoteVersion:
         """
         samples = self.opened.samples
         if samples is None:
-            await self._predict_part(np.zeros((1, *self.manifest.input.shape[1:]), np.uint8), CHECK)
+            shape, dtype = self.manifest.input.shape[1:], self.manifest.input.dtype
+            await self._predict_part(np.zeros((1, *shape), dtype), CHECK)
             return
-        found = (await self._predict_part(samples.images, CHECK))[PROBABILITIES]
-        if not np.allclose(found, samples.probabilities, rtol=0, atol=TOLERANCE):
+        found = (await self._predict_part(samples.inputs, CHECK))[self.manifest.predicted]
+        if not checks.agrees(found, samples, self.manifest):
             raise UnavailableError(
                 f"TF Serving at {self.connection.address} does not predict like version {self.version} of "
                 f"model {self.name!r}. It must serve the same repository as the endpoint."
@@ -181,7 +181,8 @@ class RemoteVersion:
             if found[name].shape != (len(images), *self._shape(name)):
                 raise refused(
                     self.connection.address,
-                    f"{name} of model {self.name!r} have the shape {found[name].shape} for {len(images)} images",
+                    f"{name} of model {self.name!r} have the shape {found[name].shape} for {len(images)} "
+                    f"{self.manifest.unit}s",
                 )
         return found
 

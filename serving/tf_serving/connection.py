@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.errors import UnavailableError
+from serving.manifest import INPUT, ROW
 
 AVAILABLE = "AVAILABLE"
 
@@ -36,7 +37,7 @@ class Connection(Protocol):
         Args:
             model: its name.
             version: its number.
-            images: uint8 `[batch, height, width, channels]`, at least one.
+            images: uint8 `[batch, height, width, channels]`, or rows, float32 `[batch, columns]`; at least one.
             outputs: names of the outputs to return, all of them float32.
             timeout: seconds to wait for the answer.
 
@@ -48,6 +49,11 @@ class Connection(Protocol):
 
     async def close(self) -> None:
         """Closes it; pending requests get no answer."""
+
+
+def input_name(batch: np.ndarray) -> str:
+    """Returns the name of the input that takes a batch."""
+    return INPUT if batch.dtype == np.uint8 else ROW
 
 
 def refused(address: str, reason: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:

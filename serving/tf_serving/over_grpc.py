@@ -7,9 +7,9 @@ import grpc
 import numpy as np
 
 from serving.errors import GoneError, UnavailableError
-from serving.manifest import INPUT, SIGNATURE
+from serving.manifest import SIGNATURE
 from serving.messages import tf_serving as messages
-from serving.tf_serving.connection import refused
+from serving.tf_serving.connection import input_name, refused
 
 # Reconnects within a second; gRPC's own pauses grow to two minutes.
 _OPTIONS = (
@@ -57,7 +57,7 @@ class GrpcConnection:
         request = messages.PredictRequest(output_filter=outputs)
         _specify(request, model, version)
         request.model_spec.signature_name = SIGNATURE
-        request.inputs[INPUT].CopyFrom(messages.tensor(images))
+        request.inputs[input_name(images)].CopyFrom(messages.tensor(images))
         answer = await self._answer(self._predict(request, timeout=timeout))
         try:
             # Indexing a map of messages would add missing keys.

@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 
 from serving.errors import GoneError, UnavailableError
-from serving.manifest import INPUT, SIGNATURE
-from serving.tf_serving.connection import refused
+from serving.manifest import SIGNATURE
+from serving.tf_serving.connection import input_name, refused
 
 
 class RestConnection:
@@ -39,8 +39,12 @@ class RestConnection:
         self, model: str, version: int, images: np.ndarray, outputs: tuple[str, ...], timeout: float
     ) -> dict[str, np.ndarray]:
         """Predicts a batch."""
-        request = {"signature_name": SIGNATURE, "inputs": {INPUT: np.ascontiguousarray(images)}}
-        body = orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY)
+        request = {"signature_name": SIGNATURE, "inputs": {input_name(images): np.ascontiguousarray(images)}}
+        if images.dtype == np.uint8:
+            body = orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY)
+        else:
+            # TF Serving reads NaN, a missing number, but not null, which orjson writes in its place.
+            body = json.dumps(request, default=np.ndarray.tolist).encode()
         answer = await self._request("POST", f"{_path(model, version)}:predict", timeout, content=body)
         try:
             return {name: np.array(answer["outputs"][name], np.float32) for name in outputs}

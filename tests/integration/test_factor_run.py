@@ -12,12 +12,14 @@ from rich.console import Console
 from pipelines.core import run as runs
 from pipelines.data import preprocess
 from pipelines.data.sources import load
+from pipelines.export import onnx_model
 from pipelines.studies.papers.factors.walk_forward import WEIGHTS, measured
 from pipelines.training import checkpoint, metrics_file
 from pipelines.training.evaluate import evaluate
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
 from pipelines.verbs.train import parse_train
+from serving import manifest
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def test_evaluation_reports_r2_against_the_training_mean(trained_run, data_dir, 
     assert main(["evaluate", str(trained_run.path), "--data-dir", str(data_dir)]) == 0
     said = capsys.readouterr().out
     assert "R²" in said
-    assert "highway export" not in said
+    assert "next: highway export" in said
     found = json.loads((trained_run.path / "evaluation.json").read_text())
     targets = {name: load("fama_french", name, data_dir).labels.astype(float) for name in ("train", "test")}
     inputs = preprocess.apply(
@@ -95,11 +97,18 @@ def test_evaluation_reports_r2_against_the_training_mean(trained_run, data_dir, 
     assert not (trained_run.path / "figures" / "confusion.png").exists()
 
 
-def test_export_is_refused(trained_run, tmp_path, monkeypatch, capsys):
+def test_vectors_without_names_are_exported_with_numbers_for_names(trained_run, data_dir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["export", str(trained_run.path), "--to", str(tmp_path / "model")]) == 2
-    assert "Only image classifiers can be exported" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert main(["export", str(trained_run.path), "--to", "models/factor", "--data-dir", str(data_dir), "--gates"]) == 0
+    content = manifest.read(tmp_path / "models" / "factor" / "1")
+    assert [(column.name, column.categories) for column in content.columns] == [(str(one), None) for one in range(4)]
+    assert (content.target, content.labels, len(content.gates)) == ("target", (), 4)
+    examples = load("fama_french", "validation", data_dir)
+    inputs = preprocess.apply(preprocess.load(trained_run.path / "preprocess.npz"), examples.images)
+    expected = runs.load_model(trained_run).predict(inputs, verbose=0)
+    found = onnx_model.predictor(tmp_path / "models" / "factor" / "1" / "model.onnx")(examples.images)
+    np.testing.assert_allclose(found["value"], expected, atol=1e-4)
+    assert main(["export", "models/factor", "--verify"]) == 0
 
 
 @pytest.mark.slow

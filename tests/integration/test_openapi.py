@@ -1,6 +1,7 @@
 """The OpenAPI description of the endpoint, and requests generated from it, sent to a running one."""
 
 import copy
+import shutil
 from pathlib import Path
 
 import httpx2 as httpx
@@ -12,18 +13,27 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from serving.engine.settings import Settings
 from serving.http.app import make_app
+from tests import table_model
 from tests.endpoint import Endpoint
 
 
 @pytest.fixture(scope="module")
 def url(repository, tmp_path_factory):
-    with Endpoint(repository, tmp_path_factory.mktemp("log") / "log") as endpoint:
+    folder = tmp_path_factory.mktemp("endpoint")
+    shutil.copytree(repository / "digits", folder / "models" / "digits")
+    table_model.write(folder / "models" / "houses" / "1", regression=True)
+    with Endpoint(folder / "models", folder / "log") as endpoint:
         yield endpoint.url
 
 
 def with_existing_names(description):
     """Returns the description with names that exist: generated ones would all be 404."""
-    values = {"name": ["digits", "nothing"], "version": ["0", "1", "2"], "label": ["stable"], "number": [0, 99]}
+    values = {
+        "name": ["digits", "houses", "nothing"],
+        "version": ["0", "1", "2"],
+        "label": ["stable"],
+        "number": [0, 99],
+    }
     for path in description["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

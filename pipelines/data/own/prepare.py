@@ -1,12 +1,9 @@
-"""Prepares the user's own data as a TFDS data set in the user's cache, with images of one size."""
+"""Prepares the user's own data as a TFDS data set in the user's cache: images of one size, or rows of a table."""
 
 import hashlib
 import json
-import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,28 +12,24 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pipelines.core.config import Config
-from pipelines.core.console import TimeLeftColumn, say
-from pipelines.core.errors import UserError, disk_is_full
-from pipelines.core.files import user_cache, write_text
+from pipelines.core.console import say
+from pipelines.core.errors import UserError
 from pipelines.data import sources
-from pipelines.data.catalog import silence
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow
+from pipelines.data.own import arrow, rows, tables
 from pipelines.data.own import survey as surveys
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
+from pipelines.data.own.storing import SOURCE, data_name, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
+from pipelines.data.own.table_data import read_table, with_table
 from pipelines.data.parallel import fixed
-from pipelines.data.roots import INFO, KNOWN
+from pipelines.data.roots import INFO
 from pipelines.data.sources import SizesError
 from serving.manifest import ConversionKind
 
-# Description of where a data set comes from, next to the files of TFDS.
-SOURCE = "source.json"
-VERSION = "1.0.0"
 # Part of the digest: another number if images are converted differently.
 FORMAT = 2
 
@@ -83,6 +76,18 @@ def is_own(data: str) -> bool:
     return "/" in data or data not in tfds.list_builders(with_community_datasets=False)
 
 
+def is_table(data: str) -> bool:
+    """Returns whether `data` is the path of the user's own table of numbers, not of images.
+
+    Args:
+        data: the word after `--data`.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return is_own(data) and rows.matches(Path(data).expanduser())
+
+
 def read(data: str, group: str | None, console: Console) -> OwnData:
     """Reads all images of the user's own data, and assigns them to splits.
 
@@ -95,11 +100,11 @@ def read(data: str, group: str | None, console: Console) -> OwnData:
         UserError: the data cannot be read; see `formats.find_items`.
     """
     path = Path(data).expanduser().absolute()
-    return _surveyed(str(path), _name(path), find_items(path, group), console)
+    return _surveyed(str(path), data_name(path), find_items(path, group), console)
 
 
 def _surveyed(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
-    with _progress(console, f"reading {name}", len(items)) as advance:
+    with progress_bar(console, f"reading {name}", len(items)) as advance:
         found = survey(items, advance)
     if not found.images:
         raise UserError(f"none of the {len(items):,} images of {source} can be read. The first: {found.damaged[0]}")
@@ -130,14 +135,26 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
     """
     form = ImageForm(shape if len(shape) > 2 else (*shape, 1 if own.found.is_grey else 3), kind)
     digest = _digest(own, form)
-    target = user_cache() / "own" / digest[:16] / own.name / VERSION
-    if not (target / INFO).is_file():
-        _store(own, form, target, digest, console)
+    about = {"source": own.source, "digest": digest, "damaged": list(own.found.damaged)}
+    folder = store(
+        own.source,
+        own.name,
+        digest,
+        {
+            "image": tfds.features.Image(shape=form.shape),
+            "label": tfds.features.ClassLabel(names=list(own.found.labels)),
+            "name": tfds.features.Text(),
+        },
+        lambda advance: {split: _examples(own, split, form, advance) for split in own.counts},
+        total=len(own.splits),
+        files={SOURCE: json.dumps(about, indent=2) + "\n"},
+        console=console,
+    )
     counts = own.counts
     shown = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "validation", "test") if counts[split])
     size = " x ".join(map(str, form.shape))
     say(console, f"{own.source}: {shown} images of {len(own.found.labels)} classes, prepared as {size}")
-    return target
+    return folder
 
 
 def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: str | None, console: Console) -> Path:
@@ -165,7 +182,7 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: 
 
 
 def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
-    """Returns a configuration whose images have one size: its own data, or a prepared form of them.
+    """Returns a configuration whose data can be trained on: its own data, or a prepared form of them.
 
     Args:
         config: the configuration.
@@ -173,18 +190,39 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
         console: where to print progress, and what is unusual about the data.
 
     Raises:
-        UserError: the data cannot be read or prepared, or no classifier can be trained from them.
+        UserError: the data cannot be read or prepared, or no net can be trained from them.
     """
+    if is_table(config.data):
+        return with_table(config, read_table(config), console)
+    path = Path(config.data)
+    if path.suffix.lower() in tables.SUFFIXES and not path.expanduser().exists():
+        raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
     if is_own(config.data):
+        refuse_target(config)
         own = read(config.data, config.group, console)
     else:
         try:
-            sources.describe(config.data, data_dir)
+            refuse_target(config, sources.describe(config.data, data_dir).target)
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
         own = _surveyed(config.data, builder.name, list(_published(builder)), console)
     return with_prepared(config, own, console)
+
+
+def refuse_target(config: Config, found: str | None = None) -> None:
+    """Refuses a target for data that are no table of numbers, or have another.
+
+    Args:
+        config: the configuration.
+        found: target of the data; None for other data.
+
+    Raises:
+        UserError: the configuration has another target.
+    """
+    if config.target not in (None, found):
+        has = f"is a table whose target is {found}" if found else "is no table of numbers"
+        raise UserError(f"{config.data} {has}. Leave out --target {config.target}.")
 
 
 def with_prepared(config: Config, own: OwnData, console: Console) -> Config:
@@ -252,46 +290,6 @@ class _Records:
         return dataset.as_numpy_iterator()
 
 
-def _name(path: Path) -> str:
-    """Returns the name of the data set: that of the file or folder, as TFDS takes it."""
-    name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_") or "data"
-    return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
-
-
-def _store(own: OwnData, form: ImageForm, target: Path, digest: str, console: Console) -> None:
-    features = tfds.features.FeaturesDict(
-        {
-            "image": tfds.features.Image(shape=form.shape),
-            "label": tfds.features.ClassLabel(names=list(own.found.labels)),
-            "name": tfds.features.Text(),
-        }
-    )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(dir=target.parent, prefix=".preparing-") as aside,
-            _progress(console, f"preparing {own.name}", len(own.splits)) as advance,
-            silence(),
-        ):
-            builder = tfds.dataset_builders.AdhocBuilder(
-                name=target.parent.name,
-                version=VERSION,
-                features=features,
-                split_datasets={split: _examples(own, split, form, advance) for split in own.counts},
-                data_dir=aside,
-                description=f"Prepared from {own.source}.",
-            )
-            builder.download_and_prepare()
-            about = {"source": own.source, "digest": digest, "damaged": list(own.found.damaged)}
-            write_text(Path(builder.data_dir) / SOURCE, json.dumps(about, indent=2) + "\n")
-            # Another process may have been faster.
-            with suppress(OSError):
-                Path(builder.data_dir).rename(target)
-    except OSError as error:
-        trouble = disk_is_full(error) or error.strerror or str(error)
-        raise UserError(f"{own.source} cannot be prepared in {target.parent}: {trouble}.") from error
-
-
 def _examples(
     own: OwnData, split: Split, form: ImageForm, advance: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -312,13 +310,3 @@ def _digest(own: OwnData, form: ImageForm) -> str:
     for image, split in zip(own.found.images, own.splits, strict=True):
         whole.update(json.dumps([image.digest, image.item.label, image.item.name, split]).encode())
     return whole.hexdigest()
-
-
-@contextmanager
-def _progress(console: Console, label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar, and yields the function that advances it."""
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeLeftColumn())
-    # The file is fixed, because TFDS is silenced by redirecting the standard output.
-    with Progress(*columns, console=Console(file=console.file), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)

@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -52,13 +52,17 @@ class Survey:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the classes: in the order of numbers if all are numbers, else by name."""
-        names = {image.item.label for image in self.images}
-        return tuple(sorted(names, key=(lambda name: (int(name), name)) if all(map(_is_number, names)) else None))
+        return in_order({image.item.label for image in self.images})
 
     @property
     def is_grey(self) -> bool:
         """True if no image has colours."""
         return all(image.is_grey for image in self.images)
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Sorts names: in the order of numbers if all are numbers, else by name."""
+    return tuple(sorted(names, key=(lambda name: (int(name), name)) if all(map(_is_number, names)) else None))
 
 
 def survey(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> Survey:
@@ -132,11 +136,28 @@ def assign(images: Sequence[SurveyedImage], validation: float = VALIDATION, test
     if images and images[0].item.split is not None:
         return [image.item.split or "train" for image in images]
     keys = [image.digest if image.item.group is None else image.item.group for image in images]
+    return assign_keys(keys, [image.item.label for image in images], validation, test)
+
+
+def assign_keys(
+    keys: Sequence[str], labels: Sequence[str], validation: float = VALIDATION, test: float = TEST
+) -> list[Split]:
+    """Assigns examples to splits as `assign` does.
+
+    Args:
+        keys: digest of the content of each example, or its group.
+        labels: class of each example; the same for all of a regression.
+        validation: share of the validation split.
+        test: share of the test split.
+
+    Returns:
+        The split of each example.
+    """
     places = {key: _place(key) for key in keys}
     found = {key: _split(place, validation, test) for key, place in places.items()}
     members: dict[str, set[str]] = defaultdict(set)
-    for image, key in zip(images, keys, strict=True):
-        members[image.item.label].add(key)
+    for label, key in zip(labels, keys, strict=True):
+        members[label].add(key)
     shares: dict[Split, float] = {"train": 1.0, "test": test, "validation": validation}
     wanted = [split for split, share in shares.items() if share]
     for own in members.values():
@@ -257,7 +278,7 @@ def _some(names: Sequence[str]) -> list[str]:
 
 
 def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit()
+    return name.isascii() and name.removeprefix("-").isdigit()
 
 
 def _place(key: str) -> float:

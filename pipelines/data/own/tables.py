@@ -1,6 +1,7 @@
 """Tables of images, in CSV or Parquet: columns of paths or encoded images, of labels, and optionally of splits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,44 @@ def matches(path: Path) -> bool:
     return (path.is_file() and path.suffix.lower() in SUFFIXES) or (path.is_dir() and _metadata(path) is not None)
 
 
+def has_images(table: Path) -> bool:
+    """Returns whether a table has a column of images: their paths, or their content.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    with reading(table):
+        if table.suffix.lower() == ".parquet":
+            schema = pq.read_schema(table)
+        else:
+            with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
+                schema = reader.schema
+    kinds = (field.type for field in schema if field.name.lower() in IMAGE)
+    return not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds)
+
+
+@contextmanager
+def reading(table: Path) -> Iterator[None]:
+    """Turns the errors of reading a table in the block into a `UserError`."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
+        raise UserError(f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}.") from error
+
+
+def separated(table: Path) -> pa_csv.ParseOptions:
+    """Returns how columns are separated: by tabs in a .tsv file, else by commas, or by semicolons if its head has more.
+
+    Args:
+        table: the file.
+    """
+    if table.suffix.lower() == ".tsv":
+        return pa_csv.ParseOptions(delimiter="\t", newlines_in_values=True)
+    with table.open("rb") as file:
+        head = file.readline()
+    return pa_csv.ParseOptions(delimiter=max(",;", key=lambda one: head.count(one.encode())), newlines_in_values=True)
+
+
 def items(path: Path, group: str | None) -> Iterator[Item]:
     """Lists the images of a table. Paths in it are relative to the folder of the table.
 
@@ -38,10 +77,8 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         UserError: the table cannot be read, or lacks a column.
     """
     table = (_metadata(path) or path) if path.is_dir() else path
-    try:
+    with reading(table):
         yield from _parquet(table, group) if table.suffix.lower() == ".parquet" else _csv(table, group)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise UserError(f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}.") from error
 
 
 def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str]:
@@ -119,7 +156,7 @@ def _metadata(folder: Path) -> Path | None:
 
 
 def _csv(table: Path, group: str | None) -> Iterator[Item]:
-    form = pa_csv.ParseOptions(delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
+    form = separated(table)
     with pa_csv.open_csv(table, parse_options=form) as reader:
         names = reader.schema.names
     # Labels such as 007 are names, not numbers.

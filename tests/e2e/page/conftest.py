@@ -6,6 +6,7 @@ import shutil
 import pytest
 from PIL import Image
 
+from tests import table_model
 from tests.digits import all_digits
 from tests.e2e.browser import CHROMIUM, DRIVER, TALL, assert_clean, browser
 from tests.e2e.colour_model import COLOURS, add_photographs
@@ -14,12 +15,14 @@ from tests.endpoint import Endpoint, add_bad_version
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, its copy `other`, `photographs`, and `damaged`."""
+    """A repository with `digits`, its copy `other`, `photographs`, the tables `houses` and `sales`, and `damaged`."""
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
     shutil.copytree(models / "digits", models / "other")
     manifest = models / "other" / "1" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "other"}))
+    table_model.write(models / "houses" / "1", regression=True)
+    table_model.write(models / "sales" / "1")
     add_bad_version(models / "digits", 2)
     (models / "damaged").mkdir()
     (models / "digits" / "2").rename(models / "damaged" / "1")

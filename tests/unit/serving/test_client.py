@@ -1,6 +1,7 @@
 """The client, without a network and without waiting."""
 
 import io
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -117,6 +118,35 @@ def test_invalid_images_are_refused(waits, images, why):
     client, endpoint = made(200)
     with pytest.raises(ClientError, match=why):
         client.predict("digits", images)
+    assert endpoint.requests == []
+
+
+def test_rows_are_sent_as_json(waits):
+    client, endpoint = made(200)
+    given = [{"rooms": np.float32(4), "city": "Rome", "age": float("nan")}, [4, None, "Rome"], np.array([1.5, 2])]
+    client.predict("houses", rows=given, explain=True)
+    (request,) = endpoint.requests
+    assert request.url.raw_path == b"/predict/houses?top=3&explain=true"
+    assert request.headers["content-type"] == "application/json"
+    rows = [{"rooms": 4, "city": "Rome", "age": None}, [4, None, "Rome"], [1.5, 2]]
+    assert json.loads(request.content) == {"rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "give either images or rows"),
+        ({"images": [b"x"], "rows": [{}]}, "give either images or rows"),
+        ({"rows": {"rooms": 4}}, r"rows must be a list\. Received: .* \(dict\)\. Put it in brackets"),
+        ({"rows": [{}, "Rome"]}, r"row 2 is 'Rome' \(str\)\. Expected a dict, or a list of values"),
+        ({"rows": [[float("inf")]]}, "a row has a value that cannot be sent"),
+        ({"rows": [{"built": datetime.now(UTC)}]}, "a row has a value that cannot be sent"),
+    ],
+)
+def test_invalid_rows_are_refused(waits, given, why):
+    client, endpoint = made(200)
+    with pytest.raises(ClientError, match=why):
+        client.predict("houses", **given)
     assert endpoint.requests == []
 
 

@@ -27,7 +27,7 @@ from serving.errors import UnavailableError
 from serving.http.app import make_app
 from serving.http.connections import protocol
 from serving.model import open_model
-from tests import tiny_model
+from tests import table_model, tiny_model
 
 ROOT = Path(__file__).parents[3]
 ADDRESS, TF_SERVING = "http://127.0.0.1:8501", "localhost:8500"
@@ -58,10 +58,11 @@ def free():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with the model `demo`, signed, its keys, and images."""
+    """A folder with the models `demo`, signed, and `houses`, the keys, and images."""
     folder = tmp_path_factory.mktemp("home")
     version = folder / "models" / "demo" / "1"
     tiny_model.write(version)
+    table_model.write(folder / "models" / "houses" / "1", regression=True)
     key = Ed25519PrivateKey.generate()
     (folder / "signing.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -116,6 +117,7 @@ def test_examples(module, code, home, made, monkeypatch):
         "folder": folder,
         "path": folder / manifest.ONNX,
         "manifest": manifest.read(folder) if module.startswith("serving.protocols") else manifest,
+        "content": manifest.read(Path("models/houses/1")),
         "session": None,
         "client": Client(address),
         "handler": logging.NullHandler(),

@@ -4,6 +4,7 @@ import pytest
 
 from serving.errors import ModelError
 from serving.manifest import NAME, Manifest, read
+from tests import table_model
 
 
 def test_a_written_manifest_is_read(version):
@@ -32,8 +33,8 @@ def change(version, **changes):
 
 
 def test_a_later_format_is_refused_with_both_numbers(version):
-    change(version, format=2)
-    with pytest.raises(ModelError, match="has format 2, this program reads format 1"):
+    change(version, format=3)
+    with pytest.raises(ModelError, match="has format 3, this program reads formats 1 and 2"):
         read(version)
 
 
@@ -55,4 +56,55 @@ def test_the_onnx_file_must_be_listed(version):
     del files["model.onnx"]
     change(version, files=files)
     with pytest.raises(ModelError, match=r"model\.onnx must be among the files"):
+        read(version)
+
+
+@pytest.fixture(params=[False, True], ids=["classes", "regression"])
+def table(request, tmp_path):
+    return table_model.write(tmp_path / "models" / "houses" / "1", regression=request.param)
+
+
+def test_the_manifest_of_a_table_is_read(table):
+    found = read(table)
+    assert found.is_table
+    assert [column.name for column in found.columns] == ["rooms", "age", "city"]
+    assert found.columns[2].categories == ("Paris", "Rome", "Oslo")
+    assert found.computed == (("probabilities" if found.labels else "value"), "gate_means")
+    assert found.target == ("sold" if found.labels else "price")
+    assert Manifest.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_manifest_of_images_says_nothing_about_tables(version):
+    found = read(version)
+    assert (found.is_table, found.columns, found.predicted) == (False, (), "probabilities")
+    assert "target" not in found.model_dump()
+
+
+def columns(*names, categories=None):
+    made = [{"name": name, "categories": categories} for name in names]
+    return {"name": "row", "shape": [None, 3], "columns": made}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"format": 1}, "tables alone have format 2 and a target"),
+        ({"target": None}, "tables alone have format 2 and a target"),
+        ({"input": columns("rooms", "age")}, "2 columns do not make rows of 3 values"),
+        ({"input": columns("rooms", "age", "age")}, "two columns have the same name"),
+        ({"input": columns("a", "b", "c", categories=["x", "x"])}, "a category is listed twice"),
+        ({"pictures": "digit"}, "neither a conversion of images nor maps"),
+        ({"outputs": {}}, "is missing|classes need labels"),
+        ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|1 labels and 2 gates"),
+    ],
+)
+def test_the_manifest_of_a_table_must_agree_with_itself(table, changes, said):
+    change(table, **changes)
+    with pytest.raises(ModelError, match=said):
+        read(table)
+
+
+def test_classes_need_their_labels(version):
+    change(version, labels=[])
+    with pytest.raises(ModelError, match=r"classes need labels, and labels\.txt among the files"):
         read(version)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from serving.errors import ModelError
-from serving.manifest import Manifest
+from serving.manifest import Input, Manifest
 from serving.reference import SHOWN, read
 
 LABELS = tuple(f"class {number}" for number in range(20))
@@ -17,7 +17,7 @@ LABELS = tuple(f"class {number}" for number in range(20))
 @pytest.fixture
 def described(content):
     made = Manifest.model_construct(**content | {"labels": LABELS})
-    return made.model_copy(update={"input": Manifest.model_fields["input"].annotation(**content["input"])})
+    return made.model_copy(update={"input": Input(**content["input"])})
 
 
 def archive(count=40, classes=None, **changes):

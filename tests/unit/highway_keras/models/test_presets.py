@@ -40,6 +40,7 @@ DENSE = {
     "mnist_dense_100": (99, -4.0),
     "cifar100_dense_50": (49, -4.0),
     "mnist_dense_1000": (999, -10.0),
+    "table": (4, -1.0),
     "factor": (4, -1.0),
 }
 

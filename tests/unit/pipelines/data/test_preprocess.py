@@ -7,7 +7,8 @@ from hypothesis.extra.numpy import arrays
 
 from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
-from pipelines.data.preprocess import FLAT, Fitted, apply, fit, load, save
+from pipelines.core.run import TableColumn
+from pipelines.data.preprocess import FLAT, LIMIT, Fitted, apply, fit, in_units, load, save, standardized
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(1, 7), st.sampled_from([1, 3]))
 images = shapes.flatmap(lambda shape: arrays(np.uint8, shape))
@@ -150,3 +151,70 @@ def test_a_damaged_file_is_reported_by_name(tmp_path):
     np.savez(path, settings=np.array(Preprocess(mean="pixel").model_dump_json()))
     with pytest.raises(UserError, match="its mean is missing"):
         load(path)
+
+
+COLUMNS = (
+    TableColumn(name="size", missing=True),
+    TableColumn(name="city", categories=("Oslo", "Rome")),
+    TableColumn(name="age"),
+    TableColumn(name="empty", categories=()),
+)
+
+
+def table(count, seed=0):
+    """Rows with gaps in the first three columns, and some unknown categories."""
+    random = np.random.default_rng(seed)
+    sizes = np.where(random.random(count) < 0.3, np.nan, random.normal(1e6, 1e3, count))
+    return np.stack([sizes, random.integers(-1, 2, count), random.normal(size=count), -np.ones(count)], 1).astype("f4")
+
+
+def encoded(rows, training):
+    """The reference: numbers, indicators of missing ones, categories."""
+    kept = training[:, [0, 2]].astype(float)
+    found = (rows[:, [0, 2]] - np.nanmean(kept, 0)) / np.nanstd(kept, 0)
+    return np.concatenate(
+        [np.nan_to_num(np.clip(found, -LIMIT, LIMIT)), np.isnan(rows[:, :1]), rows[:, 1:2] == [0, 1]], 1
+    )
+
+
+def test_rows_are_encoded_by_the_moments_of_the_training_rows():
+    training, rows = table(200), table(50, seed=1)
+    rows[0] = [1e30, 5, -1e30, 0]
+    fitted = fit(Preprocess(scale=1.0), training, COLUMNS, np.arange(200) % 3)
+    found = apply(fitted, tf.constant(rows)).numpy()
+    assert found.shape == (50, sum(column.inputs for column in COLUMNS)) == (50, 5)
+    np.testing.assert_allclose(found, encoded(rows, training), atol=1e-3)
+    assert np.isfinite(found).all()
+    assert found[0].tolist() == [LIMIT, -LIMIT, 0, 0, 0]
+    # Scale and mean follow.
+    scaled = fit(Preprocess(scale=0.5, mean="pixel"), training, COLUMNS)
+    expected = 0.5 * encoded(training, training)
+    np.testing.assert_allclose(apply(scaled, tf.constant(training)), expected - expected.mean(0), atol=1e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(arrays(np.float32, (7, 3), elements=st.floats(width=32, allow_nan=True, allow_infinity=False)))
+def test_no_number_becomes_infinite(rows):
+    fitted = fit(Preprocess(scale=1.0), rows, [TableColumn(name=name, missing=True) for name in "abc"])
+    found = apply(fitted, tf.constant(rows)).numpy()
+    assert np.isfinite(found).all()
+    assert abs(found).max() <= LIMIT
+
+
+def test_targets_of_a_table_are_standardized_and_converted_back():
+    targets = np.random.default_rng(0).normal(5e5, 2e4, (100, 1)).astype("f4")
+    fitted = fit(Preprocess(scale=1.0), table(100), COLUMNS, targets)
+    small = standardized(fitted, tf.constant(targets)).numpy()
+    assert (small.mean(), small.std()) == (pytest.approx(0, abs=1e-3), pytest.approx(1, rel=1e-3))
+    np.testing.assert_allclose(in_units(fitted, small), targets, rtol=1e-5)
+    for other in (fit(Preprocess(), table(9)), fit(Preprocess(), table(9), COLUMNS, np.arange(9))):
+        assert standardized(other, targets) is in_units(other, targets) is targets
+
+
+def test_the_encoding_of_a_table_survives_a_round_trip_through_a_file(tmp_path):
+    rows = table(30)
+    fitted = fit(Preprocess(scale=1.0, mean="pixel"), rows, COLUMNS, rows[:, 2:3])
+    save(fitted, tmp_path / "preprocess.npz")
+    again = load(tmp_path / "preprocess.npz")
+    np.testing.assert_array_equal(apply(again, tf.constant(rows)), apply(fitted, tf.constant(rows)))
+    assert in_units(again, 1.5) == in_units(fitted, 1.5)

@@ -1,3 +1,4 @@
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.config import Subset
 from pipelines.core.errors import UserError
-from pipelines.data.sources import Examples, describe, load
+from pipelines.core.run import DataRecord, TableColumn
+from pipelines.data.sources import COLUMNS, Examples, TableForm, describe, load
 
 SPLITS = ["train", "validation", "test"]
 
@@ -202,6 +204,37 @@ def test_vectors_with_targets_make_a_regression(tiny):
         describe(data, validation=2)
     with pytest.raises(UserError, match=r"only labelled images are drawn at random.*subset\.train=2"):
         describe(data, part=Subset(train=2))
+
+
+def test_vectors_with_labels_make_a_classification(tiny):
+    data = tiny({"train": 30, "test": 6}, image="none", vectors={"features": vector(3)})
+    info = describe(data, validation=6)
+    assert (info.shape, info.inputs, len(info.labels)) == ((3,), (3,), 3)
+    assert info.counts == {"train": 24, "validation": 6, "test": 6}
+    held_out = load(data, "validation", validation=6, memory=0)
+    assert held_out.images.shape == (6, 3)
+    assert np.bincount(held_out.labels).tolist() == [2, 2, 2]
+    assert len(load(data, "train", part=Subset(train=9))) == 9
+
+
+def test_the_columns_of_a_table_are_next_to_its_files(tiny):
+    data = tiny({"train": 6}, image="none", label="none", vectors={"features": vector(2), "target": vector(1)})
+    columns = (TableColumn(name="age", missing=True), TableColumn(name="city", categories=("Oslo", "Rome")))
+    form = TableForm(target="price", columns=columns)
+    (Path(data) / COLUMNS).write_text(form.model_dump_json())
+    info = describe(data)
+    assert (info.columns, info.target, info.shape, info.inputs) == (columns, "price", (2,), (4,))
+    record = DataRecord(**dataclasses.asdict(info))
+    assert DataRecord.model_validate_json(record.model_dump_json()) == record
+    assert record.inputs == (4,)
+    (Path(data) / COLUMNS).write_text("{")
+    with pytest.raises(UserError, match=r"columns\.json is damaged"):
+        describe(data)
+
+
+def test_records_of_other_data_have_no_fields_of_tables(tiny):
+    info = describe(tiny({"train": 6}))
+    assert set(DataRecord(**dataclasses.asdict(info)).model_dump()) == {"name", "version", "shape", "labels", "counts"}
 
 
 def test_images_of_another_type_are_refused(tiny):

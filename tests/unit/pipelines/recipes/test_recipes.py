@@ -28,6 +28,7 @@ ORIGINALS = (
     "cifar100_dense_50",
     "mnist_dense_1000",
     "factor",
+    "table",
 )
 # A demonstration, and a net that is too deep to have twins.
 ALONE = ("demo", "mnist_dense_1000")

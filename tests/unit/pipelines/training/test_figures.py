@@ -95,3 +95,13 @@ def test_confusion_shows_shares_of_the_true_class(figure, classes):
     assert shares[-1, 0] == 0.25
     assert len(figure.axes[0].texts) == (0 if classes > 20 else 2 * classes - 1)
     figure.canvas.draw()
+
+
+def test_values_of_a_table_are_drawn_against_the_true_ones(figure):
+    predicted, targets = np.array([1.0, 2.5, 2.0]), np.array([1.5, 2.0, 4.0])
+    result = evaluation.measure_regression(predicted[:, None], targets[:, None], 2.2, "final", "houses 1.0.0")
+    figures.values(figure, result, predicted, targets, "price")
+    (axes,) = figure.axes
+    np.testing.assert_array_equal(axes.collections[0].get_offsets(), np.stack([targets, predicted], 1))
+    assert axes.get_xlim() == axes.get_ylim() == pytest.approx((0.88, 4.12))
+    figure.canvas.draw()

@@ -16,7 +16,7 @@ from serving.statistics import Statistics
 REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
 
 
-def version(number, *, gone):
+def version(number, *, gone, columns=()):
     async def predict(images):
         # Lets simultaneous requests begin, too.
         await asyncio.sleep(0.01)
@@ -24,7 +24,7 @@ def version(number, *, gone):
             raise GoneError(f"{number} is gone")
         return {"probabilities": np.full((len(images), 1), number)}
 
-    return SimpleNamespace(predict=predict, statistics=Statistics())
+    return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=SimpleNamespace(columns=columns))
 
 
 def predicted(tmp_path, served, look, find, count=1):
@@ -58,6 +58,12 @@ def test_a_gone_version_without_a_replacement_is_an_error(tmp_path):
 def test_a_replacement_that_is_gone_too_is_an_error(tmp_path):
     first, second = version(1, gone=True), version(2, gone=True)
     with pytest.raises(GoneError, match="2 is gone"):
+        predicted(tmp_path, first, lambda: None, lambda: second)
+
+
+def test_rows_are_not_predicted_by_a_replacement_with_other_columns(tmp_path):
+    first, second = version(1, gone=True, columns=("rooms",)), version(2, gone=False, columns=("age",))
+    with pytest.raises(GoneError, match="1 is gone"):
         predicted(tmp_path, first, lambda: None, lambda: second)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 from concurrent import futures
@@ -117,6 +118,35 @@ def test_nan_in_a_rest_answer_is_read():
     # TF Serving writes NaN, which JSON does not have.
     with rest(200, b'{"outputs": {"probabilities": [[0.5, NaN]]}}') as url:
         assert np.isnan(asked(url)["probabilities"]).tolist() == [[False, True]]
+
+
+@pytest.mark.parametrize("address", ["http://here", "here:8500"])
+def test_rows_are_sent_with_their_missing_numbers(monkeypatch, address):
+    rows, sent = np.float32([[4, np.nan], [1, -1]]), []
+
+    async def predict():
+        connection = connect(address)
+        if isinstance(connection, RestConnection):
+
+            async def request(method, path, timeout, content):
+                sent.append(np.array(json.loads(content)["inputs"]["row"], np.float32))
+                return {"outputs": {"value": [[1], [2]]}}
+
+            monkeypatch.setattr(connection, "_request", request)
+        else:
+
+            async def answer(request, timeout):
+                sent.append(messages.array(request.inputs["row"]))
+                tensor = messages.tensor(np.float32([[1], [2]]))
+                return messages.PredictResponse.FromString(response(value=tensor))
+
+            monkeypatch.setattr(connection, "_predict", answer)
+        found = await connection.predict("houses", 1, rows, ("value",), 1.0)
+        await connection.close()
+        return found
+
+    assert asyncio.run(predict())["value"].tolist() == [[1], [2]]
+    np.testing.assert_array_equal(sent[0], rows)
 
 
 def response(**tensors):

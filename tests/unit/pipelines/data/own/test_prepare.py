@@ -18,7 +18,7 @@ from pipelines.data.own import arrow
 from pipelines.data.own.prepare import SOURCE, is_own, prepare, read, resolved
 from pipelines.data.roots import INFO
 from serving import image_files
-from tests import shapes
+from tests import houses, shapes
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +172,20 @@ def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console)
     assert (info.name, info.shape, info.labels) == ("varied", (12, 12, 3), shapes.CLASSES)
     assert sum(info.counts.values()) == 24
     assert info.counts["test"]
+
+
+def test_a_target_is_for_tables_of_numbers(tmp_path, console):
+    with pytest.raises(UserError, match=r"shapes is no table of numbers\. Leave out --target price"):
+        resolved(config(shapes.write(tmp_path / "shapes", 4), target="price"), None, console)
+    table = config(houses.write(tmp_path / "houses.csv", 60), target="price")
+    prepared = resolved(table, None, console)
+    assert sources.describe(prepared.data).target == "price"
+    # Unchanged tables are prepared once, and a prepared one keeps its target.
+    assert resolved(table, None, console) == resolved(prepared, None, console) == prepared
+    with pytest.raises(UserError, match=r"is a table whose target is price\. Leave out --target verdict"):
+        resolved(prepared.model_copy(update={"target": "verdict"}), None, console)
+    with pytest.raises(UserError, match=r"without images for --image-fit"):
+        resolved(table.model_copy(update={"image_fit": "pad"}), None, console)
+    said = console.file.getvalue()
+    assert "left out: country is the same in every row" in said
+    assert "test rows, 6 columns; regression, because price is a number" in said

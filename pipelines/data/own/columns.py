@@ -1,0 +1,179 @@
+"""The columns of a table: their values, which of them help, and how they become the numbers of a row."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core.errors import UserError
+from pipelines.core.run import TableColumn
+from pipelines.data.own.survey import in_order
+
+# Most categories of a column; the most frequent ones are kept.
+CATEGORIES = 100
+# Share of different values from which a text is an identifier, if there are as many as this.
+IDENTIFIER, FEWEST = 0.9, 10
+# Categories in a description.
+SHOWN = 4
+MICROSECONDS_PER_DAY = 86_400e6
+LARGEST = float(np.finfo(np.float32).max)
+
+
+class SurveyedColumn(NamedTuple):
+    """Description of the values of a column."""
+
+    name: str
+    kind: str
+    missing: int
+    """Rows without a value."""
+    values: str
+    """Range of the numbers, or the categories."""
+
+
+def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
+    """Returns the values of a column, or why they cannot be used.
+
+    Args:
+        column: the column.
+        name: its name.
+        path: the file, for messages.
+
+    Returns:
+        Numbers, float64 with NaN for missing ones; dates are days since 1970. Or texts, objects with None for missing
+        ones. Or the rest of a sentence about the column.
+
+    Raises:
+        UserError: numbers are infinite, or texts are not in UTF-8.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_binary(kind) and path.suffix.lower() != ".parquet":
+        raise UserError(f"the column {name!r} of {path} is not in UTF-8. Convert the file: iconv -f latin1 -t utf-8.")
+    if why := _unusable(column, name):
+        return why
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return np.array([text or None for text in column.cast(pa.string()).to_pylist()], object)
+    if is_date(kind):
+        instants = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        return instants.cast(pa.float64(), safe=False).to_numpy() / MICROSECONDS_PER_DAY
+    numbers = column.cast(pa.float64(), safe=False).to_numpy()
+    too_large = np.flatnonzero(np.abs(numbers) > LARGEST)
+    if len(too_large):
+        raise UserError(
+            f"the column {name!r} of {path} has the number {numbers[too_large[0]]:g} in row {too_large[0] + 1}. "
+            "Expected finite numbers: correct it, or leave the cell empty."
+        )
+    return numbers
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Returns whether values are dates, with or without a time."""
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
+def is_missing(found: np.ndarray) -> np.ndarray:
+    """Returns which of the `values` are missing, bool [n]."""
+    if found.dtype == object:
+        return np.array([value is None for value in found], bool)
+    return np.isnan(found)
+
+
+def useless(found: np.ndarray, known: np.ndarray) -> str:
+    """Returns why a column does not help to predict anything, as the rest of a sentence; nothing if it may.
+
+    Args:
+        found: its values.
+        known: rows with a target, bool [n].
+    """
+    if found.dtype != object and found[0] in (0, 1) and (np.diff(found) == 1).all():
+        return "numbers the rows"
+    found = found[known]
+    missing = is_missing(found)
+    different = len(set(found[~missing].tolist()))
+    if missing.all():
+        return "is empty where the target is known"
+    if different == 1 and not missing.any():
+        return "is the same in every row"
+    if found.dtype == object and different >= FEWEST and different > IDENTIFIER * (~missing).sum():
+        return f"is text with a different value in nearly every row ({different:,}), like an identifier"
+    return ""
+
+
+def described(name: str, found: np.ndarray) -> TableColumn:
+    """Describes a column by its values in the training rows.
+
+    Args:
+        name: its name.
+        found: these values.
+    """
+    if found.dtype != object:
+        return TableColumn(name=name, missing=bool(np.isnan(found).any()))
+    counts = Counter(value for value in found.tolist() if value is not None)
+    frequent = sorted(counts, key=lambda value: (-counts[value], value))[:CATEGORIES]
+    return TableColumn(name=name, categories=in_order(frequent))
+
+
+def numbered(found: np.ndarray, column: TableColumn) -> np.ndarray:
+    """Replaces categories by their index, -1 for missing and unknown ones; numbers stay as they are.
+
+    Args:
+        found: values of the column.
+        column: its description.
+
+    Returns:
+        float64 [n].
+    """
+    if column.categories is None:
+        return found
+    index = {category: number for number, category in enumerate(column.categories)}
+    return np.array([index.get(value, -1) for value in found.tolist()], float)
+
+
+def as_texts(found: np.ndarray) -> list[str | None]:
+    """Returns values as names of categories or classes, None for missing ones; whole numbers have no decimal point."""
+    if found.dtype == object:
+        return found.tolist()
+    return [None if np.isnan(one) else _plain(one) for one in found.tolist()]
+
+
+def surveyed(name: str, found: np.ndarray, kind: pa.DataType) -> SurveyedColumn:
+    """Describes all values of a column.
+
+    Args:
+        name: its name.
+        found: the values.
+        kind: their type in the file.
+    """
+    missing = is_missing(found)
+    known = found[~missing].tolist()
+    if found.dtype != object:
+        span = f"{_short(min(known))} to {_short(max(known))}"
+        return SurveyedColumn(name, "days since 1970" if is_date(kind) else "number", int(missing.sum()), span)
+    common = [value for value, _ in Counter(known).most_common()]
+    more = ", ..." if len(common) > SHOWN else ""
+    return SurveyedColumn(name, "category", int(missing.sum()), f"{len(common)}: {', '.join(common[:SHOWN])}{more}")
+
+
+def _unusable(column: pa.ChunkedArray, name: str) -> str:
+    """Returns why a column has neither numbers nor categories, as the rest of a sentence."""
+    kind = column.type
+    if not name.strip():
+        # Programs write the numbers of rows into a column without a name.
+        return "has no name"
+    if len(column) == column.null_count:
+        return "is empty"
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    numbers = pa.types.is_primitive(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind))
+    return "" if texts or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == math.floor(number) else repr(number)
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number == math.floor(number) and abs(number) < 1e9 else f"{number:.4g}"

@@ -1,0 +1,318 @@
+"""Tables of numbers and categories, in CSV, TSV or Parquet: target, task, columns and splits."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from pipelines.core.errors import UserError, nearest
+from pipelines.core.run import DataRecord, TableColumn
+from pipelines.data.own import columns, tables
+from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
+from pipelines.data.own.item import SPLITS, Split
+from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
+
+Task = Literal["auto", "classification", "regression"]
+
+# Names of the target if none is given, in order of preference and in any case.
+TARGETS = ("target", "label", "class", "y")
+# Whole numbers are classes if there are at most this many, each of which occurs this often, and in this share of rows.
+CLASSES, OFTEN, SHARE = 20, 5, 0.01
+# Texts for missing values, besides those of Arrow (empty, NA, null, nan, ...).
+MISSING = ("?", "None", "none")
+
+
+@dataclass(frozen=True)
+class TableData:
+    """The user's own table, read once. Rows without a target are left out."""
+
+    source: str
+    """Absolute path of the file."""
+    target: str
+    """Column that is predicted."""
+    task: str
+    """The task, and the reason for it."""
+    labels: tuple[str, ...]
+    """Names of the classes; none for a regression."""
+    columns: tuple[TableColumn, ...]
+    """Columns that a net gets."""
+    features: np.ndarray
+    """float32 [n, columns]: numbers as they are, NaN if missing; the index of a category, -1 if missing or unknown."""
+    truth: np.ndarray
+    """Classes, int64 [n]; or targets, float32 [n]."""
+    splits: Sequence[Split]
+    """The split of each row."""
+    surveyed: tuple[SurveyedColumn, ...]
+    """The values of each of the columns."""
+    left_out: Mapping[str, str]
+    """Columns that a net does not get, each with the reason."""
+    notes: tuple[str, ...]
+    """A sentence for everything that is unusual about the rows."""
+
+    @property
+    def counts(self) -> Counter[Split]:
+        """Number of rows in each split."""
+        return Counter(self.splits)
+
+
+def matches(path: Path) -> bool:
+    """Returns whether the data are a table without a column of images.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return path.is_file() and path.suffix.lower() in tables.SUFFIXES and not tables.has_images(path)
+
+
+def read(path: Path, target: str | None = None, group: str | None = None, task: Task = "auto") -> TableData:
+    """Reads a table, chooses columns and task, and assigns rows to splits.
+
+    Rows are assigned by a hash of their content, or of their group, unless a column of texts names the splits.
+
+    Args:
+        path: the file.
+        target: column that is predicted; None for one named target, label, class or y.
+        group: column whose equal values stay in one split; None for none.
+        task: "auto" predicts classes if the target is text, a boolean, or a whole number with few, frequent values.
+
+    Raises:
+        UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, or the
+            target cannot be predicted.
+
+    Example:
+        read(Path("houses.csv"), "price").task  # "regression, because price is a number with ..."
+    """
+    content = read_file(path)
+    target = _target(content.column_names, target, path)
+    found = {name: columns.values(content[name], name, path) for name in content.column_names}
+    answers = found.pop(target)
+    if isinstance(answers, str):
+        raise UserError(f"the target {target} of {path} {answers}. Name another column with --target.")
+    groups = _groups(group, target, found, path)
+    known = ~columns.is_missing(answers)
+    answers = answers[known]
+    if len(answers) < FEWEST:
+        raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
+    labels, truth, reason = _task(answers, target, task)
+    left_out: dict[str, str] = {}
+    kept: dict[str, np.ndarray] = {}
+    given: list[Split] | None = None
+    for name, values in found.items():
+        if isinstance(values, str):
+            left_out[name] = values
+        elif name == group:
+            left_out[name] = "names the groups, whose rows stay in one split"
+        elif given is None and name.lower() in tables.SPLIT and _names_splits(values[known]):
+            given, left_out[name] = [SPLITS[one.strip().lower()] for one in values[known]], "names the splits"
+        elif why := columns.useless(values, known):
+            left_out[name] = why
+        else:
+            kept[name] = values[known]
+    if not kept:
+        reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
+        raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
+    keys = _keys([*kept.values(), answers], None if groups is None else groups[known])
+    splits = given or assign_keys(keys, [labels[one] for one in truth] if labels else [""] * len(truth))
+    train = np.array([split == "train" for split in splits])
+    _refuse(labels, truth, train, target)
+    described = tuple(columns.described(name, values[train]) for name, values in kept.items())
+    features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
+    surveyed = [columns.surveyed(name, values, content.schema.field(name).type) for name, values in kept.items()]
+    notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
+    return TableData(
+        source=str(path.absolute()),
+        target=target,
+        task=reason,
+        labels=labels,
+        columns=described,
+        features=np.column_stack(features).astype(np.float32),
+        truth=truth,
+        splits=splits,
+        surveyed=tuple(surveyed),
+        left_out=left_out,
+        notes=(*notes, *_notes(kept, labels, truth, splits)),
+    )
+
+
+def read_as(path: Path, data: DataRecord) -> tuple[np.ndarray, np.ndarray]:
+    """Reads the rows of another table with the columns that a net was trained on; those without a target are left out.
+
+    Args:
+        path: the file; it may have further columns.
+        data: the data of the training.
+
+    Returns:
+        Features, float32 [n, columns]; and classes, int64 [n], or targets, float32 [n, 1].
+
+    Raises:
+        UserError: the file cannot be read, lacks a column, has no row with a target, text in place of numbers, or other
+            classes.
+    """
+    content = read_file(path)
+    wanted = [*(column.name for column in data.columns), str(data.target)]
+    if missing := [name for name in wanted if name not in content.column_names]:
+        raise UserError(f"{path} lacks the column {missing[0]}. It has: {', '.join(content.column_names)}.")
+    *features, answers = (_same_kind(content, name, path) for name in wanted)
+    known = ~columns.is_missing(answers)
+    if not known.any():
+        raise UserError(f"{path} has no row with a {data.target}.")
+    numbers = np.column_stack(
+        [_as_column(values[known], column, path) for values, column in zip(features, data.columns, strict=True)]
+    ).astype(np.float32)
+    if not data.labels:
+        return numbers, _as_column(answers[known], TableColumn(name=wanted[-1]), path).astype(np.float32)[:, None]
+    index = {label: number for number, label in enumerate(data.labels)}
+    names = [str(name) for name in columns.as_texts(answers[known])]
+    if others := sorted(set(names) - index.keys()):
+        raise UserError(f"{path} has the {data.target} {others[0]}, which the net was not trained on.")
+    return numbers, np.array([index[name] for name in names], np.int64)
+
+
+def _same_kind(content: pa.Table, name: str, path: Path) -> np.ndarray:
+    values = columns.values(content[name], name, path)
+    # A column may be empty here.
+    return np.full(len(content), None, object) if isinstance(values, str) else values
+
+
+def _as_column(values: np.ndarray, column: TableColumn, path: Path) -> np.ndarray:
+    if column.categories is not None:
+        return columns.numbered(np.array(columns.as_texts(values), object), column)
+    texts = [value for value in values.tolist() if isinstance(value, str)]
+    if texts:
+        raise UserError(f"the column {column.name} of {path} must hold numbers. Received: {texts[0]!r}.")
+    return values.astype(float)
+
+
+def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:
+    """Reads a file; the types of a CSV's columns are inferred from all of its rows.
+
+    Args:
+        path: the file.
+        texts: columns of a CSV to be read as text, such as those with the category 007.
+
+    Raises:
+        UserError: it cannot be read, or two columns have the same name.
+    """
+    with tables.reading(path):
+        if path.suffix.lower() == ".parquet":
+            content = pq.read_table(path)
+        else:
+            missing = [*pa_csv.ConvertOptions().null_values, *MISSING]
+            content = pa_csv.read_csv(
+                path,
+                # By default, types are those of the first megabyte, and later rows of another type are an error.
+                read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1)),
+                parse_options=tables.separated(path),
+                convert_options=pa_csv.ConvertOptions(
+                    null_values=missing, strings_can_be_null=True, column_types=dict.fromkeys(texts, pa.string())
+                ),
+            )
+    repeated = [name for name, count in Counter(content.column_names).items() if count > 1]
+    if repeated:
+        raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
+    return content
+
+
+def _target(names: Sequence[str], target: str | None, path: Path) -> str:
+    if target in names:
+        return str(target)
+    if target is None:
+        by_name = {name.lower(): name for name in reversed(names)}
+        found = next((by_name[one] for one in TARGETS if one in by_name), None)
+        if found is not None:
+            return found
+        problem = f"which column of {path} is to be predicted? Name it with --target. "
+    else:
+        close = nearest(target, names)
+        problem = f"{path} has no column {target!r}. " + (f"Did you mean {close!r}? " if close else "")
+    raise UserError(f"{problem}It has: {', '.join(names)}.")
+
+
+def _groups(group: str | None, target: str, found: Mapping[str, np.ndarray | str], path: Path) -> np.ndarray | None:
+    if group is None:
+        return None
+    values = found.get(group, "is the target" if group == target else "is not there")
+    if isinstance(values, str):
+        raise UserError(f"{path} cannot be grouped: the column {group} {values}. It has: {', '.join(found)}.")
+    return values
+
+
+def _names_splits(values: np.ndarray) -> bool:
+    return values.dtype == object and all(value is not None and value.strip().lower() in SPLITS for value in values)
+
+
+def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:
+    """Returns the names of the classes, the classes or targets, and the task with its reason."""
+    kinds, counts = np.unique(values, return_counts=True)
+    if len(kinds) < 2:
+        raise UserError(f"all rows have the same {target}, {kinds[0]}, so that there is nothing to predict.")
+    text = values.dtype == object
+    whole = not text and bool((values == np.round(values)).all())
+    few = whole and len(kinds) <= CLASSES
+    frequent = len(kinds) == 2 or counts.min() >= max(OFTEN, SHARE * len(values))
+    if text and task == "regression":
+        raise UserError(f"the target {target} is not a number, and --task regression needs numbers.")
+    if task == "auto":
+        classes = text or (few and frequent)
+        kind = "not a number, and has" if text else f"a {'whole ' if whole else ''}number with"
+        rare = ", some of them rare" if few and not classes else ""
+        why = f"because {target} is {kind} {len(kinds):,} different values{rare}"
+    else:
+        classes, why = task == "classification", "as asked for"
+    if not classes:
+        return (), values.astype(np.float32), f"regression, {why}"
+    if len(kinds) > IDENTIFIER * len(values):
+        raise UserError(f"the target {target} has a different value in nearly every row ({len(kinds):,} of them).")
+    names = [str(name) for name in columns.as_texts(values)]
+    labels = in_order(set(names))
+    index = {label: number for number, label in enumerate(labels)}
+    return labels, np.array([index[name] for name in names], np.int64), f"classification, {why}"
+
+
+def _keys(content: Sequence[np.ndarray], groups: np.ndarray | None) -> list[str]:
+    """Returns for each row its group, or the digest of its content if it has none."""
+    # Adding 0 makes -0 and 0 the same.
+    numbers = [np.where(np.isnan(one), np.nan, one + 0.0) for one in content if one.dtype != object]
+    matrix = np.column_stack(numbers) if numbers else np.zeros((len(content[0]), 0))
+    texts = list(zip(*(one for one in content if one.dtype == object), strict=True)) or [()] * len(matrix)
+    keys = [
+        hashlib.sha256(row.tobytes() + "\x1f".join(map(str, words)).encode()).hexdigest()
+        for row, words in zip(matrix, texts, strict=True)
+    ]
+    if groups is None:
+        return keys
+    alone = columns.is_missing(groups)
+    return [key if one else f"group {group}" for key, group, one in zip(keys, groups.tolist(), alone, strict=True)]
+
+
+def _refuse(labels: Sequence[str], truth: np.ndarray, train: np.ndarray, target: str) -> None:
+    if not train.any():
+        raise UserError("there are no training rows. Add some, or move some into that split.")
+    if missing := [labels[number] for number in sorted(set(range(len(labels))) - set(truth[train].tolist()))]:
+        raise UserError(f"no training row has the {target} {missing[0]}. Add some, or remove the rows that have it.")
+    if not labels and np.ptp(truth[train]) == 0:
+        raise UserError(f"all training rows have the same {target}, so that there is nothing to learn.")
+
+
+def _notes(
+    kept: Mapping[str, np.ndarray], labels: Sequence[str], truth: np.ndarray, splits: Sequence[Split]
+) -> Iterator[str]:
+    for name, values in kept.items():
+        count = len({*values.tolist()} - {None})
+        if values.dtype == object and count > CATEGORIES:
+            yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."
+    if labels:
+        counts = np.bincount(truth, minlength=len(labels))
+        most, least = int(counts.argmax()), int(counts.argmin())
+        if counts[most] >= IMBALANCE * counts[least]:
+            common, rare = f"{labels[most]} has {counts[most]:,} rows", f"{labels[least]} has {counts[least]:,}"
+            yield f"{common} and {rare}: a net will prefer common classes."
+    if "test" not in splits:
+        yield "there is no test split, so the error on new rows cannot be measured."

@@ -1,0 +1,113 @@
+"""The rows of a table in CSV, TSV or Parquet, as a model takes them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.core.errors import UserError
+from pipelines.data.own import columns as own_columns
+from pipelines.data.own.rows import read_file
+from serving.manifest import Column
+from serving.rows import LARGEST, MISSING, category_index
+
+# Unknown categories in a warning.
+SHOWN = 3
+
+
+class TableRows(NamedTuple):
+    """The rows of a file."""
+
+    values: np.ndarray
+    """float32 `[n, columns]`, as a model takes them."""
+    truth: np.ndarray | None
+    """Targets, float64 `[n]`: indices of classes, -1 for other ones, or numbers; NaN if missing. None without them."""
+    warnings: tuple[str, ...]
+    """A sentence for each column with unknown categories, which count as missing."""
+
+
+def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[str]) -> TableRows:
+    """Reads the rows of a file.
+
+    Args:
+        path: a CSV, TSV or Parquet file; it may have further columns.
+        columns: columns of the model.
+        target: the column that the model predicts, which the file need not have.
+        labels: names of the classes; none for a regression.
+
+    Raises:
+        UserError: the file cannot be read, lacks a column, or has a text in place of a number.
+
+    Example:
+        read(Path("houses.csv"), columns, "price", ()).values
+    """
+    if not path.is_file():
+        raise UserError(f"there is no table {path}.")
+    # Categories such as 007 are names, not numbers; truth values may be written in several ways.
+    texts = [one.name for one in columns if one.categories and not {*one.categories} <= {"true", "false"}]
+    content = read_file(path, texts)
+    names = content.column_names
+    if missing := [column.name for column in columns if column.name not in names]:
+        several = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        raise UserError(f"{path} lacks the {several} that the model takes. It has: {', '.join(names)}.")
+    if not content.num_rows:
+        raise UserError(f"the table {path} has no rows.")
+
+    def values(name: str) -> np.ndarray:
+        found = own_columns.values(content[name], name, path)
+        # A column may be empty here.
+        return np.full(len(content), None, object) if isinstance(found, str) else found
+
+    features, warnings = np.empty((len(content), len(columns)), np.float32), []
+    for place, column in enumerate(columns):
+        if column.categories is None:
+            features[:, place] = _numbers(values(column.name), column.name, path)
+            continue
+        features[:, place], unknown = _indices(values(column.name), column.categories)
+        if unknown:
+            shown = ", ".join([*unknown][:SHOWN]) + (", ..." if len(unknown) > SHOWN else "")
+            rows = f"{unknown.total():,} row{'s' if unknown.total() > 1 else ''}"
+            warnings.append(f"{column.name} has unknown categories ({shown}) in {rows}, which count as missing.")
+    truth = None
+    if target in names and labels:
+        answers = values(target)
+        truth = np.where(own_columns.is_missing(answers), np.nan, _indices(answers, labels)[0])
+    elif target in names:
+        truth = _numbers(values(target), target, path)
+    return TableRows(features, truth, tuple(warnings))
+
+
+def _numbers(values: np.ndarray, name: str, path: Path) -> np.ndarray:
+    if values.dtype != object:
+        return values
+    numbers = np.full(len(values), np.nan)
+    for row, text in enumerate(values):
+        if text is not None:
+            numbers[row] = _number(text)
+            if np.isnan(numbers[row]):
+                raise UserError(f"row {row + 1} of {path}: {name} must be a number. Received: {text!r}.")
+    return numbers
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return np.nan
+    return number if abs(number) <= LARGEST else np.nan
+
+
+def _indices(values: np.ndarray, categories: Sequence[str]) -> tuple[np.ndarray, Counter[str]]:
+    """Returns the index of each category, float64, -1 for missing and unknown ones, and counts of the unknown ones."""
+    known = {name: index for index, name in enumerate(categories)}
+    listed = [
+        None if missing else value
+        for value, missing in zip(values.tolist(), own_columns.is_missing(values), strict=True)
+    ]
+    counts = Counter(value for value in listed if value is not None)
+    found = {value: category_index(value, known) for value in counts}
+    indices: dict[str | float | None, float] = {value: MISSING if one is None else one for value, one in found.items()}
+    unknown = Counter({f"{value}": counts[value] for value, one in found.items() if one is None})
+    return np.array([indices.get(value, MISSING) for value in listed], np.float64), unknown

@@ -1,0 +1,114 @@
+"""Rows of CSV, TSV and Parquet files, as a model takes them."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.inference.table_rows import read
+from serving.manifest import Column
+from tests import table_model
+
+COLUMNS = tuple(Column(**column) for column in table_model.COLUMNS)
+NUMBERS = np.float32([[4, 10, 1], [np.nan, 0.5, -1]])
+
+
+def written(path, content):
+    if isinstance(content, str):
+        path.write_text(content)
+    else:
+        pq.write_table(pa.table(content), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id,city,rooms,age\n7,Rome,4,10\n8,,NA,0.5\n"),
+        ("a.csv", "city;rooms;age\nRome;4;10\n?;;0.5\n"),
+        ("a.TSV", "city\trooms\tage\nRome\t4\t10\nnone\tnull\t.5\n"),
+        ("a.parquet", {"rooms": [4, None], "city": ["Rome", None], "age": [10, 0.5], "id": [7, 8]}),
+        (
+            "a.parquet",
+            {"rooms": [4, float("nan")], "city": pa.array(["Rome", None]).dictionary_encode(), "age": [10, 0.5]},
+        ),
+    ],
+)
+def test_the_columns_of_the_model_are_read_in_its_order(tmp_path, name, content):
+    found = read(written(tmp_path / name, content), COLUMNS, "price", ())
+    np.testing.assert_array_equal(found.values, NUMBERS)
+    assert found.values.dtype == np.float32
+    assert (found.truth, found.warnings) == (None, ())
+
+
+def test_targets_are_classes_or_numbers(tmp_path):
+    path = written(tmp_path / "a.csv", "city,rooms,age,sold\nRome,4,10,yes\nOslo,1,2,\nOslo,1,2,perhaps\n")
+    np.testing.assert_array_equal(read(path, COLUMNS, "sold", table_model.LABELS).truth, [2, np.nan, -1])
+    path = written(tmp_path / "a.csv", "city,rooms,age,price\nRome,4,10,300\nOslo,1,2,\n")
+    np.testing.assert_array_equal(read(path, COLUMNS, "price", ()).truth, [300, np.nan])
+
+
+def test_whole_numbers_and_truth_values_are_classes(tmp_path):
+    path = written(tmp_path / "a.csv", "city,rooms,age,y\n,,,1\n,,,0\n,,,\n")
+    np.testing.assert_array_equal(read(path, COLUMNS, "y", ("0", "1")).truth, [1, 0, np.nan])
+    path = written(tmp_path / "a.csv", "city,rooms,age,y\n,,,True\n,,,false\n")
+    np.testing.assert_array_equal(read(path, COLUMNS, "y", ("false", "true")).truth, [1, 0])
+
+
+def test_categories_are_texts_even_if_they_read_like_numbers(tmp_path):
+    codes = (Column(name="code", categories=("007", "7")),)
+    path = written(tmp_path / "a.csv", "code\n007\n7\n")
+    assert read(path, codes, "", ()).values.ravel().tolist() == [0, 1]
+    path = written(tmp_path / "a.parquet", {"code": [7, 7]})
+    assert read(path, codes, "", ()).values.ravel().tolist() == [1, 1]
+
+
+def test_texts_that_are_numbers_are_numbers(tmp_path):
+    path = written(tmp_path / "a.parquet", {"built": ["1970", None, "2e3"]})
+    found = read(path, (Column(name="built", categories=None),), "", ()).values
+    np.testing.assert_array_equal(found.ravel(), np.float32([1970, np.nan, 2000]))
+    path = written(tmp_path / "a.parquet", {"built": ["1970", "1e300"]})
+    with pytest.raises(UserError, match=r"row 2 of .*a\.parquet: built must be a number\. Received: '1e300'"):
+        read(path, (Column(name="built", categories=None),), "", ())
+
+
+def test_dates_are_days(tmp_path):
+    path = written(tmp_path / "a.parquet", {"built": [datetime.date(1970, 1, 3), None]})
+    np.testing.assert_array_equal(read(path, (Column(name="built", categories=None),), "", ()).values, [[2], [np.nan]])
+
+
+def test_unknown_categories_count_as_missing_and_are_named(tmp_path):
+    rows = "".join(f"{city},1,1\n" for city in ("Rome", "Bonn", "Bonn", "Kiel", "Ulm", "Jena"))
+    found = read(written(tmp_path / "a.csv", f"city,rooms,age\n{rows}"), COLUMNS, "price", ())
+    assert found.values[:, 2].tolist() == [1, -1, -1, -1, -1, -1]
+    assert found.warnings == ("city has unknown categories (Bonn, Kiel, Ulm, ...) in 5 rows, which count as missing.",)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("rooms,id\n4,1\n", r"a\.csv lacks the columns age, city that the model takes\. It has: rooms, id\."),
+        ("rooms,age\n4,1\n", r"lacks the column city that"),
+        ("rooms,age,city\n4,1,Rome\n4,old,Rome\n", r"row 2 of .*a\.csv: age must be a number\. Received: 'old'\."),
+        ("rooms,age,city\n4,1e39,Rome\n", r"the column 'age' of .*a\.csv has the number 1e\+39 in row 1"),
+        ("rooms,age,age,city\n4,1,1,Rome\n", "more than one column named 'age'"),
+        ("rooms,age,city\n", "has no rows"),
+        ("rooms,age,city\n4,1\n", "cannot be read: CSV parse error"),
+        ("", "cannot be read"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(tmp_path, content, said):
+    with pytest.raises(UserError, match=said):
+        read(written(tmp_path / "a.csv", content), COLUMNS, "price", ())
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_missing_or_damaged_file_is_reported(tmp_path, name):
+    with pytest.raises(UserError, match=rf"there is no table .*{name}"):
+        read(tmp_path / name, COLUMNS, "price", ())
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"cannot be read|lacks the columns"):
+        read(tmp_path / name, COLUMNS, "price", ())

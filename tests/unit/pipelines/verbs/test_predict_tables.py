@@ -1,0 +1,204 @@
+"""`highway predict` for the rows of a table, here and at an endpoint."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.inference import tables
+from pipelines.verbs.cli import main
+from serving.schemas import Answer, Guess, ModelInput, Prediction, ServedModel
+from tests import table_model, tiny_model
+
+ROWS = "id,rooms,age,city,price,sold\n1,4,10,Rome,310,yes\n2,2,30,Paris,170,later\n3,,5,,80,no\n4,1,0,Oslo,,\n"
+NUMBERS = np.float32([[4, 10, 1], [2, 30, 0], [np.nan, 5, -1], [1, 0, 2]])
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A repository, read only."""
+    root = tmp_path_factory.mktemp("models")
+    table_model.write(root / "houses" / "1", regression=True)
+    table_model.write(root / "sales" / "1", gates=False)
+    tiny_model.write(root / "tiny" / "1")
+    return root
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def cells(text):
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+
+
+def test_classes_are_shown_with_their_probability_and_the_accuracy(models, rows, capsys):
+    assert main(["predict", str(models / "sales"), str(rows), "--top", "2"]) == 0
+    captured = capsys.readouterr()
+    expected = table_model.expected(NUMBERS)["probabilities"]
+    first, *others = cells(captured.out)
+    best = [table_model.LABELS[index] for index in expected.argmax(-1)]
+    assert [row[1] for row in (first, *others)] == best
+    assert first[2] == f"{expected[0].max():.1%}"
+    assert [row[-1] for row in (first, *others)] == ["yes", "later", "no", ""]
+    right = np.mean([one == true for one, true in zip(best, ["yes", "later", "no"], strict=False)])
+    assert f"4 rows; accuracy {right:.1%} on 3 rows with a sold\n" in captured.out
+    assert captured.err == f"{models / 'sales' / '1'} is the newest version of {models / 'sales'}\n"
+
+
+def test_values_are_shown_with_their_error(models, rows, capsys):
+    assert main(["predict", str(models / "houses" / "1"), str(rows)]) == 0
+    captured = capsys.readouterr()
+    assert cells(captured.out) == [["1", "300", "310"], ["2", "170", "170"], ["3", "85", "80"], ["4", "170", ""]]
+    assert "4 rows; MAE 5, R² 0.995 on 3 rows with a price\n" in captured.out
+    assert captured.err == ""
+
+
+def test_json_is_one_object_per_row(models, rows, capsys):
+    assert main(["predict", str(models / "houses" / "1"), str(rows), "--format", "json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [{"row": place + 1, "value": value} for place, value in enumerate([300, 170, 85, 170])]
+    assert main(["predict", str(models / "sales" / "1"), str(rows), "--format", "json", "--top", "1"]) == 0
+    (first, *_) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (first["row"], len(first["top"])) == (1, 1)
+
+
+def test_many_rows_are_counted_and_the_first_are_shown(models, tmp_path, capsys):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"rooms": [1.0] * 20_000, "age": [0] * 20_000, "city": ["Bonn"] * 20_000}), path)
+    assert main(["predict", str(models / "houses" / "1"), str(path)]) == 0
+    captured = capsys.readouterr()
+    assert len(cells(captured.out)) == tables.SHOWN
+    assert captured.out.endswith("\n20,000 rows, of which the first 20 are shown\n")
+    assert captured.err == "city has unknown categories (Bonn) in 20,000 rows, which count as missing.\n"
+
+
+def test_out_writes_classes_as_for_images(models, rows, tmp_path, capsys):
+    out = tmp_path / "out.parquet"
+    assert main(["predict", str(models / "sales" / "1"), str(rows), "--out", str(out), "--top", "2"]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: 4 rows; accuracy ")
+    found = pq.read_table(out)
+    assert found.column_names == ["row", "label", "probability", "top", "probabilities", "true"]
+    expected = table_model.expected(NUMBERS)["probabilities"]
+    np.testing.assert_allclose(found["probabilities"].to_pylist(), expected, atol=1e-6)
+    assert found["label"].to_pylist() == [table_model.LABELS[index] for index in expected.argmax(-1)]
+    assert {len(row) for row in found["top"].to_pylist()} == {2}
+    assert found["row"].to_pylist() == [1, 2, 3, 4]
+    assert found["true"].to_pylist() == ["yes", "later", "no", None]
+    assert found.schema.metadata[b"target"] == b"sold"
+
+
+def test_out_writes_values_and_gates(models, rows, tmp_path):
+    out = tmp_path / "out.parquet"
+    assert main(["predict", str(models / "houses" / "1"), str(rows), "--out", str(out), "--explain"]) == 0
+    found = pq.read_table(out)
+    assert found.column_names == ["row", "value", "gate_means", "true"]
+    assert (found["value"].to_pylist(), found["true"].to_pylist()) == ([300, 170, 85, 170], [310, 170, 80, None])
+    np.testing.assert_allclose(
+        found["gate_means"].to_pylist(), table_model.expected(NUMBERS, True)["gate_means"], atol=1e-6
+    )
+    assert found.schema.metadata[b"layers"] == b"first\nsecond"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (["tiny", "rows.csv"], "takes images, not tables"),
+        (["houses", "a.png"], "takes rows of a table, not images. Give it a file that ends in .csv, .tsv, .parquet."),
+        (["houses", "a.png", "--out", "out.parquet"], "takes rows of a table, not images"),
+        (["houses", "rows.csv", "a.png"], "rows.csv is a table, which is predicted alone"),
+        (["houses", "nothing.csv"], "there is no table nothing.csv"),
+        (["nothing", "rows.csv"], "there is no model"),
+        (["houses", "few.csv"], "few.csv lacks the columns age, city that the model takes. It has: rooms."),
+        (["sales", "rows.csv", "--out", "out.parquet", "--explain"], "was exported without its gates"),
+        (["houses", "rows.csv", "--out", "out"], "must name a file that ends in .parquet"),
+        (["houses", "rows.csv", "--out", "there.parquet"], "there.parquet exists"),
+        (["houses", "rows.csv", "--url", "http://127.0.0.1:1"], "cannot be reached"),
+    ],
+)
+@pytest.mark.usefixtures("rows")
+def test_errors_are_one_message_and_leave_nothing(models, tmp_path, monkeypatch, capsys, case):
+    words, said = case
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("serving.client.time.sleep", lambda _: None)
+    for name, content in (("a.png", b"x"), ("few.csv", b"rooms\n1\n"), ("there.parquet", b"")):
+        (tmp_path / name).write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    model, *others = words
+    if "--url" not in words:
+        model = str(models / model)
+    assert main(["predict", model, *others]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+class FakeClient:
+    """An endpoint with a regression, a classifier and a model of images, of which version 3 answers."""
+
+    asked: list
+
+    def __init__(self, url, key):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def models(self):
+        def served(name, classes, **given):
+            facts = {"versions": (3,), "labels": {}, "failed": {}, "gates": False}
+            return ServedModel(name=name, classes=classes, input=ModelInput(pictures=None, **given), **facts)
+
+        table = {"shape": (3,), "columns": table_model.COLUMNS}
+        return (
+            served("houses", (), target="price", **table),
+            served("sales", table_model.LABELS, target="sold", **table),
+            served("tiny", ("a",), shape=(4, 3, 1)),
+        )
+
+    def predict(self, model, *, rows, version, label, top):
+        FakeClient.asked.append((len(rows), version, label))
+        guesses = tuple(Guess(label=name, probability=one) for name, one in (("yes", 0.5), ("no", 0.3), ("later", 0.2)))
+        given = [Prediction(value=row["rooms"]) if model == "houses" else Prediction(top=guesses[:top]) for row in rows]
+        return Answer(model=model, version=3, predictions=tuple(given))
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    FakeClient.asked = []
+    monkeypatch.setattr(tables, "Client", FakeClient)
+    return FakeClient.asked
+
+
+def test_an_endpoint_predicts_in_parts_by_one_version(endpoint, tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    path.write_text("rooms,age,city,other\n" + "".join(f"{number},1,Rome,x\n" for number in range(300)))
+    words = ["predict", "houses", str(path), "--url", "http://here", "--label", "stable", "--format", "json"]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert [json.loads(line)["value"] for line in captured.out.splitlines()] == list(range(300))
+    assert captured.err == "houses version 3 answered\n"
+    assert endpoint == [(128, None, "stable"), (128, 3, None), (44, 3, None)]
+
+
+def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
+    assert main(["predict", "sales", str(rows), "--url", "http://here", "--top", "1"]) == 0
+    out = capsys.readouterr().out
+    assert {row[1] for row in cells(out)} == {"yes"}
+    assert "accuracy 33.3% on 3 rows" in out
+
+
+@pytest.mark.parametrize(("name", "said"), [("tiny", "takes images, not tables"), ("none", "serves no model 'none'")])
+def test_an_endpoint_without_the_model_is_reported(endpoint, rows, capsys, name, said):
+    assert main(["predict", name, str(rows), "--url", "http://here"]) == 2
+    assert said in capsys.readouterr().err
