@@ -119,3 +119,16 @@ def test_the_tutorial_on_own_images(serve, tmp_path, monkeypatch, capsys):
     assert main(["fit", "shapes"]) == 2
     assert (tmp_path / "runs" / "shapes" / "evaluations" / "newer" / "evaluation.json").is_file()
     assert names["answer"].predictions[0].top[0].label in names["SIDES"]
+
+
+@pytest.mark.slow
+def test_the_tutorial_on_own_tables(serve, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = {"__name__": "tutorial"}
+    run_page("own-table", names, serve)
+    said = capsys.readouterr().out
+    assert "rows: 278 train, 51 validation, 71 test" in said
+    assert "42 rows, of which the first 20 are shown; MAE" in said
+    assert (tmp_path / "runs" / "patients" / "evaluations" / "newer_csv" / "evaluation.json").is_file()
+    assert names["answer"].target == "progression"
+    assert all(25 < prediction.value < 350 for prediction in names["answer"].predictions)
