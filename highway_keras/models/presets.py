@@ -238,10 +238,10 @@ FAMILIES: dict[str, Family] = {
     ),
     "table": Family(
         factory="factor",
-        arguments={"input_shape": (10,), "outputs": 1, "depth": 5, "width": 64, "transform_bias": -1.0},
+        arguments={"input_shape": (10,), "outputs": 1, "depth": 5, "width": 32, "transform_bias": -1.0, "dropout": 0.3},
         match="width",
-        parameters=34_049,
-        twins={"width": 17_409, "parameters": 34_581},
+        parameters=8_833,
+        twins={"width": 4_609, "parameters": 8_821},
     ),
     "factor": Family(
         factory="factor",

@@ -21,7 +21,7 @@ FEWEST, MOST = 8, 60
 # Steps in an epoch that a batch should leave, and the largest batch.
 STEPS, BATCH = 20, 250
 # Steps of training on a table, and fewest and most passes over its rows.
-TABLE_STEPS, TABLE_FEWEST, TABLE_MOST = 3000, 20, 150
+TABLE_STEPS, TABLE_FEWEST, TABLE_MOST = 1500, 15, 60
 # Share of the time that is left for preparation, validation, evaluation and export.
 REST = 0.25
 # The learning rate relative to that of new weights if training starts from trained ones.
