@@ -3,7 +3,8 @@
 MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
 centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
 after the middle. Here the paper is estimated first, as a plane of brightness; strokes are whatever deviates from that
-plane and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST.
+plane and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST, and coarse
+scans as sharp.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.data.images import paper, strokes
+from pipelines.data.images import paper, scan, strokes
 from pipelines.data.images.paper import NOISE, SQUARE, Paper
 from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import coverage
@@ -31,8 +32,8 @@ LARGE = 1.5
 FINE = 6
 # Strokes that are wider than this many pixels are thinned to it: three quarters of MNIST's are thinner.
 WIDTH = 2.8
-# Strokes whose edges are wider than this many pixels, such as those of coarse scans, are left alone: redrawing would
-# lose the faint ones. Nearly all of MNIST's are narrower, enlarged or not.
+# Strokes whose edges are wider than this many pixels, such as blurred ones, are left alone: redrawing would lose the
+# faint ones. Nearly all of MNIST's are narrower, enlarged or not.
 SOFT = 1.7
 # Shares of the strongest ink that become paper and ink in sharpened strokes.
 LOW, HIGH = 0.2, 0.7
@@ -98,6 +99,7 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     height, width = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(grey)))
     whole = Rectangle(tf.zeros(()), height, tf.zeros(()), width)
     grid = _resampled(grey, whole, FIND)
+    coarse = scan.fit(grid)
     shown = paper.support(grid)
     _, residual = paper.fit(grid, whole, shown)
     found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width)
@@ -136,6 +138,9 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     canvas = _centred(ink_in, box)
     redrawn = _redrawn(tf.nn.relu(rough - NOISE / 2 * level.deviation), part, box)
     canvas = tf.where(redrawn.needed, redrawn.ink, canvas)
+    # The cells of a scan are square, give or take an eighth.
+    square = scan.CELLS * tf.abs(height - width) < tf.maximum(height, width)
+    canvas = tf.where(coarse.found & square, _fitted(scan.redraw(coarse.ink)), canvas)
     image = tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
     return NormalizedDigit(image, found.boxes)
 
@@ -193,15 +198,21 @@ def _redrawn(ink: tf.Tensor, part: Rectangle, box: Rectangle) -> Redrawn:
     rows, _ = coverage((box.top - room - part.top) / height, cell / FINE / height, fine, MEASURE)
     columns, _ = coverage((box.left - room - part.left) / width, cell / FINE / width, fine, MEASURE)
     drawn = redraw(rows @ ink @ tf.transpose(columns))
+    # Digits no larger than MNIST's have no detail that could be redrawn.
+    return Redrawn(_fitted(drawn.ink), drawn.needed & (cell > LARGE))
+
+
+def _fitted(ink: tf.Tensor) -> tf.Tensor:
+    """Fits redrawn ink, float32 [n, n] from 0 to 1, into 28 x 28 pixels; see `_centred`."""
+    size = ink.shape[0]
 
     def ink_in(cells: Cells) -> tf.Tensor:
-        rows, _ = coverage(cells.top, cells.size, cells.number, fine)
-        columns, _ = coverage(cells.left, cells.size, cells.number, fine)
-        return rows @ drawn.ink @ tf.transpose(columns)
+        rows, _ = coverage(cells.top, cells.size, cells.number, size)
+        columns, _ = coverage(cells.left, cells.size, cells.number, size)
+        return rows @ ink @ tf.transpose(columns)
 
-    whole = Rectangle(*map(float, (0, fine, 0, fine)))
-    # Digits no larger than MNIST's have no detail that could be redrawn.
-    return Redrawn(_centred(ink_in, _box(drawn.ink, whole, EXACT)), drawn.needed & (cell > LARGE))
+    whole = Rectangle(*map(float, (0, size, 0, size)))
+    return _centred(ink_in, _box(ink, whole, EXACT))
 
 
 def _centred(ink_in: Callable[[Cells], tf.Tensor], box: Rectangle) -> tf.Tensor:
