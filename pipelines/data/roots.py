@@ -73,7 +73,7 @@ def refuse_unknown(data: str) -> None:
     """Refuses a name that no data set of TFDS has, long before TFDS can be imported.
 
     Args:
-        data: the word after `--data`; paths are not checked.
+        data: the word after `--data`; paths and names of files are not checked.
 
     Raises:
         UserError: there is no such data set.
@@ -81,7 +81,7 @@ def refuse_unknown(data: str) -> None:
     Example:
         refuse_unknown("minst")  # Did you mean 'mnist'?
     """
-    if data.startswith(("/", ".", "~")) or Path(data).exists() or base_name(data) in KNOWN:
+    if data.startswith(("/", "~")) or "." in base_name(data) or Path(data).exists() or base_name(data) in KNOWN:
         return
     names = _possible_names()
     if names and base_name(data) not in names:

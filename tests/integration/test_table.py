@@ -229,7 +229,8 @@ def test_fit_makes_a_model_of_a_table(tmp_path, capsys, target):
     assert ("mean absolute error" if target == "price" else "test rows right") in said
     content = manifest.read(tmp_path / "models" / "houses" / "1")
     assert content.target == target
-    assert (content.temperature is None) == (target == "price")
+    # There are too few validation rows to calibrate classes.
+    assert content.temperature is None
     assert main(["fit", "houses.csv", "--target", target]) == 2
 
 

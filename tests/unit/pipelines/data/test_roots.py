@@ -9,7 +9,9 @@ def test_every_data_set_of_tfds_is_among_the_possible_names():
     assert set(tfds.list_builders(with_community_datasets=False)) - set(roots.OWN) <= roots._possible_names()
 
 
-@pytest.mark.parametrize("data", ["mnist", "cifar10:3.0.2", "glue/cola:2.0.0", "oxford_flowers102", "/nowhere", "./x"])
+@pytest.mark.parametrize(
+    "data", ["mnist", "cifar10:3.0.2", "glue/cola:2.0.0", "oxford_flowers102", "/nowhere", "./x", "x.csv"]
+)
 def test_known_names_and_paths_pass(data):
     roots.refuse_unknown(data)
 
