@@ -52,7 +52,7 @@ def fit(grid: tf.Tensor) -> Scan:
 def _ink(cells: tf.Tensor) -> tf.Tensor:
     least, most = tf.reduce_min(cells), tf.reduce_max(cells)
     share = (cells - least) / tf.maximum(most - least, 1e-6)
-    # Digits fill a scan, but hardly any reaches more than two of its corners: these show the paper.
+    # Digits fill a scan and may cover most of it, but not its corners.
     light = tf.reduce_mean(share[:: CELLS - 1, :: CELLS - 1]) > 0.5
     return tf.where(light, 1 - share, share)
 
