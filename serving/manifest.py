@@ -32,10 +32,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from serving import regular_files, signature
 from serving.errors import ModelError
+from serving.measurements import Count, Int8, ManifestPart, Parity
 
 NAME = "manifest.json"
 ONNX = "model.onnx"
@@ -68,14 +69,9 @@ ConversionKind = Literal["digit", "natural", "padded", "squashed"]
 Format = Literal[1, 2]
 # Format of versions for tables.
 TABLES = 2
-Count = Annotated[int, Field(ge=0)]
 
 
-class _ManifestPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-class Tensor(_ManifestPart):
+class Tensor(ManifestPart):
     """One input or output of the graph."""
 
     dtype: Literal["uint8", "float32", "int64", "string"]
@@ -108,7 +104,7 @@ class Input(Tensor):
         return self
 
 
-class Column(_ManifestPart):
+class Column(ManifestPart):
     """A column of a table."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -153,7 +149,7 @@ def _kind_of_input(given: Any) -> str:
 AnyInput = Annotated[Annotated[Input, Tag(INPUT)] | Annotated[RowInput, Tag(ROW)], Discriminator(_kind_of_input)]
 
 
-class GateMap(_ManifestPart):
+class GateMap(ManifestPart):
     """A convolutional highway layer in `gate_maps`: its mean gates at each position, row by row."""
 
     layer: str
@@ -164,7 +160,7 @@ class GateMap(_ManifestPart):
     """Columns."""
 
 
-class NetRecord(_ManifestPart):
+class NetRecord(ManifestPart):
     """The net."""
 
     preset: str
@@ -177,7 +173,7 @@ class NetRecord(_ManifestPart):
     """From the last step, or from the epoch with the highest validation accuracy."""
 
 
-class TrainingRecord(_ManifestPart):
+class TrainingRecord(ManifestPart):
     """The training run that the weights come from."""
 
     name: str
@@ -204,93 +200,7 @@ class TrainingRecord(_ManifestPart):
     """Result on the test split; null if the run had not been evaluated."""
 
 
-class Agreement(_ManifestPart):
-    """Comparison of two forms of a model on the same images."""
-
-    max_abs_difference: float
-    """Largest absolute difference of two probabilities, or of two values of a regression."""
-    same_label: Count
-    """Examples for which both predict the same class; all of them for a regression."""
-    ties: Count
-    """Images with different classes whose two highest probabilities differ by less than twice the tolerance."""
-    gate_means: float | None = None
-    """Largest absolute difference of a mean gate; null if the graph does not compute gates."""
-
-
-class Files(Agreement):
-    """Image files through both paths: `serving_bytes`, and `picture.onnx` before `model.onnx`."""
-
-    images: Count
-    """Number of images."""
-    tolerance: float
-    """Largest accepted absolute difference of a probability."""
-    pixels: float
-    """Largest difference of a pixel in the input of the net, of 255."""
-
-
-class Speed(_ManifestPart):
-    """Median time of a call in ONNX Runtime with one thread, both nets alternating."""
-
-    batch: Count
-    """Images per call."""
-    float32_ms: float
-    """Milliseconds of `model.onnx`."""
-    int8_ms: float
-    """Milliseconds of `model.int8.onnx`."""
-
-
-class Int8(_ManifestPart):
-    """Accuracy and speed of `model.int8.onnx`, measured at export."""
-
-    calibration: Count
-    """Training images that its ranges were calibrated on."""
-    split: str
-    """Split of the accuracy; never the test split."""
-    images: Count
-    """Number of images of this split."""
-    float32_accuracy: float
-    """Accuracy of `model.onnx` on them."""
-    int8_accuracy: float
-    """Accuracy of `model.int8.onnx` on them."""
-    same_label: Count
-    """Images for which both predict the same class."""
-    max_abs_difference: float
-    """Largest absolute difference of a probability."""
-    speed: tuple[Speed, ...]
-    """By batch size."""
-    cpu: str
-    """Processor of the measurement, with the relevant features."""
-
-
-class Parity(_ManifestPart):
-    """Differences between the written files and the Keras model, measured on real images after writing."""
-
-    split: str
-    """Split of the training run's data that the images are from; never its test split."""
-    images: Count
-    """Number of images or rows."""
-    batch_sizes: tuple[int, ...]
-    """Batch sizes."""
-    tolerance: float
-    """Largest accepted absolute difference."""
-    saved_model: Agreement
-    """SavedModel, loaded back from disk, against the Keras model in float32."""
-    onnx: Agreement
-    """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
-    other_forms: dict[str, Agreement] = Field(default={}, exclude_if=lambda forms: not forms)
-    """Further forms against the Keras model in float32, by their key; left out of the file if there are none."""
-    files: Files | None = None
-    """`serving_bytes`, and `picture.onnx` before `model.onnx`, against Keras; null in versions without them."""
-    precision: Agreement | None
-    """Keras model in its training precision against float32, for information; null if that is float32."""
-
-    @property
-    def forms(self) -> dict[str, Agreement]:
-        """Every form against the Keras model, by its key."""
-        return {"saved_model": self.saved_model, "onnx": self.onnx, **self.other_forms}
-
-
-class FileRecord(_ManifestPart):
+class FileRecord(ManifestPart):
     """A file of the version."""
 
     size: Count
@@ -299,7 +209,7 @@ class FileRecord(_ManifestPart):
     """SHA-256 of the content."""
 
 
-class Manifest(_ManifestPart):
+class Manifest(ManifestPart):
     """Description of a model version."""
 
     format: Format = 1

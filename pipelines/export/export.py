@@ -14,6 +14,7 @@ from pipelines.export import forms, metadata, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
 from serving.manifest import ConversionKind
+from serving.measurements import Parity
 
 if TYPE_CHECKING:
     import keras
@@ -92,7 +93,7 @@ def export(
     return to / str(number)
 
 
-def verify(path: Path, sign: Path | None = None) -> tuple[Path, manifest.Parity]:
+def verify(path: Path, sign: Path | None = None) -> tuple[Path, Parity]:
     """Checks an exported version using nothing but its files.
 
     Args:

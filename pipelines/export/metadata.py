@@ -25,11 +25,11 @@ from serving.manifest import (
     Input,
     Manifest,
     NetRecord,
-    Parity,
     RowInput,
     Tensor,
     TrainingRecord,
 )  # fmt: skip
+from serving.measurements import Parity
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")
 # Colour format by number of channels.

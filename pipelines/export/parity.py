@@ -15,11 +15,9 @@ from serving.manifest import (
     LABEL,
     PROBABILITIES,
     VALUE,
-    Agreement,
     ConversionKind,
-    Files,
-    Parity,
 )  # fmt: skip
+from serving.measurements import Agreement, Files, Parity
 
 if TYPE_CHECKING:
     from pipelines.export.reference import Reference

@@ -23,6 +23,7 @@ from pipelines.export.export import export
 from pipelines.training import evaluation
 from serving import files, manifest
 from serving.manifest import GATE_MEANS, LABELS, ONNX, PICTURE, PROBABILITIES, REFERENCE, WEIGHTS
+from serving.measurements import Agreement
 from serving.reference import CLASSES, SHOWN
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _write_samples(exact: Path, folder: Path) -> None:
     reference.save(samples, classes[first], folder)
 
 
-def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> manifest.Agreement:
+def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> Agreement:
     from pipelines.export import onnx_model, reference
 
     expected = reference.load(exact)

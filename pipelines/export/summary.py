@@ -5,6 +5,7 @@ from pathlib import Path
 from pipelines.export import forms
 from pipelines.export.form import TOLERANCE
 from serving import manifest
+from serving.measurements import Parity
 
 
 def report(folder: Path) -> str:
@@ -27,7 +28,7 @@ def report(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def agreement(measured: manifest.Parity, content: manifest.Manifest) -> list[str]:
+def agreement(measured: Parity, content: manifest.Manifest) -> list[str]:
     """Describes how each form differs from the Keras model, one line per form.
 
     Args:

@@ -24,7 +24,8 @@ from pipelines.export import forms, int8, onnx_model, parity
 from pipelines.export.form import Form, OpenedForm
 from pipelines.training.evaluation import evaluate
 from pipelines.verbs.cli import main
-from serving.manifest import Agreement, read
+from serving.manifest import read
+from serving.measurements import Agreement
 from serving.model import open_model
 from tests import tiny_model
 from tests.finished_run import DIGITS, finished, tiny_net
