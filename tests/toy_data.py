@@ -5,6 +5,7 @@ import numpy as np
 from pipelines.core.config import Config, ModelConfig
 from pipelines.core.frozen import flat
 from pipelines.core.optimizers import SGD
+from pipelines.data import roots
 from pipelines.data.sources import ALL, DataInfo, Examples
 
 COUNTS = {"train": 200, "validation": 40, "test": 60}
@@ -36,6 +37,7 @@ class ToyData:
 
     def install(self, monkeypatch):
         """Replaces the real data."""
+        monkeypatch.setattr("pipelines.data.roots.KNOWN", (*roots.KNOWN, "toy"))
         monkeypatch.setattr("pipelines.data.sources.describe", self.describe)
         monkeypatch.setattr("pipelines.data.sources.load", self.load)
         return self

@@ -69,6 +69,8 @@ def test_two_workers_answer_as_one_endpoint_even_if_one_is_killed(models, tmp_pa
     with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(folder)) as endpoint:
         eventually(lambda: loads(endpoint, 1) == 2, 60)
         assert [predict(endpoint) for _ in range(30)] == [1] * 30
+        # A prediction is counted once it is answered.
+        eventually(lambda: predictions(endpoint) == 30, 60)
         # Every worker reports the metrics of all of them.
         assert [predictions(endpoint) for _ in range(8)] == [30] * 8
         first = workers(endpoint)

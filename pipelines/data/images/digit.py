@@ -135,12 +135,11 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
         columns, _ = coverage(cells.left / across, cells.size / across, cells.number, FIND)
         return _ink(grey, level, found.sign, cells) * (1 - rows @ found.other @ tf.transpose(columns))
 
-    canvas = _centred(ink_in, box)
     redrawn = _redrawn(tf.nn.relu(rough - NOISE / 2 * level.deviation), part, box)
-    canvas = tf.where(redrawn.needed, redrawn.ink, canvas)
     # The cells of a scan are square, give or take an eighth.
-    square = scan.CELLS * tf.abs(height - width) < tf.maximum(height, width)
-    canvas = tf.where(coarse.found & square, _fitted(scan.redraw(coarse.ink)), canvas)
+    is_scan = coarse.found & (scan.CELLS * tf.abs(height - width) < tf.maximum(height, width))
+    clear = _fitted(tf.where(is_scan, scan.redraw(coarse.ink), redrawn.ink))
+    canvas = tf.where(is_scan | redrawn.needed, clear, _centred(ink_in, box))
     image = tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
     return NormalizedDigit(image, found.boxes)
 
@@ -199,7 +198,7 @@ def _redrawn(ink: tf.Tensor, part: Rectangle, box: Rectangle) -> Redrawn:
     columns, _ = coverage((box.left - room - part.left) / width, cell / FINE / width, fine, MEASURE)
     drawn = redraw(rows @ ink @ tf.transpose(columns))
     # Digits no larger than MNIST's have no detail that could be redrawn.
-    return Redrawn(_fitted(drawn.ink), drawn.needed & (cell > LARGE))
+    return Redrawn(drawn.ink, drawn.needed & (cell > LARGE))
 
 
 def _fitted(ink: tf.Tensor) -> tf.Tensor:

@@ -81,7 +81,8 @@ def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.
         The paper, and the residuals of all cells.
     """
     seen = tf.reshape(_squares(grid), (-1, 1))
-    basis = _basis(grid.shape[0] // SQUARE)
+    # One constant: a graph stores NumPy arrays wherever they are used.
+    basis = tf.constant(_basis(grid.shape[0] // SQUARE))
     weights = tf.reshape(_weights(usable, INNER) + 1e-6, (-1, 1))
     count = tf.reduce_sum(weights)
     middle = tf.reduce_sum(weights * basis, axis=0) / count * np.array([0, 1, 1], np.float32)

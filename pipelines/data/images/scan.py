@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 # Cells of a scan along a side, and parts of a cell in which strokes are redrawn.
-CELLS, PARTS = 8, 5
+CELLS, PARTS = 8, 21
 # Largest share of the variance of the brightness that may remain, and the least variance of an image with ink.
 REST, LEAST = 0.03, 4.0
 # Rounds of redrawing, and the factor by which each raises the contrast, with one half unchanged.
@@ -40,10 +40,11 @@ def fit(grid: tf.Tensor) -> Scan:
     total = tf.reduce_sum(away**2)
     fitted = []
     for weights in (np.repeat(np.eye(CELLS), size, axis=0), _interpolation(CELLS, size)):
-        basis, scale = np.linalg.qr(weights)
-        basis, inverse = basis.astype(np.float32), np.linalg.inv(scale).astype(np.float32)
-        values = basis.T @ away @ basis
-        fitted.append((inverse @ values @ inverse.T, total - tf.reduce_sum(values**2)))
+        columns, scale = np.linalg.qr(weights)
+        # One constant each: a graph stores NumPy arrays wherever they are used.
+        basis, inverse = tf.constant(columns, tf.float32), tf.constant(np.linalg.inv(scale), tf.float32)
+        values = tf.matmul(basis, away, transpose_a=True) @ basis
+        fitted.append((inverse @ values @ tf.transpose(inverse), total - tf.reduce_sum(values**2)))
     (blocks, sharp), (smooth, soft) = fitted
     found = (tf.minimum(sharp, soft) < REST * total) & (total > LEAST * (CELLS * size) ** 2)
     return Scan(_ink(tf.where(sharp < soft, blocks, smooth)), found)
@@ -66,10 +67,10 @@ def redraw(ink: tf.Tensor) -> tf.Tensor:
     Returns:
         float32 [CELLS * PARTS, CELLS * PARTS], from 0 to 1.
     """
-    weights = _preserving()
+    weights = tf.constant(_preserving())
 
     def drawn(cells: tf.Tensor) -> tf.Tensor:
-        return weights @ cells @ weights.T
+        return tf.matmul(weights @ cells, weights, transpose_b=True)
 
     strokes = tf.clip_by_value(drawn(ink), 0, 1)
     for _ in range(ROUNDS):
