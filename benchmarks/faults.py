@@ -256,7 +256,7 @@ def _judge(endpoint: Endpoint, tally: Tally) -> None:
 
 def _bound(start: int) -> int:
     """Returns the bound on memory that docs/serving.md states, in bytes."""
-    decoder, reader, trial = (46 + 42 + 403) * MB, (54 + 2 * 34) * MB, 107 * MB
+    decoder, reader, trial = (46 + 40 + 403) * MB, (53 + 2 * 34) * MB, 106 * MB
     settings = Settings(Path())
     per_core = settings.decoders * decoder + settings.threads * reader
     return start + 2**26 + per_core + settings.bodies + UNREAD + trial
