@@ -19,7 +19,7 @@ class Normalized(NamedTuple):
     """Maps normalized over the batch, and their statistics."""
 
     outputs: Any
-    """Of the shape and dtype of the inputs."""
+    """Same shape and dtype as the inputs."""
     mean: Any
     """`(channels,)`, float32."""
     variance: Any

@@ -48,7 +48,7 @@ class TableColumn(Frozen):
     categories: tuple[str, ...] | None = None
     """Names of the categories, by index; None for a column of numbers."""
     missing: bool = False
-    """Whether numbers are missing in the training rows, so that the net has an input for that."""
+    """True if the training rows lack some numbers; the net then has an input that marks missing ones."""
 
     @property
     def inputs(self) -> int:

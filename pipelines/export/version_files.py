@@ -33,7 +33,7 @@ class ExportJob:
     trained: keras.Model
     test: dict[str, Any] | None
     kind: ConversionKind | None
-    """How image files become inputs; None for rows of a table."""
+    """Conversion of image files to inputs; None for rows of a table."""
     gates: bool
     data_dir: Path | None
     split: Split

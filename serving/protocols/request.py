@@ -32,7 +32,7 @@ class Request:
     segments: bool = False
     """True if each digit of a file is predicted too."""
     warnings: tuple[str, ...] = ()
-    """What the answer says about rows besides their predictions."""
+    """Notes for the answer, such as unknown categories in rows."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Scan(NamedTuple):
     ink: tf.Tensor
     """Share of ink in each cell, float32 [CELLS, CELLS]: 0 in the emptiest cell, 1 in the fullest."""
     found: tf.Tensor
-    """Whether the image is one; bool scalar."""
+    """True if the image is a scan; bool scalar."""
 
 
 def fit(grid: tf.Tensor) -> Scan:
