@@ -12,7 +12,8 @@ from serving.errors import RequestError
 from serving.manifest import Column, Manifest
 
 MISSING = -1.0
-LARGEST = float(np.finfo(np.float32).max)
+# The shortest decimal number of the largest float32, a little above it.
+LARGEST = float(str(np.finfo(np.float32).max))
 # Warnings of a request, and names and characters of a value in a message.
 WARNINGS, NAMES, QUOTED = 20, 30, 60
 

@@ -19,9 +19,8 @@ from serving.errors import LimitError, RequestError
 from serving.http.middleware import record_of
 from serving.http.openapi import EXAMPLES_BODY, JSON, RAW, operation
 from serving.manifest import Manifest
-from serving.protocols import images as protocol
+from serving.protocols import predict as protocol
 from serving.protocols import request as protocol_request
-from serving.protocols import rows as rows_protocol
 from serving.schemas import Answer
 
 FORM = "multipart/form-data"
@@ -84,7 +83,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         size = count_values(outputs) + query.seen * images.size
         shown = images if query.seen else None
         content = protocol.Content(names, shown, outputs, boxes, query.top, query.explain, query.segments)
-        body = await predictor.offload(size, protocol.format_response, content, served.manifest)
+        body = await predictor.offload(size, protocol.format_images, content, served.manifest)
         return Response(body, media_type=JSON)
 
     async def predict_rows(
@@ -94,10 +93,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         if kind == FORM or kind.startswith("image/"):
             raise RequestError(f"the request has images. {protocol_request.expected(served.manifest)}")
         body, limit = await request.body(), predictor.settings.images
-        parsed = await predictor.offload(len(body), rows_protocol.parse, body, served.manifest, limit)
+        parsed = await predictor.offload(len(body), protocol.parse_rows, body, served.manifest, limit)
         served, _, outputs, _ = await predictor.predict(served, parsed, find)
         more = served.manifest, parsed.warnings, query.top, query.explain
-        body = await predictor.offload(count_values(outputs), rows_protocol.format_response, outputs, *more)
+        body = await predictor.offload(count_values(outputs), protocol.format_rows, outputs, *more)
         return Response(body, media_type=JSON)
 
     extra = operation(None, path, EXAMPLES_BODY)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own.survey import in_order
+from serving.rows import LARGEST
 
 # Most categories of a column; the most frequent ones are kept.
 CATEGORIES = 100
@@ -19,7 +20,6 @@ IDENTIFIER, FEWEST = 0.9, 10
 # Categories in a description.
 SHOWN = 4
 MICROSECONDS_PER_DAY = 86_400e6
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class SurveyedColumn(NamedTuple):

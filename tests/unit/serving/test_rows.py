@@ -92,6 +92,12 @@ def test_decoded_rows_are_those_that_were_encoded(rows):
         assert decode(row, COLUMNS)["city"] == one["city"]
 
 
+def test_the_largest_number_survives_its_short_form():
+    largest = np.finfo(np.float32).max
+    row = decode(np.float32([largest, -largest, 0]), COLUMNS)
+    np.testing.assert_array_equal(encode([row], HOUSES).values[0, :2], [largest, -largest])
+
+
 def test_decoded_numbers_are_short():
     assert decode(np.float32([5.1, NAN, -1]), COLUMNS) == {"rooms": 5.1, "age": None, "city": None}
 

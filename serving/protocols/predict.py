@@ -1,4 +1,4 @@
-"""The response to `POST /predict/{model}`, as `serving.schemas.Answer` describes it."""
+"""Rows for `POST /predict/{model}`, and its responses, as `serving.schemas.Answer` describes them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,15 +6,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from serving.manifest import GATE_MAPS, GATE_MEANS, PROBABILITIES, GateMap, Manifest
+from serving.errors import RequestError
+from serving.manifest import GATE_MAPS, GATE_MEANS, PROBABILITIES, VALUE, GateMap, Manifest
 from serving.model import top
+from serving.protocols.request import IMAGES, Request, expected, parse_json, to_rows
 
 # Decimal places of the values in maps.
 DIGITS = 4
+# Key of the rows in a body.
+ROWS = "rows"
 
 
 class Content(NamedTuple):
-    """Contents of a response."""
+    """Contents of a response for images."""
 
     names: list[str | None]
     """Names of the image files; None for raw pixels."""
@@ -32,9 +36,27 @@ class Content(NamedTuple):
     """True if the response contains each digit; `outputs` then has those of several digits after their file's."""
 
 
-def format_response(content: Content, manifest: Manifest) -> bytes:
-    """Formats the JSON body."""
-    guesses = ranked(content.outputs[PROBABILITIES], manifest.labels, content.top)
+def parse_rows(body: bytes, manifest: Manifest, rows: int = IMAGES) -> Request:
+    """Parses a body.
+
+    Args:
+        body: JSON with `rows`, a list of rows as `serving.rows.encode` takes them.
+        manifest: manifest of the requested model.
+        rows: maximum number of rows in a request.
+
+    Raises:
+        LimitError: see `serving.protocols.request.parse_json`.
+        RequestError: it is malformed, or a row does not fit the model.
+    """
+    given = parse_json(body, manifest, rows)
+    if not isinstance(given, dict) or ROWS not in given:
+        raise RequestError(f'the body must be JSON such as {{"{ROWS}": [{{...}}, ...]}}. {expected(manifest)}')
+    return to_rows(given[ROWS], manifest)
+
+
+def format_images(content: Content, manifest: Manifest) -> bytes:
+    """Formats the JSON body for images."""
+    guesses = _ranked(content.outputs[PROBABILITIES], manifest.labels, content.top)
     predictions, row = [], 0
     for number, name in enumerate(content.names):
         prediction: dict[str, Any] = {"top": guesses[row]}
@@ -61,7 +83,34 @@ def format_response(content: Content, manifest: Manifest) -> bytes:
     return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def ranked(probabilities: np.ndarray, labels: Sequence[str], count: int) -> list[list[dict[str, Any]]]:
+def format_rows(
+    outputs: Mapping[str, Any], manifest: Manifest, warnings: tuple[str, ...], top: int, explain: bool
+) -> bytes:
+    """Formats the JSON body for rows.
+
+    Args:
+        outputs: outputs of the model.
+        manifest: its manifest.
+        warnings: what to say about the rows besides.
+        top: number of classes.
+        explain: whether to return mean gates.
+    """
+    predictions: list[dict[str, Any]]
+    if VALUE in outputs:
+        predictions = [{"value": value} for (value,) in outputs[VALUE].tolist()]
+    else:
+        predictions = [{"top": first} for first in _ranked(outputs[PROBABILITIES], manifest.labels, top)]
+    whole = {"model": manifest.name, "version": manifest.version, "predictions": predictions, "target": manifest.target}
+    if explain:
+        whole["layers"] = manifest.gates
+        for prediction, gates in zip(predictions, outputs[GATE_MEANS], strict=True):
+            prediction["gates"] = gates
+    if warnings:
+        whole["warnings"] = warnings
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _ranked(probabilities: np.ndarray, labels: Sequence[str], count: int) -> list[list[dict[str, Any]]]:
     """Returns the most probable classes of each example, in descending order.
 
     Args:
