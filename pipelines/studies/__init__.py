@@ -24,6 +24,7 @@ _MODULES = {
     "cifar10": "papers.cifar10",
     "cifar100": "papers.cifar100",
     "fitnets": "papers.fitnets",
+    "modern": "papers.modern",
     "gates": "papers.gate_maps",
     "routing": "papers.routing",
     "lesions": "papers.lesions",

@@ -14,7 +14,6 @@ from serving.endpoint.options import EndpointError, EndpointOptions
 from serving.endpoint.workers import supervise
 from serving.engine.crashes import Crashes
 from serving.keys import Keys, KeysError
-from serving.rpc.ports import reserve
 
 if TYPE_CHECKING:
     from serving.engine.settings import Limits
@@ -164,6 +163,36 @@ def _reserve(host: str, port: int) -> socket.socket:
         raise EndpointError("--grpc-port needs a system with SO_REUSEPORT, such as Linux or macOS.")
     with _address_in_use(host, port, "--grpc-port"):
         return reserve(host, port)
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Reserves a port for the gRPC servers of this process and its children.
+
+    gRPC binds its port itself, once per worker, with SO_REUSEPORT. That alone would silently share a port with another
+    endpoint of the same user.
+
+    Args:
+        host: address to listen on.
+        port: port; 0 is a free one.
+
+    Returns:
+        A bound socket, which receives no connections; keep it open.
+
+    Raises:
+        OSError: the address cannot be used, or is in use.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Without SO_REUSEPORT, so that a port in use is noticed.
+    with socket.create_server((host, port), family=family) as found:
+        port = found.getsockname()[1]
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
 
 
 @contextmanager

@@ -19,13 +19,13 @@ from tensorflow_serving.apis import (
 )
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from serving.endpoint.serve import reserve
 from serving.engine.batching import Batcher
 from serving.engine.settings import Limits, Settings
 from serving.http.app import make_app
 from serving.messages import tf_serving as messages
 from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits
-from serving.rpc.ports import reserve
 from serving.rpc.server import serve
 from tests.endpoint import IMAGES, LoadedClient, eventually
 
