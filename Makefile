@@ -31,10 +31,11 @@ $(INSTALLED): requirements/uv.lock requirements/$(ACCELERATOR).lock requirements
 demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 	@$(BIN)/python -m pipelines.verbs.demo
 
-# Tests that JAX, the second backend, runs too: the library, and training that is killed and resumed.
-ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_initialization.py \
-    tests/unit/pipelines/training/test_steps_per_execution.py \
-    tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
+# Tests that JAX, the second backend, runs too: the library, and training that is killed and resumed. The longest tests
+# come first, so that no worker is left alone with them at the end.
+ON_JAX := tests/e2e/test_train_killed.py tests/integration/test_train_resume.py \
+    tests/unit/pipelines/training/test_initialization.py tests/unit/pipelines/training/test_steps_per_execution.py \
+    tests/unit/highway_keras
 # Without bytecode, each worker of pytest and each process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than the two cores of small machines, because some tests wait for processes.
