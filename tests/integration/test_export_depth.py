@@ -11,6 +11,7 @@ from PIL import Image
 
 import highway_keras
 from highway_keras import surgery
+from pipelines.core.run import load_model, open_run
 from pipelines.data import sources
 from pipelines.export.export import export
 from pipelines.verbs.cli import main
@@ -53,11 +54,14 @@ def probabilities(model, images):
 
 
 @pytest.fixture(scope="module")
-def deep(tmp_path_factory, data_dir):
-    """A net of 1,000 layers and its exported version."""
-    folder = tmp_path_factory.mktemp("deep")
-    model = net(DEPTH, 16)
-    return model, export(finished(folder / "deep", model).path, folder / "models" / "deep", data_dir=data_dir)
+def deep(shared, data_dir):
+    """A net of 1,000 layers and its exported version; tests only read both."""
+
+    def make(folder):
+        export(finished(folder / "run", net(DEPTH, 16)).path, folder / "models" / "deep", data_dir=data_dir)
+
+    folder = shared("deep", make)
+    return load_model(open_run(folder / "run")), folder / "models" / "deep" / "1"
 
 
 def test_a_net_of_a_thousand_layers_predicts_in_a_fresh_process(tmp_path, deep, digits):

@@ -11,7 +11,7 @@ import pytest
 from highway_keras import from_preset
 from highway_keras.models.trained_weights import REPOSITORY, pretrained
 from pipelines.core.errors import UserError
-from pipelines.core.run import load_model
+from pipelines.core.run import load_model, open_run
 from pipelines.export import graph
 from pipelines.export.export import export
 from pipelines.export.pretrained import write
@@ -30,13 +30,17 @@ MOST_BYTES = 15 * 10**6
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory, mnist_5k):
-    """A run, and its net as the package would ship it."""
-    home = tmp_path_factory.mktemp("written")
-    run = finished(home / "run", tiny_net(), validation=500)
-    run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
-    evaluate(run.path, data_dir=mnist_5k)
-    return run, write(run.path, home / "nets" / "tiny", mnist_5k)
+def written(shared, mnist_5k):
+    """A run, and its net as the package would ship it; tests only read both."""
+
+    def make(folder):
+        run = finished(folder / "run", tiny_net(), validation=500)
+        run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
+        evaluate(run.path, data_dir=mnist_5k)
+        write(run.path, folder / "nets" / "tiny", mnist_5k)
+
+    folder = shared("written", make)
+    return open_run(folder / "run"), folder / "nets" / "tiny" / "1"
 
 
 def test_one_file_of_weights_serves_onnx_runtime_and_keras(written):
