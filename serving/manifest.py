@@ -115,7 +115,7 @@ class Column(ManifestPart):
     """Categories by index; null for a column of numbers."""
     date: Literal["day", "time"] | None = Field(None, exclude_if=lambda date: date is None)
     """Kind of dates, whose numbers are days since 1970: without or with a time of day; left out of the file for
-    anything else, and by versions exported before dates were told apart."""
+    anything else, and in earlier versions."""
 
     @field_validator("categories")
     @classmethod

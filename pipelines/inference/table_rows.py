@@ -103,7 +103,7 @@ def _sets(
     if sets is None:
         return None
     missing = own_columns.is_missing(sets)
-    # Classes that the model does not have are none of its mistakes.
+    # The model cannot predict classes that it does not have.
     known = [tuple(name for name in names or () if name in labels) for names in sets]
     truth = label_sets.hot(known, labels).astype(np.float64)
     truth[missing] = np.nan
