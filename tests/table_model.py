@@ -30,7 +30,7 @@ OPSET = [helper.make_opsetid("", 18)]
 AGREEMENT = {"max_abs_difference": 1e-7, "same_label": 6, "ties": 0}
 
 
-def write(folder, regression=False, gates=True, multi_label=False):
+def write(folder, regression=False, gates=True, multi_label=False, **dates):
     """Writes a version with all its files.
 
     Args:
@@ -38,6 +38,7 @@ def write(folder, regression=False, gates=True, multi_label=False):
         regression: whether it predicts a number, instead of classes.
         gates: whether it returns gate means.
         multi_label: whether a row may have any number of classes.
+        dates: kind of date by column, "day" or "time".
 
     Returns:
         The folder.
@@ -69,6 +70,7 @@ def write(folder, regression=False, gates=True, multi_label=False):
     classes = {} if regression else {"classes": SETS if multi_label else CLASSES}
     np.savez(folder / manifest.REFERENCE, rows=ROWS, **outputs, **classes)
     facts = {**content(folder, regression, gates), "multi_label": multi_label, "files": files.digests(folder)}
+    facts["input"]["columns"] = [{**column, "date": dates.get(column["name"])} for column in COLUMNS]
     if multi_label:
         facts["run"] = {**facts["run"], "test": {"count": 40, "mean_average_precision": 0.85}}
         facts["run"]["config"] = {"label_separator": "|"}

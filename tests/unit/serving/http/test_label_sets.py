@@ -1,11 +1,8 @@
 """The endpoint over a model whose rows have any number of classes, with a column of dates."""
 
-import json
-
 import numpy as np
 import pytest
 
-from serving import manifest
 from serving.engine import backends
 from serving.engine.settings import Settings
 from serving.http.app import make_app
@@ -20,11 +17,7 @@ ROWS = [{"rooms": 4, "age": "1970-01-11T12:00", "city": "Rome"}, [2.1, "1970-01-
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    folder = table_model.write(tmp_path_factory.mktemp("models") / "tags" / "1", multi_label=True)
-    path = folder / manifest.NAME
-    content = json.loads(path.read_text())
-    content["input"]["columns"][1]["date"] = "time"
-    path.write_text(json.dumps(content))
+    folder = table_model.write(tmp_path_factory.mktemp("models") / "tags" / "1", multi_label=True, age="time")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backends, "ChildProcesses", NoChildren)
         with LoadedClient(make_app(Settings(folder.parents[1])), raise_server_exceptions=False) as made:
