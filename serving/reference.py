@@ -70,10 +70,9 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         raise ModelError(
             f"{path} has {key} or {content.predicted} of another shape than the manifest. Export it again."
         )
-    shape, values = (len(inputs),), len(content.labels)
-    if content.multi_label:
-        shape, values = (len(inputs), len(content.labels)), 2
-    if classes is not None and (classes.shape != shape or not np.isin(classes, np.arange(values)).all()):
+    sets = (len(content.labels),) if content.multi_label else ()
+    values = 2 if content.multi_label else len(content.labels)
+    if classes is not None and (classes.shape != (len(inputs), *sets) or not np.isin(classes, np.arange(values)).all()):
         raise ModelError(f"{path} has classes that its {key} or the manifest do not have. Export it again.")
     if content.is_table:
         try:

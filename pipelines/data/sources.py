@@ -74,7 +74,7 @@ class DataInfo:
 
     @property
     def task(self) -> Task:
-        """What a net predicts: one class, any number of classes, or a number."""
+        """Task of a net: to predict one class, any number of classes, or a number."""
         return "multi_label" if self.multi_label else "classification" if self.labels else "regression"
 
     @property

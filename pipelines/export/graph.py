@@ -104,13 +104,14 @@ def prediction(
     """
     net = for_inference(folded(model))
 
+    activation = tf.sigmoid if multi_label else tf.nn.softmax
     spec = tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)
     if columns is not None:
         spec = tf.TensorSpec((None, columns), tf.float32, name=ROW)
 
     @tf.function(input_signature=[spec])
     def predict(example: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _outputs(net, fitted, labels, gates, example, tf.sigmoid if multi_label else tf.nn.softmax)
+        return _outputs(net, fitted, labels, gates, example, probabilities=activation)
 
     return predict
 
@@ -153,6 +154,7 @@ def _outputs(
     labels: Sequence[str],
     gates: bool,
     image: tf.Tensor,
+    *,
     probabilities: Callable[[tf.Tensor], tf.Tensor] = tf.nn.softmax,
 ) -> dict[str, tf.Tensor]:
     x = preprocess.apply(fitted, image)

@@ -118,9 +118,7 @@ def taken(data: DataRecord) -> Input | RowInput:
     """
     if len(data.shape) > 1:
         return Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]])
-    columns = tuple(
-        Column(name=column.name, categories=column.categories, date=column.date) for column in data.columns
-    )
+    columns = tuple(Column(name=column.name, categories=column.categories, date=column.date) for column in data.columns)
     numbers = tuple(Column(name=str(number), categories=None) for number in range(data.shape[0]))
     return RowInput(shape=(None, *data.shape), columns=columns or numbers)
 

@@ -299,5 +299,5 @@ def table(found: TablePredictions, count: int) -> Table:
 def _names(truth: np.ndarray, labels: Sequence[str]) -> list[Any]:
     """Returns the name of each true class, or lists of names; None for missing ones, and for other classes."""
     if truth.ndim == 2:
-        return [None if np.isnan(row).any() else [labels[one] for one in np.flatnonzero(row)] for row in truth]
+        return [None if np.isnan(row).any() else [labels[one] for one in np.flatnonzero(row).tolist()] for row in truth]
     return [labels[int(one)] if one >= 0 else None for one in truth]

@@ -236,4 +236,4 @@ def _named(found: Any, names: Sequence[str]) -> str:
     """Returns the name of a class, or the names of those that are 1."""
     if not found.ndim:
         return names[found]
-    return ", ".join(names[index] for index in np.flatnonzero(found)) or "none"
+    return ", ".join(names[index] for index in np.flatnonzero(found).tolist()) or "none"

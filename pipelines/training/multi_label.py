@@ -163,4 +163,3 @@ def calibration_error(logits: np.ndarray, true: np.ndarray, bins: int = 15) -> f
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Returns the probabilities of logits, float64."""
     return np.exp(-np.logaddexp(0, -logits.astype(np.float64)))
-

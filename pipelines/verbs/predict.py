@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table

@@ -1,6 +1,7 @@
 """Images and rows with any number of classes through the verbs: from a CSV file to the answers of the endpoint."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from serving.http.app import make_app
 from tests.endpoint import LoadedClient
 
 CORNERS = ("ne", "nw", "se", "sw")
+DATA = ("--label-separator", "|", "--image-size", "8")
 NET = ("--model.depth", "4", "--model.width", "16", "--epochs", "8", "--batch-size", "20", "--precision", "float32")
 
 
@@ -24,6 +26,27 @@ NET = ("--model.depth", "4", "--model.width", "16", "--epochs", "8", "--batch-si
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def trained(shared, tmp_path_factory):
+    """A folder with images and a run that was trained on them."""
+
+    def make(folder):
+        table = write_images(folder / "images", 300)
+        with pytest.MonkeyPatch.context() as patch:
+            # Runs keep the absolute path of their data, and `folder` is renamed.
+            patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("corners")))
+            words = ["train", "mnist_dense_10", "--data", str(table), *DATA, *NET, "--optimizer.learning-rate", "0.1"]
+            assert main([*words, "--run", str(folder / "run")]) == 0
+
+    return shared("corners", make)
+
+
+@pytest.fixture
+def home(trained, tmp_path):
+    """A copy of that folder, which the test may change; the prepared data stay where they are."""
+    return shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
 
 
 def write_images(folder, count, seed=0):
@@ -43,26 +66,24 @@ def write_images(folder, count, seed=0):
     return folder / "table.csv"
 
 
-@pytest.mark.slow
-def test_images_with_any_number_of_classes(tmp_path, capsys):
-    data = ["--data", str(write_images(tmp_path / "images", 300)), "--label-separator", "|", "--image-size", "8"]
-    assert main(["data", "show", *data[1:]]) == 0
+def test_images_with_any_number_of_classes_are_described_and_checked(tmp_path, capsys):
+    table = str(write_images(tmp_path / "images", 40))
+    assert main(["data", "show", table, *DATA]) == 0
     said = capsys.readouterr().out
     assert "note: images without a class: " in said
     assert [line.split()[0] for line in said.splitlines()[1:5]] == list(CORNERS)
-    words = ["train", "mnist_dense_10", *data, *NET, "--run", "run", "--optimizer.learning-rate", "0.1"]
     for option in ("--class-weights", "--sampling"):
-        assert main([*words, option, "balanced"]) == 2
+        assert main(["train", "mnist_dense_10", "--data", table, *DATA, *NET, option, "balanced"]) == 2
         assert f"{option} balanced is for classes, and table has any number of them for each" in capsys.readouterr().err
-    assert main(words) == 0
-    assert "labels right " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_net_for_any_number_of_classes_is_evaluated_and_analyzed(home, tmp_path, capsys):
     run = runs.open_run(tmp_path / "run")
     assert (run.record.data.labels, run.record.data.multi_label) == (CORNERS, True)
     assert {"label_accuracy", "f1", "val_f1", "best_val_loss"} <= run.record.metrics.keys()
-
     assert main(["evaluate", "run"]) == 0
-    said = capsys.readouterr().out
-    assert "average" in said
+    assert "average" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert found["mean_average_precision"] > 0.95
     test, fitted = sources.load(run.config.data, "test"), preprocess.load(tmp_path / "run" / "preprocess.npz")
@@ -80,18 +101,22 @@ def test_images_with_any_number_of_classes(tmp_path, capsys):
     assert main(["evaluate", "run", "--data", "others"]) == 0
     other = json.loads((tmp_path / "run" / "evaluations" / "others" / "evaluation.json").read_text())
     assert [one["count"] for one in other["classes"]] == [1, 0, 0, 2]
-
     assert main(["analyze", "run", "--examples", "60"]) == 0
     with np.load(tmp_path / "run" / "analysis" / "arrays.npz") as arrays:
         assert arrays["lesion_intact_accuracy"] > 0.9
         assert "route_classes" not in arrays
     assert not (tmp_path / "run" / "analysis" / "figures" / "classes.png").exists()
 
+
+@pytest.mark.slow
+def test_a_net_for_any_number_of_classes_is_exported_and_served(home, tmp_path, capsys):
+    run, fitted = runs.open_run(tmp_path / "run"), preprocess.load(tmp_path / "run" / "preprocess.npz")
+    assert main(["evaluate", "run"]) == 0
     assert main(["export", "run", "--gates", "--calibrate"]) == 0
     assert main(["export", "models/run", "--verify"]) == 0
     content = manifest.read(tmp_path / "models" / "run" / "1")
     assert (content.multi_label, content.labels) == (True, CORNERS)
-    assert content.run.test["mean_average_precision"] == found["mean_average_precision"]
+    assert content.run.test["mean_average_precision"] > 0.95
     capsys.readouterr()
     image = tmp_path / "images" / "000.png"
     logits = runs.load_model(run).predict(_input(image, fitted), verbose=0)[0]

@@ -15,7 +15,7 @@ from tests.endpoint import Endpoint, add_bad_version
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, its copy `other`, `photographs`, three tables (`houses`, `sales`, `tags`), `damaged`."""
+    """A repository with `digits`, its copy `other`, `photographs`, three models of tables, and `damaged`."""
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
     shutil.copytree(models / "digits", models / "other")

@@ -142,7 +142,7 @@ def test_rows_are_sent_as_json(waits):
         ({"rows": {"rooms": 4}}, r"rows must be a list\. Received: .* \(dict\)\. Put it in brackets"),
         ({"rows": [{}, "Rome"]}, r"row 2 is 'Rome' \(str\)\. Expected a dict, or a list of values"),
         ({"rows": [[float("inf")]]}, "a row has a value that cannot be sent"),
-        ({"rows": [{"built": datetime.now(UTC)}]}, "a row has a value that cannot be sent"),
+        ({"rows": [{"built": {2026}}]}, "a row has a value that cannot be sent"),
     ],
 )
 def test_invalid_rows_are_refused(waits, given, why):

@@ -213,8 +213,8 @@ def test_images_with_any_number_of_classes_are_read_back_from_memory_and_disk(tm
         assert found == expected
     # A prepared data set keeps its separator; one class each needs none.
     assert resolved(data.model_copy(update={"data": prepared}), None, console).data == prepared
+    plain = resolved(config(shapes.write(tmp_path / "shapes", 4)), None, console).data
     with pytest.raises(UserError, match=r"has one class for each image\. Leave out --label-separator"):
-        plain = resolved(config(shapes.write(tmp_path / "shapes", 4)), None, console).data
         resolved(config(plain, label_separator="|"), None, console)
 
 
